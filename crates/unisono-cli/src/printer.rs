@@ -99,18 +99,24 @@ impl Printer {
                 json!({"event": "orderer", "seq": seqno, "member": names.name(*sequencer), "view": view}),
                 format!("{seqno:>8}  {} orders from here on", names.name(*sequencer)),
             ),
-            Event::Reset { seqno, excluded, degraded, .. } => {
+            Event::Reset { seqno, excluded, degraded, forced, .. } => {
                 let gone: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
                 let mut words =
                     format!("{seqno:>8}  reset, now {view}; without [{}]", visible(&gone.join(", ")));
+                if *forced {
+                    words += "; forced by an operator, without a quorum";
+                }
                 if *degraded {
                     words +=
                         "; more members are lost than the group's resilience covers: messages may be lost";
                 }
-                let object = json!({
+                let mut object = json!({
                     "event": "reset", "seq": seqno, "view": view, "members": self.roster.len(), "excluded": gone,
                     "degraded": degraded,
                 });
+                if *forced {
+                    object["forced"] = true.into();
+                }
                 (object, words)
             }
             Event::Suspected { member, reason } => (

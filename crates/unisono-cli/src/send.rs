@@ -6,7 +6,7 @@ use crate::form::FormOptions;
 use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
-use crate::output::{Output, several, tell};
+use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::resender::{PULSE, Resender, Stuck};
@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unisono::{LookError, Options, SendError};
+use unisono::{Group, LookError, Options, SendError, Uid, WaitReason};
 
 /// How long a member may take to answer whether the group is large enough yet.
 const LOOK: Duration = Duration::from_millis(300);
@@ -101,6 +101,9 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
     let sent = send_all(&mut resender, &lines, &bar);
     bar.finish_and_clear();
+    if let Err(Stuck::TimedOut { .. }) = sent {
+        tell_holder(&command.group, &group, settings);
+    }
     leave(&group);
     // What the group has taken it has given a place before the leave.
     let settled = resender.settle_all();
@@ -146,6 +149,27 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
         Err(LookError::NoAnswer) => Ok(0),
         Err(error) => Err(error),
     }
+}
+
+/// Tells which member holds all others up, if one does: the sequencer knows it.
+fn tell_holder(name: &str, group: &Group, settings: &Settings) {
+    let info = group.info();
+    let address =
+        |uid: Uid| info.members.iter().find(|member| member.uid == uid).map(|member| member.address);
+    let report = || {
+        let options = connection::options(settings, None).ok()?;
+        unisono::look_at(name, address(info.sequencer)?, &options, LOOK).ok()
+    };
+    let waiting = report().map(|report| report.waiting).unwrap_or_default();
+    let held = waiting.into_iter().find(|waiting| waiting.reason == WaitReason::Window);
+    let Some((member, since)) = held.and_then(|held| Some((held.member?, held.since))) else { return };
+    let member = info.members.iter().find(|known| known.uid == member);
+    let member = member.map_or("a member", |member| member.name.as_str());
+    tell(format_args!(
+        "{} takes no messages, and has held up all others for {} s",
+        visible(member),
+        since.as_secs()
+    ));
 }
 
 /// Sends lines until there are no more, and sees each to its place. Returns how they ended.

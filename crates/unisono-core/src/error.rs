@@ -90,6 +90,24 @@ pub enum ResetError {
     NotMember,
 }
 
+/// A reset was not forced. Nothing was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ForceError {
+    /// The group is not halted at this member: a reset without force may be possible.
+    #[error("the group does not stand still, or not yet: only a group without a quorum can be forced")]
+    NotHalted,
+    /// This uid is not in the view.
+    #[error("{0} is not a member of the view")]
+    NoSuchMember(Uid),
+    /// The member was heard within the last second.
+    #[error("{0} answers: a group can be forced to go on only without members that are dead")]
+    Answers(Uid),
+    /// Not a member, or no longer.
+    #[error("not a member of the group")]
+    NotMember,
+}
+
 /// The role of sequencer was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]

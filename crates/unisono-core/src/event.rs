@@ -73,6 +73,8 @@ pub enum Event {
         excluded: Vec<Member>,
         /// More members are missing than the group's resilience covers: messages may be lost, and this says so.
         degraded: bool,
+        /// An operator forced the group to go on without the excluded members ([`Group::force`](crate::Group::force)).
+        forced: bool,
     },
     /// Manual policy only: a member is suspected, and the group stands still until the application calls `reset`.
     Suspected {

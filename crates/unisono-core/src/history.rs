@@ -69,6 +69,7 @@ pub(crate) struct Reset {
     pub(crate) epoch: EpochId,
     pub(crate) excluded: Vec<Member>,
     pub(crate) degraded: bool,
+    pub(crate) forced: bool,
 }
 
 /// What is known of a sender at some place.

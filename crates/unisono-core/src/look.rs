@@ -63,6 +63,8 @@ pub struct LastReset {
     pub excluded: u16,
     /// More than the resilience covers: messages may have been lost.
     pub degraded: bool,
+    /// An operator forced it: it had no quorum.
+    pub forced: bool,
     /// What this member held against one of them. Nothing if it took the word of others.
     pub reason: Option<Suspicion>,
 }
@@ -78,6 +80,7 @@ impl fmt::Display for LastReset {
             Some(Suspicion::Replaced) => ": replaced by a new process",
             Some(Suspicion::Slow) => ": slow",
         })?;
+        f.write_str(if self.forced { "; forced" } else { "" })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
     }
 }
@@ -193,7 +196,13 @@ mod tests {
 
     #[test]
     fn a_last_reset_says_how_many_are_missing_and_why() {
-        let one = LastReset { seqno: 9, excluded: 1, degraded: false, reason: Some(Suspicion::Silent) };
+        let one = LastReset {
+            seqno: 9,
+            excluded: 1,
+            degraded: false,
+            forced: false,
+            reason: Some(Suspicion::Silent),
+        };
         assert_eq!(one.to_string(), "at place 9, without 1 member: silent");
         let two = LastReset { excluded: 2, degraded: true, reason: None, ..one };
         assert_eq!(

@@ -56,11 +56,14 @@ impl EventLog {
             Event::HandedOver { seqno, sequencer } => {
                 format!("{seqno} sequencer {}", self.process_of(*sequencer))
             }
-            Event::Reset { seqno, view, excluded, degraded } => {
+            Event::Reset { seqno, view, excluded, degraded, forced } => {
                 let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
                 let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));
                 if *degraded {
                     line.push_str(" degraded");
+                }
+                if *forced {
+                    line.push_str(" forced");
                 }
                 line
             }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
+    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
     SendError, Seqno, Standing, Uid,
 };
 
@@ -191,6 +191,11 @@ impl AsyncGroup {
     /// As [`Group::reset`](crate::Group::reset).
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
         self.shared().with(|member, now| member.group.reset(now, min_members))
+    }
+
+    /// As [`Group::force`](crate::Group::force).
+    pub fn force(&self, without: &[Uid]) -> Result<(), ForceError> {
+        self.shared().with(|member, now| member.group.force(now, without))
     }
 
     /// As [`Group::leave`](crate::Group::leave).

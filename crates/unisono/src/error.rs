@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
-use unisono_core::{ConfigError, EpochId, HeldUp, JoinFailure, LeaveError, SendError};
+use unisono_core::{ConfigError, EpochId, ForceError, HeldUp, JoinFailure, LeaveError, SendError};
 
 /// A group was not entered. Nothing changed in it, unless the join itself says so.
 #[derive(Debug, Error)]
@@ -296,6 +296,18 @@ pub enum LookError {
          and that multicast reaches it or --seeds names a member"
     )]
     NoAnswer,
+}
+
+/// A group was not forced to go on. Nothing was begun, except where no answer came back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ForceFailure {
+    /// The member could not be asked.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// The member refused.
+    #[error(transparent)]
+    Refused(#[from] ForceError),
 }
 
 /// A key file cannot be used. Nothing changed.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
+    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
     SendError, Seqno, Standing, Uid,
 };
 
@@ -258,6 +258,14 @@ impl Group {
     /// nothing to mend: none begins, and the answer is whether the group has so many members.
     pub fn reset(&self, min_members: usize) -> Result<(), ResetError> {
         self.shared().with(|member, now| member.group.reset(now, min_members))
+    }
+
+    /// Goes on without these members of a group that is halted. The caller vouches that they are dead: if one of them
+    /// lives on elsewhere, the group may be split for ever. All other members of the view must answer. The end is an
+    /// [`Event::Reset`] that says *forced* and *degraded*, within a second or two; if a named member answers first, or
+    /// another one does not, the group stays as it is.
+    pub fn force(&self, without: &[Uid]) -> Result<(), ForceError> {
+        self.shared().with(|member, now| member.group.force(now, without))
     }
 
     /// Leaves, and blocks until nobody needs this member any more. The others receive `goodbye` (at most 512

@@ -17,6 +17,7 @@ impl Group {
     /// The next event (ReceiveFromGroup). What is not taken presses back on the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.halt.has_event()
+            && self.notices.is_empty()
             && let Some(event) = self.halt_event()
         {
             return Some(event);
@@ -142,7 +143,8 @@ impl Group {
         let sequencer = self.history.term_at(seqno).1;
         let mut view = self.view_at(seqno, sequencer);
         view.epoch = reset.epoch;
-        Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
+        let Reset { excluded, degraded, forced, .. } = reset;
+        Some(Event::Reset { seqno, view, excluded, degraded, forced })
     }
 
     /// The view at that place, for the application.

@@ -30,7 +30,8 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Departures, Detector, Formed, Forming, Halt, Joining, Leaving, PreviousEpoch, Recovery, Seek,
+    Admission, Departures, Detector, Force, Formed, Forming, Halt, Joining, Leaving, PreviousEpoch, Recovery,
+    Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -109,6 +110,7 @@ pub struct Group {
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
     pub(crate) halt: Halt,
+    pub(crate) force: Force,
     pub(crate) previous: Option<Box<PreviousEpoch>>,
 
     pub(crate) mail: VecDeque<Mail>,
@@ -201,6 +203,7 @@ impl Group {
             departures: Departures::default(),
             recovery: Recovery::default(),
             halt: Halt::default(),
+            force: Force::default(),
             previous: None,
             mail: VecDeque::new(),
             serves: VecDeque::new(),

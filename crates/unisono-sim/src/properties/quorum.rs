@@ -1,6 +1,6 @@
 //! Which members may go on: the group's quorum rule, written a second time and not taken from the protocol.
 
-use crate::record::{Life, Record, What};
+use crate::record::{Kind, Life, Record, What};
 use unisono_core::{Name, Quorum};
 
 /// A quorum rule, and the names that a fixed list needs.
@@ -8,18 +8,31 @@ use unisono_core::{Name, Quorum};
 pub(super) struct Rule {
     quorum: Quorum,
     names: Vec<(Life, Name)>,
+    /// Members of which an operator has vouched that they are dead: the others go on without a quorum.
+    dead: Vec<Life>,
 }
 
 impl Rule {
     pub(super) fn new(quorum: Quorum) -> Rule {
-        Rule { quorum, names: Vec::new() }
+        Rule { quorum, names: Vec::new(), dead: Vec::new() }
     }
 
-    /// Takes note of the name under which a life started; of other records, nothing.
+    /// The records that it follows.
+    pub(super) const FOLLOWED: u64 = Kind::Started.bit() | Kind::ForceAsked.bit();
+
+    /// Takes note of the name under which a life started, and of a forced reset; of other records, nothing.
     pub(super) fn follow(&mut self, record: &Record) {
-        if let What::Started { name } = &record.what {
-            self.names.push((record.life, name.clone()));
+        match &record.what {
+            What::Started { name } => self.names.push((record.life, name.clone())),
+            What::ForceAsked { without } => self.dead.extend_from_slice(without),
+            _ => {}
         }
+    }
+
+    /// Whether these are all members of a view but those that an operator named.
+    fn is_forced(&self, those: &[Life], view: &[Life]) -> bool {
+        let names_any = view.iter().any(|member| self.dead.contains(member));
+        names_any && view.iter().all(|member| those.contains(member) || self.dead.contains(member))
     }
 
     /// Whether any two quorums of one view have a member in common, so that a group never splits.
@@ -47,6 +60,9 @@ impl Rule {
     pub(super) fn met(&self, those: &[Life], view: &[Life]) -> bool {
         let present = || view.iter().filter(|member| those.contains(member));
         let count = present().count();
+        if count > 0 && self.is_forced(those, view) {
+            return true;
+        }
         match &self.quorum {
             Quorum::MajorityOfView => {
                 let half_with_first = || count * 2 == view.len() && those.contains(&view[0]);

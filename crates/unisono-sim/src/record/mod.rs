@@ -380,7 +380,7 @@ pub enum What {
         core: Box<[Life]>,
     },
 
-    // --- what applications received of a group that stands still (not part of the fingerprint) ---
+    // --- what applications received and did in a group that stands still (not part of the fingerprint) ---
     /// The group has no quorum.
     Halted {
         /// Members that have not answered.
@@ -388,6 +388,11 @@ pub enum What {
     },
     /// The halted group goes on.
     WentOn,
+    /// The application forces the halted group to go on.
+    ForceAsked {
+        /// Members that it vouches are dead.
+        without: Box<[Life]>,
+    },
 }
 
 /// The outcome of a call.

@@ -115,7 +115,7 @@ impl Names {
             Event::HandedOver { seqno, sequencer } => {
                 What::HandedOver { seqno: *seqno, sequencer: self.life(*sequencer) }
             }
-            Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
+            Event::Reset { seqno, view, excluded, degraded, .. } => What::Reset(Box::new(Reset {
                 seqno: *seqno,
                 view: self.view(view),
                 excluded: excluded.iter().map(|member| self.life(member.uid)).collect(),

@@ -262,6 +262,7 @@ impl Group {
     /// Chooses the proposal (docs/protocol/recovery.md). Without a quorum, or if the log names members that were not
     /// invited yet, gathering goes on.
     fn choose(&mut self, now: Time) {
+        self.review_force(now);
         let Some(accepted) = self.accepted_of_ballot() else { return };
         let (before, after) = self.sides(accepted);
         if self.invite_newly_found(now, &before, &after) {
@@ -270,12 +271,15 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let ballot = own.ballot;
         let voted = |member: &Member| own.votes.contains(member.uid);
+        let forced = self.is_forced(now, &before, &after, voted);
         let quorum = self.broken(Planted::NextViewWithoutQuorum)
+            || forced
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
         let members = self.next_view_members(&after, voted);
-        if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
+        let floor = if forced { 1 } else { self.recovery.floor().max(1) };
+        if !quorum || (adopted.is_none() && members.len() < floor) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
                 own.stage = Stage::Inviting;
@@ -290,7 +294,7 @@ impl Group {
                 self.probe(Probe::PreparedAdopted);
                 proposal
             }
-            _ => self.propose(&after, members, accepted),
+            _ => self.propose(&after, members, accepted, forced),
         };
         self.ask_to_prepare(now, ballot, proposal, before, after);
     }
@@ -365,10 +369,10 @@ impl Group {
         }
     }
 
-    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno) -> Proposal {
+    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno, forced: bool) -> Proposal {
         let missing = after.len() - members.len();
         let resilience = self.config.resilience as usize;
-        let degraded = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
+        let is_beyond = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
         let end = self.history.received();
         if end > accepted {
             self.probe(Probe::TentativeKept);
@@ -382,7 +386,7 @@ impl Group {
             coordinator: self.me.uid,
             nonce: self.random.next_u64(),
         };
-        Proposal { epoch, start, members, degraded }
+        Proposal { epoch, start, members, degraded: is_beyond || forced, forced }
     }
 
     // --- deciding ---
@@ -405,8 +409,8 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let Stage::Preparing { prepare, before, after, prepared } = &own.stage else { return };
         let did = |member: &Member| prepared.contains(&member.uid);
-        let decided = self.is_quorum(before, did)
-            && self.is_quorum(after, did)
+        let has_quorum = self.is_quorum(before, did) && self.is_quorum(after, did);
+        let decided = (has_quorum || self.is_forced(now, before, after, did))
             && (!matches!(self.config.quorum, Quorum::AtLeast(_))
                 || prepare.proposal.members.iter().all(|uid| prepared.contains(uid)));
         if !decided && !self.broken(Planted::DecidedAtOnce) {

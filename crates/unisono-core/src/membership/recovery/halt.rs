@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// A voter counts the members that it heard within 1 s: members of a halted group hear each other more often.
-const HEARD_WITHIN: Duration = Duration::from_millis(1000);
+pub(super) const HEARD_WITHIN: Duration = Duration::from_millis(1000);
 
 /// Whether the group stands still, and what the application knows of it.
 #[derive(Clone, Debug, Default)]
@@ -61,11 +61,12 @@ impl Group {
         self.halt.missing.as_deref().unwrap_or_default()
     }
 
-    /// Returns the next of the two events, if one is due. `Resumed` follows the event of the reset.
+    /// Returns the next of the two events, if one is due. `Halted` follows the event with which the member entered, and
+    /// `Resumed` that of the reset.
     #[cold]
     pub(crate) fn halt_event(&mut self) -> Option<Event> {
         match &self.halt.missing {
-            Some(missing) if !self.halt.is_told => {
+            Some(missing) if !self.halt.is_told && self.delivered >= self.entered_at => {
                 self.halt.is_told = true;
                 Some(Event::Halted { missing: missing.clone() })
             }

@@ -7,6 +7,7 @@
 //! `outcome` enters the next epoch or ends the membership.
 
 mod coordinator;
+mod force;
 mod halt;
 mod level;
 mod outcome;
@@ -24,6 +25,7 @@ use coordinator::Coordination;
 use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
+pub(crate) use force::Force;
 pub(crate) use halt::Halt;
 use level::Pull;
 

@@ -11,7 +11,7 @@ use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use crate::membership::PreviousEpoch;
-use crate::membership::recovery::{Halt, Recovery};
+use crate::membership::recovery::{Force, Halt, Recovery};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Proposal;
@@ -109,7 +109,8 @@ impl Group {
         self.fail_rest_of_outbox();
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
-        let reset = Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded };
+        let reset =
+            Reset { epoch: proposal.epoch, excluded, degraded: proposal.degraded, forced: proposal.forced };
         let start = self.history.append_reset(members.clone(), reset);
         self.enter_epoch(now, proposal.epoch, start);
         self.accepted = start;
@@ -126,6 +127,9 @@ impl Group {
         self.forget_acknowledgements(start);
         self.recovery = Recovery::default();
         self.halt.end();
+        if proposal.forced {
+            self.force.end();
+        }
         self.counters.resets += 1;
         self.enter_if_joined(now);
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
@@ -139,6 +143,7 @@ impl Group {
             seqno: proposal.start,
             excluded: u16::try_from(excluded.len()).unwrap_or(u16::MAX),
             degraded: proposal.degraded,
+            forced: proposal.forced,
             reason: excluded.iter().find_map(|member| self.peers.get(member.uid)?.suspected),
         }
     }
@@ -238,7 +243,7 @@ impl Group {
         self.order.stop();
         self.detector.stop();
         self.recovery.stop();
-        self.halt = Halt::default();
+        (self.halt, self.force) = (Halt::default(), Force::default());
         self.repair.clear();
     }
 }
