@@ -68,8 +68,21 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
-    pub(super) fn has_vote_of(&self, uid: Uid) -> bool {
-        self.votes.contains(uid)
+    /// True if this member did what the present stage asks for: it voted, or prepared the proposal.
+    pub(super) fn has_answer_of(&self, uid: Uid) -> bool {
+        match &self.stage {
+            Stage::Inviting | Stage::Pulling => self.votes.contains(uid),
+            Stage::Preparing { prepared, .. } => prepared.contains(&uid),
+        }
+    }
+
+    /// True if the present stage has lasted for the coordinator's patience: others outbid ballots that come to nothing.
+    pub(super) fn had_time(&self, now: Time) -> bool {
+        now + STAGE_MARGIN >= self.stage_until
+    }
+
+    pub(super) fn has_proposed(&self) -> bool {
+        matches!(self.stage, Stage::Preparing { .. })
     }
 
     /// Puts off every decision for lack of answers until `at_least`. Members that have not voted are waited for again.
@@ -167,7 +180,7 @@ impl Group {
         }
         let Some(own) = &mut self.recovery.coordination else { return };
         if now >= own.stage_until {
-            self.halt_without_votes(now);
+            self.halt_without_answers(now);
             self.end_ballot(now);
             return;
         }
@@ -305,11 +318,9 @@ impl Group {
         Some(own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted))
     }
 
-    /// Returns the views whose quorums this member's ballot needs; `None` once it has proposed.
+    /// Returns the views whose quorums this member's ballot needs.
     pub(super) fn sides_of_ballot(&self) -> Option<(Members, Members)> {
-        let own = self.recovery.coordination.as_ref()?;
-        let is_proposed = matches!(own.stage, Stage::Preparing { .. });
-        self.accepted_of_ballot().filter(|_| !is_proposed).map(|accepted| self.sides(accepted))
+        self.accepted_of_ballot().map(|accepted| self.sides(accepted))
     }
 
     /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
@@ -409,10 +420,11 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let Stage::Preparing { prepare, before, after, prepared } = &own.stage else { return };
         let did = |member: &Member| prepared.contains(&member.uid);
-        let has_quorum = self.is_quorum(before, did) && self.is_quorum(after, did);
-        let decided = (has_quorum || self.is_forced(now, before, after, did))
-            && (!matches!(self.config.quorum, Quorum::AtLeast(_))
-                || prepare.proposal.members.iter().all(|uid| prepared.contains(uid)));
+        let all_of_next = || prepare.proposal.members.iter().all(|uid| prepared.contains(uid));
+        let has_quorum = self.is_quorum(before, did)
+            && self.is_quorum(after, did)
+            && (!matches!(self.config.quorum, Quorum::AtLeast(_)) || all_of_next());
+        let decided = has_quorum || self.is_forced(now, before, after, did);
         if !decided && !self.broken(Planted::DecidedAtOnce) {
             return;
         }

@@ -92,26 +92,40 @@ impl Group {
         Err(ResetError::Halted { missing: after.len() - present })
     }
 
-    /// Counts the votes of this member's ballot, which is over.
-    pub(super) fn halt_without_votes(&mut self, now: Time) {
+    /// Counts the answers in this member's ballot, which is over.
+    pub(super) fn halt_without_answers(&mut self, now: Time) {
         let Some((before, after)) = self.sides_of_ballot() else { return };
-        self.halt_without(now, &before, &after, |group, member| {
+        let has_answer = |group: &Group, member: &Member| {
             let own = group.recovery.coordination.as_ref();
-            own.is_some_and(|own| own.has_vote_of(member.uid))
-        });
+            own.is_some_and(|own| own.has_answer_of(member.uid))
+        };
+        // A proposal that was not decided lacks members, whatever the votes were.
+        let has_proposed = self.recovery.coordination.as_ref().is_some_and(|own| own.has_proposed());
+        if has_proposed || !self.is_enough(&before, &after, |member| has_answer(self, member)) {
+            self.halt_without(now, &before, &after, has_answer);
+        }
     }
 
     /// Counts the members that this voter heard lately.
     pub(super) fn halt_without_contact(&mut self, now: Time) {
         let (before, after) = self.sides(self.accepted);
-        self.halt_without(now, &before, &after, |group, member| {
+        let is_heard = |group: &Group, member: &Member| {
             let peer = group.peers.get(member.uid);
             member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard) < HEARD_WITHIN)
-        });
+        };
+        if !self.halt.is_halted() && !self.is_enough(&before, &after, |member| is_heard(self, member)) {
+            self.halt_without(now, &before, &after, is_heard);
+        }
     }
 
-    /// Halts if the members that are present are no quorum of both views, and the reset has lasted for the failure
-    /// detector's time.
+    /// True if these members are quorums of both views, and as many as the floor asks for.
+    fn is_enough(&self, before: &Members, after: &Members, is_present: impl Fn(&Member) -> bool) -> bool {
+        let floor = self.recovery.floor().max(1);
+        let present = after.iter().filter(|member| is_present(member)).count();
+        present >= floor && self.is_quorum(before, &is_present) && self.is_quorum(after, &is_present)
+    }
+
+    /// Halts for want of the members that are not present, if the reset has lasted for the failure detector's time.
     fn halt_without(
         &mut self,
         now: Time,
@@ -126,14 +140,13 @@ impl Group {
             return;
         }
         let present = |member: &Member| is_present(self, member);
-        let floor = self.recovery.floor().max(1);
-        let is_enough = after.iter().filter(|member| present(member)).count() >= floor;
-        if is_enough && self.is_quorum(before, present) && self.is_quorum(after, present) {
-            return;
-        }
         let lost = |member: &&Member| !present(member);
         let joined = |member: &&Member| before.iter().all(|known| known.uid != member.uid);
-        let missing = before.iter().chain(after.iter().filter(joined)).filter(lost).cloned().collect();
+        let missing =
+            before.iter().chain(after.iter().filter(joined)).filter(lost).cloned().collect::<Vec<_>>();
+        if missing.is_empty() {
+            return;
+        }
         self.probe(Probe::Halted);
         if !self.broken(Planted::HaltedNotTold) {
             self.halt.missing = Some(missing);

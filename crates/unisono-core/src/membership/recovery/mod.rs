@@ -204,7 +204,10 @@ impl Group {
         self.recovery.put_off = 0;
         self.recovery.since.get_or_insert(now);
         self.recovery.pending = None;
-        if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < ballot) {
+        if let Some(own) = self.recovery.coordination.as_ref().filter(|own| own.ballot < ballot) {
+            if own.had_time(now) {
+                self.halt_without_answers(now);
+            }
             self.recovery.coordination = None;
         }
         if self.recovery.pull.is_some_and(|pull| pull.ballot != ballot) && self.recovery.decided.is_none() {
