@@ -1,5 +1,6 @@
 //! The tree of commands, and the flags that all commands share.
 
+use crate::force;
 use crate::log;
 use crate::look;
 use crate::output;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Why(look::Why),
     Stats(look::Stats),
     Links(look::Links),
+    Force(force::Force),
     Rpc(crate::rpc::Rpc),
     Doctor(crate::doctor::Doctor),
     Bench(crate::bench::Bench),
@@ -72,6 +74,7 @@ impl Command {
             Command::Why(command) => &command.look.common,
             Command::Stats(command) => &command.look.common,
             Command::Links(command) => &command.look.common,
+            Command::Force(command) => &command.common,
             Command::Demo(command) => &command.common,
             Command::Rpc(command) => command.common(),
             Command::Doctor(command) => &command.common,

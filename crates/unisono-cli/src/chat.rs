@@ -57,7 +57,7 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
 
 /// Sends each typed line as a message. Leaves the group at the end of the input.
 fn speak(group: &Group, lines: &Lines) {
-    let mut resender = Resender::new(group.clone());
+    let mut resender = Resender::new(group.clone(), None);
     loop {
         let sent = match lines.next() {
             Input::Line(line) => {

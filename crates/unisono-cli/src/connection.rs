@@ -211,6 +211,7 @@ impl From<KeyError> for Problem {
 impl From<OpenError> for Problem {
     fn from(error: OpenError) -> Problem {
         match error {
+            OpenError::Join(JoinFailure::Halted) => Problem::not_primary(error),
             OpenError::Join(_)
             | OpenError::OtherKey { .. }
             | OpenError::Unasked { .. }

@@ -372,7 +372,7 @@ fn object(group: &str, report: &Report) -> Value {
         "last_reset": report.last_reset.map(|reset| json!({
             "seq": reset.seqno,
             "excluded": reset.excluded,
-            "degraded": reset.degraded,
+            "degraded": reset.degraded, "forced": reset.forced,
             "reason": reset.reason.map(|reason| format!("{reason:?}").to_lowercase()),
         })),
         "members": report.members.iter().enumerate().map(member).collect::<Vec<_>>(),

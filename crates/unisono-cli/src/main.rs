@@ -16,6 +16,7 @@ mod cut;
 mod demo;
 mod doctor;
 mod explain;
+mod force;
 mod form;
 mod gathering;
 mod keygen;
@@ -75,6 +76,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Why(command) => look::run(View::Why, command.look, &settings, &output),
         Command::Stats(command) => look::run(View::Stats, command.look, &settings, &output),
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
+        Command::Force(command) => force::run(command, &settings, &output),
         Command::Rpc(command) => rpc::run(command, &settings, &output),
         Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),

@@ -99,24 +99,42 @@ impl Printer {
                 json!({"event": "orderer", "seq": seqno, "member": names.name(*sequencer), "view": view}),
                 format!("{seqno:>8}  {} is the sequencer from here on", names.name(*sequencer)),
             ),
-            Event::Reset { seqno, excluded, degraded, .. } => {
+            Event::Reset { seqno, excluded, degraded, forced, .. } => {
                 let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
                 let mut words =
                     format!("{seqno:>8}  reset, now {view}; excluded [{}]", visible(&names.join(", ")));
+                if *forced {
+                    words += "; forced by an operator, without a quorum";
+                }
                 if *degraded {
                     words +=
                         "; more members are lost than the group's resilience covers: messages may be lost";
                 }
-                let object = json!({
+                let mut object = json!({
                     "event": "reset", "seq": seqno, "view": view, "members": self.roster.len(), "excluded": names,
                     "degraded": degraded,
                 });
+                if *forced {
+                    object["forced"] = true.into();
+                }
                 (object, words)
             }
             Event::Suspected { member, reason } => (
                 json!({"event": "suspected", "member": names.name(*member), "reason": format!("{reason:?}").to_lowercase()}),
                 format!("{:>8}  {} is suspected: {reason:?}", "", names.name(*member)),
             ),
+            Event::Halted { missing } => {
+                let missing: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
+                (
+                    json!({"event": "halted", "missing": missing}),
+                    format!(
+                        "{:>8}  the group stands still: no quorum without [{}]",
+                        "",
+                        visible(&missing.join(", "))
+                    ),
+                )
+            }
+            Event::Resumed => (json!({"event": "resumed"}), format!("{:>8}  the group goes on", "")),
             Event::Excluded { epoch } => (
                 json!({"event": "excluded", "epoch": epoch.map(|epoch| epoch.to_string()), "view": view}),
                 format!("{:>8}  excluded: the other members went on and removed this one from the group", ""),

@@ -5,7 +5,7 @@
 //! sends the failed ones again, in their order, before any later message.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
 
@@ -20,6 +20,10 @@ pub(crate) struct Resender {
     accepted: u64,
     sent_again: u64,
     last: Seqno,
+    /// How long the group may stand still.
+    timeout: Option<Duration>,
+    /// When it last accepted a message, or got one to accept.
+    moved_at: Instant,
 }
 
 /// A message was refused, or its outcome is unknown. The messages that still waited behind it were not sent.
@@ -33,11 +37,16 @@ pub(crate) enum Stuck {
         "message {number} and {others} after it may or may not have been delivered: this member was cut off from the group"
     )]
     Unknown { number: u64, others: u64 },
+    /// The group stands still for longer than it may.
+    #[error(
+        "the group stands still: {under_way} messages from number {number} on may still be ordered, and {waiting} were not sent"
+    )]
+    TimedOut { number: u64, under_way: u64, waiting: u64 },
 }
 
 impl Resender {
-    /// Makes an empty queue.
-    pub(crate) fn new(group: Group) -> Resender {
+    /// Makes an empty queue, which gives up when the group is halted for `timeout`.
+    pub(crate) fn new(group: Group, timeout: Option<Duration>) -> Resender {
         Resender {
             group,
             waiting: VecDeque::new(),
@@ -45,11 +54,16 @@ impl Resender {
             accepted: 0,
             sent_again: 0,
             last: 0,
+            timeout,
+            moved_at: Instant::now(),
         }
     }
 
     /// Appends a message to the queue.
     pub(crate) fn push(&mut self, payload: Bytes) {
+        if self.waiting.is_empty() && self.under_way.is_empty() {
+            self.moved_at = Instant::now();
+        }
         self.waiting.push_back(payload);
     }
 
@@ -113,19 +127,46 @@ impl Resender {
                 }
             }
         }
-        Ok(())
+        self.patience().map(drop)
+    }
+
+    /// Returns for how much longer the group may stand still.
+    fn patience(&self) -> Result<Duration, Stuck> {
+        let Some(timeout) = self.timeout.filter(|_| self.waiting() + self.under_way() > 0) else {
+            return Ok(Duration::MAX);
+        };
+        let left = timeout.saturating_sub(self.moved_at.elapsed());
+        if left.is_zero() {
+            let (under_way, waiting) = (self.under_way.len() as u64, self.waiting.len() as u64);
+            return Err(Stuck::TimedOut { number: self.accepted + 1, under_way, waiting });
+        }
+        Ok(left)
+    }
+
+    fn accept(&mut self, place: Seqno) {
+        (self.accepted, self.last, self.moved_at) = (self.accepted + 1, place, Instant::now());
     }
 
     /// Waits for the outcome of the oldest message under way, if there is one.
     pub(crate) fn wait(&mut self) -> Result<(), Stuck> {
-        match self.under_way.pop_front() {
-            Some((payload, ticket)) => self.settle(payload, ticket.wait()),
-            None => Ok(()),
-        }
+        let patience = self.patience()?;
+        let Some((payload, mut ticket)) = self.under_way.pop_front() else { return Ok(()) };
+        let outcome = match patience {
+            Duration::MAX => Some(ticket.wait()),
+            patience => match ticket.wait_timeout(patience) {
+                None => {
+                    self.under_way.push_front((payload, ticket));
+                    return self.patience().map(drop);
+                }
+                known => known,
+            },
+        };
+        outcome.map_or(Ok(()), |outcome| self.settle(payload, outcome))
     }
 
     /// Waits for the outcome of every message under way. Messages that wait in the queue are not sent.
     pub(crate) fn settle_all(&mut self) -> Result<(), Stuck> {
+        self.timeout = None;
         while self.under_way() > 0 {
             self.wait()?;
         }
@@ -150,8 +191,7 @@ impl Resender {
     fn settle(&mut self, payload: Bytes, outcome: Result<Seqno, SendFailure>) -> Result<(), Stuck> {
         match outcome {
             Ok(seqno) => {
-                self.accepted += 1;
-                self.last = seqno;
+                self.accept(seqno);
                 Ok(())
             }
             Err(SendFailure::Failed) => self.fail(payload),
@@ -167,10 +207,7 @@ impl Resender {
         let mut failed = vec![first];
         while let Some((payload, ticket)) = self.under_way.pop_front() {
             match ticket.wait() {
-                Ok(seqno) => {
-                    self.accepted += 1;
-                    self.last = seqno;
-                }
+                Ok(seqno) => self.accept(seqno),
                 Err(SendFailure::Failed) => failed.push(payload),
                 Err(_) => {
                     let others = (failed.len() + self.under_way.len()) as u64;

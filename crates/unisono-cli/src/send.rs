@@ -6,12 +6,13 @@ use crate::form::FormOptions;
 use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
-use crate::output::{Output, several, tell};
+use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::resender::{PULSE, Resender, Stuck};
 use crate::settings::Settings;
 use crate::signals;
+use crate::units;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -19,7 +20,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unisono::{LookError, Options, SendError};
+use unisono::{Group, LookError, Options, SendError, Uid, WaitReason};
 
 /// Time for a member to answer how many members the group has: 300 ms.
 const LOOK: Duration = Duration::from_millis(300);
@@ -30,7 +31,7 @@ const LONG_LOOK: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Exit status 1 if a message could not be sent or its outcome is unknown; 128 + N if signal N ended the\ncommand (130 for ctrl-c)."
+                        Exit status 1 if a message could not be sent or its outcome is unknown; 3 if the group was halted for longer\nthan --timeout; 128 + N if signal N ended the command (130 for ctrl-c)."
 )]
 pub(crate) struct Send {
     /// Name of the group
@@ -56,6 +57,10 @@ pub(crate) struct Send {
     /// Name of this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
+
+    /// Give up when the group stands still for this long [default: wait for it]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    timeout: Option<Duration>,
 
     #[command(flatten)]
     form: FormOptions,
@@ -92,11 +97,14 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     let lines = lines::read(command.text)?;
     signals::leave_on_interrupt(&group, lines.ender())?;
-    let mut resender = Resender::new(group.clone());
+    let mut resender = Resender::new(group.clone(), command.timeout);
     // A user who types needs no count.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
     let sent = send_all(&mut resender, &lines, &bar);
     bar.finish_and_clear();
+    if let Err(Stuck::TimedOut { .. }) = sent {
+        tell_holder(&command.group, &group, settings);
+    }
     leave(&group);
     // The group numbers the messages that it has taken before the leave.
     let settled = resender.settle_all();
@@ -144,6 +152,27 @@ fn count_members(group: &str, options: &Options, patience: Duration) -> Result<u
     }
 }
 
+/// Prints which member holds up all others, if one does: the sequencer knows it.
+fn tell_holder(name: &str, group: &Group, settings: &Settings) {
+    let info = group.info();
+    let address =
+        |uid: Uid| info.members.iter().find(|member| member.uid == uid).map(|member| member.address);
+    let report = || {
+        let options = connection::options(settings, None).ok()?;
+        unisono::look_at(name, address(info.sequencer)?, &options, LOOK).ok()
+    };
+    let waiting = report().map(|report| report.waiting).unwrap_or_default();
+    let held = waiting.into_iter().find(|waiting| waiting.reason == WaitReason::Window);
+    let Some((member, since)) = held.and_then(|held| Some((held.member?, held.since))) else { return };
+    let member = info.members.iter().find(|known| known.uid == member);
+    let member = member.map_or("a member", |member| member.name.as_str());
+    tell(format_args!(
+        "{} takes no messages, and has held up all others for {} s",
+        visible(member),
+        since.as_secs()
+    ));
+}
+
 /// Sends all lines and waits until each is accepted. Returns how the input ended.
 fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result<std::io::Result<()>, Stuck> {
     let end = loop {
@@ -167,6 +196,9 @@ fn send_all(resender: &mut Resender, lines: &Lines, bar: &ProgressBar) -> Result
 
 impl From<Stuck> for Problem {
     fn from(stuck: Stuck) -> Problem {
-        Problem::failed(stuck)
+        match stuck {
+            Stuck::TimedOut { .. } => Problem::not_primary(stuck),
+            _ => Problem::failed(stuck),
+        }
     }
 }

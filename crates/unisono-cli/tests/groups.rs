@@ -617,6 +617,46 @@ fn a_sender_keeps_its_order_through_the_death_of_the_sequencer() {
 }
 
 #[test]
+fn a_group_that_lost_its_quorum_says_so_and_is_forced_to_go_on() {
+    let _alone = alone();
+    let name = group("halted");
+    let mut listeners = listeners(&name);
+    let mut sender = Background::start(
+        &[&["send", &name, "--timeout", "1s", "--resilience", "1"], &LOOKS_LONG[..], &WATCHFUL].concat(),
+    );
+    sender.feed(&lines(0, 1));
+    listeners[1].until_messages(1);
+    listeners[0].process.kill().unwrap();
+    listeners[2].process.kill().unwrap();
+    sender.feed(&lines(1, 2));
+    listeners[1].until("halted", |seen| seen.iter().any(|line| line["event"] == "halted"));
+    assert_eq!(sender.end(), Some(3));
+    let halted = listeners[1].seen.iter().find(|line| line["event"] == "halted").unwrap();
+    let missing: Vec<&str> =
+        halted["missing"].as_array().unwrap().iter().filter_map(|m| m.as_str()).collect();
+    let members = json(&asked(["members", &name, "--json"]));
+    let all: Vec<&str> =
+        members["members"].as_array().unwrap().iter().filter_map(|m| m["name"].as_str()).collect();
+    let refused = tried(&["force", &name, "--without", &all.join(",")]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let unknown = tried(&["force", &name, "--without", "nobody"]);
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+    let dead: Vec<&str> = all.iter().copied().filter(|name| members["reporter"] != *name).collect();
+    assert!(missing.iter().all(|name| dead.contains(name)), "{missing:?}, {dead:?}");
+    // The sender was heard a moment ago.
+    let deadline = Instant::now() + PATIENCE;
+    let force = || tried(&["force", &name, "--without", &dead.join(","), "--json"]);
+    let mut forced = force();
+    while forced.status.code() != Some(0) && Instant::now() < deadline {
+        forced = force();
+    }
+    assert_eq!(json(&forced)["members"], 1, "{forced:?}");
+    listeners[1].until("resumed", |seen| seen.iter().any(|line| line["event"] == "resumed"));
+    let reset = listeners[1].seen.iter().find(|line| line["event"] == "reset").unwrap();
+    assert_eq!((&reset["forced"], &reset["degraded"]), (&true.into(), &true.into()), "{reset}");
+}
+
+#[test]
 fn a_member_that_was_stopped_too_long_learns_of_its_exclusion() {
     let _alone = alone();
     let name = group("sleep");

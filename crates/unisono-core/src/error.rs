@@ -101,7 +101,7 @@ pub enum LeaveError {
 
 debug_as_sentence!(LeaveError { NotMember, Left, TooLarge });
 
-/// A reset was refused.
+/// Why a reset was not begun, or cannot end at present ([`ResetError::Halted`]).
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ResetError {
@@ -113,6 +113,14 @@ pub enum ResetError {
         /// Minimum that the caller asked for.
         min: usize,
     },
+    /// Too few members answer. The reset is under way, and ends when enough of the missing members answer again.
+    #[error(
+        "the group is halted: {missing} of its members do not answer, and no quorum is left without them"
+    )]
+    Halted {
+        /// Number of members that do not answer.
+        missing: usize,
+    },
     /// This process is not a member, or no longer one.
     #[error("not a member of the group")]
     NotMember,
@@ -121,7 +129,30 @@ pub enum ResetError {
     Forked,
 }
 
-debug_as_sentence!(ResetError { TooFew, NotMember, Forked });
+debug_as_sentence!(ResetError { TooFew, Halted, NotMember, Forked });
+
+/// Why a reset was not forced. Nothing was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ForceError {
+    /// The group is not halted at this member: a reset without force may be possible.
+    #[error("the group is not halted, or not yet: only a group without a quorum can be forced")]
+    NotHalted,
+    /// This uid is not in the view.
+    #[error("{0} is not a member of the view")]
+    NoSuchMember(Uid),
+    /// The member sent a datagram within the last second.
+    #[error("{0} answers: a group can be forced to go on only without members that are dead")]
+    Answers(Uid),
+    /// This process is not a member, or no longer one.
+    #[error("not a member of the group")]
+    NotMember,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
+}
+
+debug_as_sentence!(ForceError { NotHalted, NoSuchMember, Answers, NotMember, Forked });
 
 /// The role of sequencer was not handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

@@ -74,6 +74,8 @@ pub enum Event {
         excluded: Vec<Member>,
         /// True if more members are missing than the group's resilience covers: messages may have been lost.
         degraded: bool,
+        /// An operator forced the group to go on without the excluded members ([`Group::force`](crate::Group::force)).
+        forced: bool,
     },
     /// Manual policy only: a member is suspected, and the group is halted until the application calls `reset`.
     Suspected {
@@ -82,6 +84,17 @@ pub enum Event {
         /// The reason.
         reason: Suspicion,
     },
+    /// The group is halted: a reset is under way, and for about the failure detector's time it has found no quorum.
+    /// Nothing is ordered until enough of the missing members answer again. With the manual policy it follows
+    /// [`Event::Suspected`] once an application has called `reset`.
+    ///
+    /// It comes once; [`Event::Resumed`] follows it, or the end of the stream.
+    Halted {
+        /// Members that have not answered. A quorum needs some of them.
+        missing: Vec<Member>,
+    },
+    /// The halted group goes on. Follows the [`Event::Reset`] with which it does.
+    Resumed,
     /// A reset excluded this member. Its stream ends here. It may come back as a new member.
     Excluded {
         /// The epoch that began without it, if that is known.
@@ -117,6 +130,8 @@ impl Event {
             | Event::HandedOver { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
             Event::Suspected { .. }
+            | Event::Halted { .. }
+            | Event::Resumed
             | Event::Excluded { .. }
             | Event::Gone
             | Event::JoinFailed { .. }
@@ -209,6 +224,8 @@ impl View {
             Event::HandedOver { sequencer, .. } => self.sequencer = *sequencer,
             Event::Message { .. }
             | Event::Suspected { .. }
+            | Event::Halted { .. }
+            | Event::Resumed
             | Event::Excluded { .. }
             | Event::Gone
             | Event::JoinFailed { .. }

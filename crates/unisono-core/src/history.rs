@@ -70,6 +70,7 @@ pub(crate) struct Reset {
     pub(crate) epoch: EpochId,
     pub(crate) excluded: Vec<Member>,
     pub(crate) degraded: bool,
+    pub(crate) forced: bool,
 }
 
 /// The last message of a sender, as of some seqno.

@@ -65,6 +65,8 @@ pub struct LastReset {
     pub excluded: u16,
     /// True if these are more than the resilience covers: messages may have been lost.
     pub degraded: bool,
+    /// True if an operator forced it: it had no quorum.
+    pub forced: bool,
     /// Reason why this member suspected one of them; `None` if only others suspected them.
     pub reason: Option<Suspicion>,
 }
@@ -80,6 +82,7 @@ impl fmt::Display for LastReset {
             Some(Suspicion::Replaced) => ": replaced by a new process",
             Some(Suspicion::Slow) => ": slow",
         })?;
+        f.write_str(if self.forced { "; forced" } else { "" })?;
         f.write_str(if self.degraded { "; messages may have been lost" } else { "" })
     }
 }
@@ -202,7 +205,13 @@ mod tests {
 
     #[test]
     fn a_last_reset_says_how_many_are_missing_and_why() {
-        let one = LastReset { seqno: 9, excluded: 1, degraded: false, reason: Some(Suspicion::Silent) };
+        let one = LastReset {
+            seqno: 9,
+            excluded: 1,
+            degraded: false,
+            forced: false,
+            reason: Some(Suspicion::Silent),
+        };
         assert_eq!(one.to_string(), "at seqno 9, excluding 1 member: silent");
         let two = LastReset { excluded: 2, degraded: true, reason: None, ..one };
         assert_eq!(

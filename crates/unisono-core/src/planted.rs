@@ -96,6 +96,8 @@ named! {
         ConflictUntold,
         /// A member believes another group of the port that it was excluded.
         AnyGroupExcludes,
+        /// The application gets no `Halted`.
+        HaltedNotTold,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.
@@ -248,6 +250,8 @@ named! {
         StaleRefused,
         /// A frame travelled in parcels.
         ParcelUsed,
+        /// A reset found no quorum for the failure detector's time.
+        Halted,
         /// A client repeated a request because no answer came.
         RequestRepeated,
         /// A request arrived again that had been answered.

@@ -56,17 +56,25 @@ impl EventLog {
             Event::HandedOver { seqno, sequencer } => {
                 format!("{seqno} sequencer {}", self.process_of(*sequencer))
             }
-            Event::Reset { seqno, view, excluded, degraded } => {
+            Event::Reset { seqno, view, excluded, degraded, forced } => {
                 let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
                 let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));
                 if *degraded {
                     line.push_str(" degraded");
+                }
+                if *forced {
+                    line.push_str(" forced");
                 }
                 line
             }
             Event::Suspected { member, reason } => {
                 format!("suspected {} {reason:?}", self.process_of(*member))
             }
+            Event::Halted { missing } => {
+                let missing: Vec<Uid> = missing.iter().map(|member| member.uid).collect();
+                format!("halted {}", self.list(&missing))
+            }
+            Event::Resumed => "resumed".to_string(),
             Event::Excluded { .. } => "excluded".to_string(),
             Event::Gone => "gone".to_string(),
             Event::JoinFailed { reason } => format!("join failed {reason:?}"),

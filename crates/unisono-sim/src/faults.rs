@@ -16,7 +16,10 @@ use unisono_core::{EntryMode, Quorum};
 /// The frames at which faults of a group are aimed.
 pub(crate) const TARGETS: Targets = Targets {
     steps: STEPS,
-    may_drop: |kind| !kind.is_of_calls() && !matches!(kind, FrameKind::Ask | FrameKind::Tell),
+    may_drop: |kind| {
+        use FrameKind::{Ask, Force, Forcing, Tell};
+        !kind.is_of_calls() && !matches!(kind, Ask | Tell | Force | Forcing)
+    },
 };
 
 const STEPS: &[(u32, (FrameKind, u64))] = &[

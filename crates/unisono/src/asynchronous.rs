@@ -19,7 +19,8 @@ use std::thread;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
+    SendError, Seqno, Standing, Uid,
 };
 
 /// A handle on one member of a group, as [`Group`](crate::Group), whose waiting calls are futures. A future may be
@@ -272,6 +273,11 @@ impl AsyncGroup {
         self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
+    /// Like [`Group::force`](crate::Group::force).
+    pub fn force(&self, without: &[Uid]) -> Result<(), ForceError> {
+        self.shared().command(|member, now| member.group.force(now, without))
+    }
+
     /// Leaves the group, as [`Group::leave`](crate::Group::leave).
     pub async fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun, mut listed) = (goodbye.into(), false, Listed::default());
@@ -290,6 +296,25 @@ impl AsyncGroup {
     /// Returns the state of this member and its group, as [`Group::info`](crate::Group::info).
     pub fn info(&self) -> Info {
         self.shared().with(|member, _| member.group.info())
+    }
+
+    /// Like [`Group::standing`](crate::Group::standing).
+    pub fn standing(&self) -> Standing {
+        self.shared().command(|member, _| member.standing())
+    }
+
+    /// Like [`Group::standing_after`](crate::Group::standing_after), without a timeout.
+    pub async fn standing_after(&self, known: Standing) -> Standing {
+        let mut listed = Listed::default();
+        poll_fn(|context| {
+            self.shared().poll(context, &mut listed, |member, _| commands::standing_after(member, known))
+        })
+        .await
+    }
+
+    /// Like [`Group::held_up_by`](crate::Group::held_up_by).
+    pub fn held_up_by(&self) -> Option<HeldUp> {
+        self.shared().with(|member, now| member.group.held_up_by(now))
     }
 
     /// Returns the present members, as [`Group::members`](crate::Group::members).

@@ -6,7 +6,7 @@ use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Time};
+use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Standing, Time};
 
 /// Maximum number of events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -107,12 +107,14 @@ impl Message {
         }
     }
 
-    /// Waits for room, then for the message's outcome. `number` keeps the message's number between the attempts.
+    /// Waits for room, then for the message's outcome. `number` keeps the message's number between the attempts;
+    /// `obstacle` is why it has no number yet.
     pub(crate) fn send(
         &self,
         member: &mut Membership,
         now: Time,
         number: &mut Option<MessageNumber>,
+        obstacle: &mut SendError,
     ) -> Attempt<Result<Seqno, SendFailure>> {
         if let Some(number) = *number {
             return match fate(member, number) {
@@ -121,7 +123,10 @@ impl Message {
             };
         }
         match self.give(member, now) {
-            Err(error) if passes(member, error) => Attempt::Wait(Interest::Progress),
+            Err(error) if passes(member, error) => {
+                *obstacle = error;
+                Attempt::Wait(Interest::Progress)
+            }
             Err(error) => Attempt::Done(Err(error.into())),
             Ok(given) => {
                 member.outcomes.expect(given);
@@ -200,6 +205,14 @@ fn fate(member: &mut Membership, last: MessageNumber) -> Option<BatchOutcome> {
     }
     member.outcomes.forget(last);
     Some(BatchOutcome { failure: Some(SendFailure::NotReceiving), ..BatchOutcome::default() })
+}
+
+/// Waits until the member's standing differs from `known`. [`Standing::Out`] is final.
+pub(crate) fn standing_after(member: &mut Membership, known: Standing) -> Attempt<Standing> {
+    match member.standing() {
+        standing if standing != known || standing == Standing::Out => Attempt::Done(standing),
+        _ => Attempt::Wait(Interest::Standing),
+    }
 }
 
 /// Returns the seqno or the failure of a single message.

@@ -10,7 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use unisono_core::wire::VERSION;
-use unisono_core::{ConfigError, EpochId, JoinFailure, LeaveError, SendError, debug_as_sentence};
+use unisono_core::{
+    ConfigError, EpochId, ForceError, HeldUp, JoinFailure, LeaveError, SendError, debug_as_sentence,
+};
 
 /// Why a process is not in the group. The group is unchanged, unless the reason of a failed join says otherwise.
 #[derive(Error)]
@@ -248,6 +250,16 @@ pub enum SendFailure {
          it is still under way: do not send it again"
     )]
     NotReceiving,
+    /// The time given to [`Group::send_timeout`](crate::Group::send_timeout) is over. The message is under way and may
+    /// still be ordered: do not send it again.
+    #[error(
+        "the message has no seqno after the time allowed for it, and may still get one{}",
+        held_up(held_up_by)
+    )]
+    TimedOut {
+        /// The member whose application holds all members up, if this member knows it.
+        held_up_by: Option<HeldUp>,
+    },
     /// This member was cut off from the group first: the others may have the message or not. Join again and look.
     #[error(
         "this member was cut off from the group: the others may have the message or not; join again and look"
@@ -255,7 +267,13 @@ pub enum SendFailure {
     Unknown,
 }
 
-debug_as_sentence!(SendFailure { Failed, NotReceiving, Unknown; of Refused });
+debug_as_sentence!(SendFailure { Failed, NotReceiving, TimedOut, Unknown; of Refused });
+
+fn held_up(by: &Option<HeldUp>) -> String {
+    by.map_or_else(String::new, |by| {
+        format!(": member {} has held up all others for {:?}", by.member, by.since)
+    })
+}
 
 /// Why the stream of events has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -335,6 +353,18 @@ pub enum LookError {
 }
 
 debug_as_sentence!(LookError { OtherKey, OtherVersion, NoAnswer; of Open });
+
+/// A group was not forced to go on. Nothing was begun, except where no answer came back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ForceFailure {
+    /// The member could not be asked.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// The member refused.
+    #[error(transparent)]
+    Refused(#[from] ForceError),
+}
 
 /// Why a key file could not be written or read. Nothing changed, except as [`KeyError::File`] says.
 #[derive(Error)]

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, Formation, GroupConfig, HandOverError, Info, Member, ResetError, SendError, Seqno, Uid,
+    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
+    SendError, Seqno, Standing, Uid,
 };
 
 /// A handle on one member of a group. Clones are handles on the same member. When the last one is dropped, the member
@@ -133,9 +134,27 @@ impl Group {
     }
 
     fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
-        let mut number = None;
-        let sent = self.shared().block(None, |member, now| message.send(member, now, &mut number));
-        sent.unwrap_or(Err(SendFailure::Unknown))
+        let (mut number, mut obstacle) = (None, SendError::WindowFull);
+        let send = |member: &mut Membership, now| message.send(member, now, &mut number, &mut obstacle);
+        self.shared().block(None, send).unwrap_or(Err(SendFailure::Unknown))
+    }
+
+    /// As [`Group::send`], but waits at most for `timeout`. Then it fails with [`SendFailure::TimedOut`] if the message
+    /// is under way and may still be ordered, and with [`SendFailure::Refused`] if it was not sent.
+    pub fn send_timeout(&self, payload: impl Into<Bytes>, timeout: Duration) -> Result<Seqno, SendFailure> {
+        let message = Message { payload: payload.into(), resilience: None };
+        let (mut number, mut obstacle) = (None, SendError::WindowFull);
+        let send = |member: &mut Membership, now| message.send(member, now, &mut number, &mut obstacle);
+        if let Some(sent) = self.shared().block(Some(timeout), send) {
+            return sent;
+        }
+        Err(match number {
+            None => SendFailure::Refused(obstacle),
+            Some(number) => {
+                self.shared().forget(number);
+                SendFailure::TimedOut { held_up_by: self.held_up_by() }
+            }
+        })
     }
 
     /// Sends a message without waiting for its seqno, and returns a ticket for the outcome. Blocks only while the
@@ -237,6 +256,14 @@ impl Group {
         self.shared().command(|member, now| member.group.reset(now, min_members))
     }
 
+    /// Goes on without these members of a group that is halted. The caller vouches that they are dead: if one of them
+    /// lives on elsewhere, the group may be split for ever. All other members of the view must answer. The end is an
+    /// [`Event::Reset`] that says *forced* and *degraded*, within a second or two; if a named member answers first, or
+    /// another one does not, the group stays as it is.
+    pub fn force(&self, without: &[Uid]) -> Result<(), ForceError> {
+        self.shared().command(|member, now| member.group.force(now, without))
+    }
+
     /// Leaves the group, and blocks until no other member needs this one. The others receive `goodbye` (at most 512
     /// bytes) with the leave. Events that were not received yet can be received afterwards.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
@@ -256,6 +283,23 @@ impl Group {
     /// Returns the state of this member and its group (the papers' GetInfoGroup).
     pub fn info(&self) -> Info {
         self.shared().with(|member, _| member.group.info())
+    }
+
+    /// Returns this member's part in the group: whether a leader or the holder of a lock may act.
+    pub fn standing(&self) -> Standing {
+        self.shared().command(|member, _| member.standing())
+    }
+
+    /// Blocks until the standing is another than `known`, for at most `timeout` if one is given. Returns the standing.
+    pub fn standing_after(&self, known: Standing, timeout: Option<Duration>) -> Standing {
+        let changed = self.shared().block(timeout, |member, _| commands::standing_after(member, known));
+        changed.unwrap_or_else(|| self.standing())
+    }
+
+    /// Returns the member whose application holds up all members, and since when. Only the sequencer knows it; any
+    /// member can ask the sequencer with [`look_at`](crate::look_at).
+    pub fn held_up_by(&self) -> Option<HeldUp> {
+        self.shared().with(|member, now| member.group.held_up_by(now))
     }
 
     /// Returns the present members, in rank order.

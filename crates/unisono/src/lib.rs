@@ -228,20 +228,20 @@ mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
-pub use error::{Ended, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
+pub use error::{Ended, ForceFailure, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
 pub use group::Group;
 pub use key::Key;
 pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
-pub use outside::{look, look_at};
+pub use outside::{force, look, look_at};
 pub use reach::MULTICAST_PORT;
 pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, EpochId, Event, Formation, GroupConfig, HandOverError, Info, JoinFailure, LeaveError,
-    Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum, ResetError, SendError, Seqno,
-    Settings, SlowMember, Suspicion, Transport, Uid, View,
+    ConfigError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info,
+    JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum,
+    ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

@@ -4,7 +4,7 @@
 //! Each member that receives it answers with its own report, and the first answer counts. If no seed answers at once,
 //! members are asked by multicast too: they may be cut off from the seeds, which may be the reason for the query.
 
-use crate::error::{LookError, OpenError};
+use crate::error::{ForceFailure, LookError, OpenError};
 use crate::opening::{protection, random};
 use crate::options::Options;
 use crate::reach::{Place, multicast_address, port};
@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind, Writer,
-    decode_report, open, seal,
+    Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind,
+    Writer, decode_report, open, seal,
 };
-use unisono_core::{EpochTag, GroupTag, Instance, Uid};
+use unisono_core::{EpochTag, ForceError, GroupTag, Instance, Uid};
 use unisono_udp::{Receiver, Socket, Watch};
 
 /// Interval after which an unanswered query is sent again.
@@ -34,7 +34,7 @@ const HEARD: u64 = 1;
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
     let seeds = Seeds::new(options)?.resolve()?;
-    ask(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
+    look_for(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
 }
 
 /// Asks the member at `address` for a report, and no other member; [`look`] accepts the answer of any.
@@ -44,16 +44,66 @@ pub fn look_at(
     options: &Options,
     timeout: Duration,
 ) -> Result<Report, LookError> {
-    ask(name, options, &[address], false, timeout)
+    look_for(name, options, &[address], false, timeout)
 }
 
-fn ask(
+/// Asks the member at this address, of a group that stands still, to go on without the members of these uids, of which
+/// the caller vouches that they are dead ([`Group::force`](crate::Group::force)). Returns when the member has begun a
+/// reset; [`look_at`] shows whether it has ended.
+pub fn force(
+    name: &str,
+    address: SocketAddr,
+    without: &[Uid],
+    options: &Options,
+    timeout: Duration,
+) -> Result<(), ForceFailure> {
+    let begin = Instant::now();
+    let mut challenge = 0;
+    loop {
+        let question = Question::Force { challenge, without: without.to_vec() };
+        let left = timeout.saturating_sub(begin.elapsed());
+        let answer = ask(name, options, question, &[address], false, left, |frame| match frame {
+            Frame::Forcing { answer, .. } => Some(answer),
+            _ => None,
+        })?;
+        challenge = match answer {
+            Forcing::Challenge(challenge) => challenge,
+            Forcing::Begun => return Ok(()),
+            Forcing::NotHalted => return Err(ForceError::NotHalted.into()),
+            Forcing::NoSuchMember(uid) => return Err(ForceError::NoSuchMember(uid).into()),
+            Forcing::Answers(uid) => return Err(ForceError::Answers(uid).into()),
+        };
+    }
+}
+
+fn look_for(
     name: &str,
     options: &Options,
     known: &[SocketAddr],
     by_multicast: bool,
     timeout: Duration,
 ) -> Result<Report, LookError> {
+    ask(name, options, Question::Look, known, by_multicast, timeout, |frame| match frame {
+        Frame::Tell { report, .. } => decode_report(&report).ok(),
+        _ => None,
+    })
+}
+
+/// What is asked.
+enum Question {
+    Look,
+    Force { challenge: u64, without: Vec<Uid> },
+}
+
+fn ask<T>(
+    name: &str,
+    options: &Options,
+    question: Question,
+    known: &[SocketAddr],
+    by_multicast: bool,
+    timeout: Duration,
+    read: impl Fn(Frame) -> Option<T>,
+) -> Result<T, LookError> {
     let begin = Instant::now();
     let place = Place::choose(options, known)?;
     // A member may have bound the port of the options.
@@ -80,7 +130,7 @@ fn ask(
         nearby.and_then(|interface| Socket::listen(multicast_address(tag), interface, None, None).ok());
     let watch = watch(&socket, heard.as_ref())
         .map_err(|cause| OpenError::Socket { what: "wait for answers", cause })?;
-    let mut asker = Asker::new(tag, options)?;
+    let mut asker = Asker::new(tag, question, options)?;
     let mut receiver = Receiver::new();
     let multicast = SocketAddr::from(multicast_address(tag));
     if destinations.is_empty() && nearby.take().is_some() {
@@ -110,7 +160,7 @@ fn ask(
                     if key != ANSWERS {
                         foreign = foreign.or(asker.is_deaf_to(&datagram).then_some(from));
                     } else if answer.is_none() {
-                        answer = asker.answer(datagram);
+                        answer = asker.answer(datagram, &read);
                     }
                 });
             }
@@ -135,15 +185,17 @@ fn watch(answers: &Socket, heard: Option<&Socket>) -> io::Result<Watch> {
 struct Asker {
     tag: GroupTag,
     uid: Uid,
+    question: Question,
     nonce: u64,
     number: u64,
     protection: Box<dyn Protection>,
 }
 
 impl Asker {
-    fn new(tag: GroupTag, options: &Options) -> Result<Asker, OpenError> {
+    fn new(tag: GroupTag, question: Question, options: &Options) -> Result<Asker, OpenError> {
         let word = || random().map(u64::from_ne_bytes);
-        Ok(Asker { tag, uid: Uid(word()?), nonce: word()?, number: 0, protection: protection(options) })
+        let (uid, nonce) = (Uid(word()?), word()?);
+        Ok(Asker { tag, uid, question, nonce, number: 0, protection: protection(options) })
     }
 
     fn context(sender: Uid) -> KeyContext {
@@ -162,8 +214,14 @@ impl Asker {
         };
         let mut datagram = Vec::new();
         header.write(&mut datagram);
-        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES)
-            .frame(&Frame::Ask { nonce: self.nonce, room: PADDED_BYTES as u32 });
+        let nonce = self.nonce;
+        let frame = match &self.question {
+            Question::Look => Frame::Ask { nonce, room: PADDED_BYTES as u32 },
+            Question::Force { challenge, without } => {
+                Frame::Force { nonce, challenge: *challenge, without: without.clone() }
+            }
+        };
+        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&frame);
         seal(&mut datagram, &header, &Asker::context(self.uid), &mut *self.protection);
         datagram
     }
@@ -176,15 +234,17 @@ impl Asker {
         header.group == self.tag && header.epoch != EpochTag::OUTSIDE && !readable
     }
 
-    /// Returns the report in a datagram, if it is an answer to this query.
-    fn answer(&mut self, datagram: BytesMut) -> Option<Report> {
+    /// Returns what `read` finds in a datagram, if it is an answer to this query.
+    fn answer<T>(&mut self, datagram: BytesMut, read: impl Fn(Frame) -> Option<T>) -> Option<T> {
         let header = Header::parse(&datagram).ok()?;
         if header.group != self.tag || header.epoch != EpochTag::OUTSIDE {
             return None;
         }
         let payload = open(datagram, &header, &Asker::context(header.sender), &mut *self.protection)?;
         Decoder::new(payload).find_map(|frame| match frame {
-            Ok(Frame::Tell { nonce, report }) if nonce == self.nonce => decode_report(&report).ok(),
+            Ok(frame @ (Frame::Tell { nonce, .. } | Frame::Forcing { nonce, .. })) if nonce == self.nonce => {
+                read(frame)
+            }
             _ => None,
         })
     }

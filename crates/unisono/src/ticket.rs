@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use unisono_core::{MessageNumber, Seqno};
 
 /// The receipt for a message under way. Get its seqno with [`Ticket::wait`] or by awaiting the ticket. Dropping the
@@ -29,6 +30,11 @@ impl Ticket {
     /// Blocks until the outcome is known, and returns the seqno of the accepted message or why it has none.
     pub fn wait(mut self) -> Result<Seqno, SendFailure> {
         place(self.0.wait())
+    }
+
+    /// Like [`Ticket::wait`], for at most `timeout`: `None` if the message is still under way.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<Result<Seqno, SendFailure>> {
+        self.0.wait_timeout(timeout).map(place)
     }
 
     /// Returns the outcome if it is known; `None` while the message is under way.
@@ -123,6 +129,14 @@ impl Receipt {
             self.known = self.shared.take(|_| None, |member| outcome(member, number));
         }
         self.known.unwrap_or_default()
+    }
+
+    fn wait_timeout(&mut self, timeout: Duration) -> Option<BatchOutcome> {
+        let number = self.number;
+        if self.known.is_none() {
+            self.known = self.shared.block(Some(timeout), |member, _| outcome(member, number));
+        }
+        self.known
     }
 
     fn try_wait(&mut self) -> Option<BatchOutcome> {

@@ -109,7 +109,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     let stop = Arc::new(AtomicBool::new(false));
     let mut sender = Some(Sender {
         group: group.clone(),
-        resender: Resender::new(group.clone()),
+        resender: Resender::new(group.clone(), None),
         index: assignment.index,
         resets,
         stop: stop.clone(),

@@ -105,12 +105,15 @@ impl Group {
     /// is needed. While no member is suspected no reset begins, and the result is whether the group has `min_members`.
     ///
     /// # Errors
-    /// See [`ResetError`]: nothing was begun.
+    /// See [`ResetError`]: nothing was begun, except where too few members answer.
     pub fn reset(&mut self, now: Time, min_members: usize) -> Result<(), ResetError> {
-        self.request_reset(now, min_members)?;
+        let request = self.request_reset(now, min_members);
+        if !matches!(request, Ok(()) | Err(ResetError::Halted { .. })) {
+            return request;
+        }
         self.recovery_timeout(now);
         self.settle(now);
-        Ok(())
+        request
     }
 
     /// Hands the role of sequencer to another member, by an ordered event.

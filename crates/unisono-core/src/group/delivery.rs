@@ -16,6 +16,12 @@ use bytes::Bytes;
 impl Group {
     /// Returns the next event (ReceiveFromGroup). Events that are not taken slow down the senders.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.halt.has_event()
+            && self.notices.is_empty()
+            && let Some(event) = self.halt_event()
+        {
+            return Some(event);
+        }
         if !self.may_have_events() {
             // Nothing has happened. This is fast, because it is called after every input.
             if !matches!(self.phase, Phase::Locating | Phase::Joining) {
@@ -35,6 +41,7 @@ impl Group {
         self.delivered < self.accepted
             || !self.notices.is_empty()
             || self.closing.is_some()
+            || self.halt.has_event()
             || self.broken(Planted::DeliverTentative)
     }
 
@@ -136,7 +143,8 @@ impl Group {
         let sequencer = self.history.term_at(seqno).1;
         let mut view = self.view_at(seqno, sequencer);
         view.epoch = reset.epoch;
-        Some(Event::Reset { seqno, view, excluded: reset.excluded, degraded: reset.degraded })
+        let Reset { excluded, degraded, forced, .. } = reset;
+        Some(Event::Reset { seqno, view, excluded, degraded, forced })
     }
 
     /// Returns the view at that seqno, for the application.

@@ -152,6 +152,9 @@ impl Group {
             }
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
             Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room, !multicast),
+            Frame::Force { nonce, challenge, without } if !multicast => {
+                self.handle_force(now, from, nonce, challenge, &without);
+            }
             Frame::Form { .. }
             | Frame::FormPromise(_)
             | Frame::FormOutbid { .. }

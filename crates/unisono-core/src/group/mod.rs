@@ -33,7 +33,8 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Departures, Detector, Formed, Forming, Joining, Leaving, PreviousEpoch, Recovery, Seek,
+    Admission, Departures, Detector, Force, Formed, Forming, Halt, Joining, Leaving, PreviousEpoch, Recovery,
+    Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -117,6 +118,8 @@ pub struct Group {
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
+    pub(crate) halt: Halt,
+    pub(crate) force: Force,
     pub(crate) previous: Option<Box<PreviousEpoch>>,
 
     /// Frames that wait to be sent.
@@ -219,6 +222,8 @@ impl Group {
             leaving: None,
             departures: Departures::default(),
             recovery: Recovery::default(),
+            halt: Halt::default(),
+            force: Force::default(),
             previous: None,
             mail: VecDeque::new(),
             serves: VecDeque::new(),

@@ -5,6 +5,7 @@ use crate::identity::{EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 /// How a member enters a group. Exhaustive: a driver treats each mode in its own way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,30 @@ pub struct Info {
     /// Source and version of the last datagram for a group of this name in another version of the wire format
     /// ([`Counters::other_version`](crate::look::Counters::other_version)).
     pub other_version: Option<(SocketAddr, u8)>,
+}
+
+/// A member's part in the group at present. A leader or the holder of a lock acts only while it is `Primary`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Standing {
+    /// A member of a group that orders, as far as it knows. A member that was cut off learns so only after the failure
+    /// detector's time.
+    Primary,
+    /// A reset is under way, or with the manual policy a member is suspected.
+    Resetting,
+    /// A reset is under way and finds no quorum.
+    Halted,
+    /// Not a member: not yet, or no longer.
+    Out,
+}
+
+/// A member whose application does not receive, so that all members wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldUp {
+    /// The member.
+    pub member: Uid,
+    /// For how long the others have waited.
+    pub since: Duration,
 }
 
 /// A phase of a member's life.

@@ -207,7 +207,7 @@ impl Group {
     }
 
     /// Returns how long a peer may be silent; longer in larger groups, where each is heard less often.
-    fn silence(&self) -> Duration {
+    pub(crate) fn silence(&self) -> Duration {
         self.stretched(self.settings.silence)
     }
 

@@ -20,5 +20,5 @@ pub(crate) use form::{Formed, Forming};
 pub(crate) use join::Joining;
 pub(crate) use leave::{Departures, Leaving};
 pub(crate) use previous::{INQUIRE_BYTES, INQUIRY_BYTES, PreviousEpoch};
-pub(crate) use recovery::{Invitation, Recovery};
+pub(crate) use recovery::{Force, Halt, Invitation, Recovery};
 pub(crate) use seek::Seek;

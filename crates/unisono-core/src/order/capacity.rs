@@ -6,7 +6,7 @@
 use super::Order;
 use crate::config::SlowMember;
 use crate::event::Suspicion;
-use crate::group::Group;
+use crate::group::{Group, HeldUp};
 use crate::identity::{Seqno, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
@@ -131,6 +131,12 @@ impl Group {
     /// Returns the member that keeps the window or the history shut, and since when.
     pub(crate) fn window_shut_by(&self) -> Option<(Time, Uid)> {
         self.order.shut_since
+    }
+
+    /// Returns the member that keeps the window or the history shut, and since when. Only the sequencer knows it.
+    pub fn held_up_by(&self, now: Time) -> Option<HeldUp> {
+        let (since, member) = self.window_shut_by()?;
+        Some(HeldUp { member, since: now.since(since) })
     }
 
     /// Returns the seqno through which any member may have freed its history: it was announced as stable, or can be

@@ -11,7 +11,7 @@ use super::parts::*;
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
 use super::{HEADER_BYTES, NUMBER_MAX, PARCELS_MAX};
-use crate::identity::{Instance, Seqno};
+use crate::identity::{Instance, Seqno, Uid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -259,6 +259,27 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             from.rest();
             Frame::Ask { nonce, room }
         }
+        FrameKind::Force => {
+            check_padding(from)?;
+            let (nonce, challenge) = (from.u64("nonce")?, from.u64("challenge")?);
+            let count = from.count("member count", 1..=FORCE_MAX, 8)?;
+            let without = (0..count).map(|_| read_uid(from)).collect::<Result<_>>()?;
+            from.rest();
+            Frame::Force { nonce, challenge, without }
+        }
+        FrameKind::Forcing => {
+            let nonce = from.u64("nonce")?;
+            let answer = match (from.u8("answer")?, from.u64("challenge or uid")?) {
+                (1, challenge) => Forcing::Challenge(challenge),
+                (2, 0) => Forcing::Begun,
+                (3, 0) => Forcing::NotHalted,
+                (4, uid) => Forcing::NoSuchMember(Uid(uid)),
+                (5, uid) => Forcing::Answers(Uid(uid)),
+                (2 | 3, other) => return Err(from.out_of_range("challenge or uid", other)),
+                (other, _) => return Err(from.out_of_range("answer", other)),
+            };
+            Frame::Forcing { nonce, answer }
+        }
         FrameKind::Tell => Frame::Tell { nonce: from.u64("nonce")?, report: from.rest() },
 
         FrameKind::Parcel => {
@@ -450,6 +471,24 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         Frame::Tell { nonce, report } => {
             out.u64(*nonce);
             out.bytes(report);
+        }
+        Frame::Force { nonce, challenge, without } => {
+            out.u64s([*nonce, *challenge]);
+            out.count(without.len(), FORCE_MAX);
+            without.iter().for_each(|uid| out.u64(uid.0));
+            write_padding(out);
+        }
+        Frame::Forcing { nonce, answer } => {
+            out.u64(*nonce);
+            let (number, value) = match answer {
+                Forcing::Challenge(challenge) => (1, *challenge),
+                Forcing::Begun => (2, 0),
+                Forcing::NotHalted => (3, 0),
+                Forcing::NoSuchMember(uid) => (4, uid.0),
+                Forcing::Answers(uid) => (5, uid.0),
+            };
+            out.u8(number);
+            out.u64(value);
         }
 
         Frame::Parcel { id, index, count, bytes } => {

@@ -393,6 +393,23 @@ impl fmt::Display for Frame {
                 write!(f, "{nonce:016x}: a report of {}", Size(report.len()))
             }
 
+            Frame::Force { nonce, challenge: 0, without } => {
+                write!(f, "asks for a challenge to go on without {}: {nonce:016x}", Uids(without))
+            }
+            Frame::Force { nonce, challenge, without } => {
+                write!(f, "go on without {}, challenge {challenge:016x}: {nonce:016x}", Uids(without))
+            }
+            Frame::Forcing { nonce, answer } => {
+                write!(f, "{nonce:016x}: ")?;
+                match answer {
+                    Forcing::Challenge(challenge) => write!(f, "ask again with challenge {challenge:016x}"),
+                    Forcing::Begun => f.write_str("the forced reset has begun"),
+                    Forcing::NotHalted => f.write_str("the group is not halted here"),
+                    Forcing::NoSuchMember(uid) => write!(f, "{uid} is not in the view"),
+                    Forcing::Answers(uid) => write!(f, "{uid} answers"),
+                }
+            }
+
             Frame::Parcel { id, index, count, bytes } => {
                 write!(f, "part {} of {count} of frame {id}, {}", index + 1, Size(bytes.len()))
             }
@@ -672,9 +689,10 @@ struct Next<'a>(&'a Proposal);
 
 impl fmt::Display for Next<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Proposal { epoch, start, members, degraded } = self.0;
+        let Proposal { epoch, start, members, degraded, forced } = self.0;
         write!(f, "epoch {epoch} begins at seqno {start} with {}", Uids(members))?;
-        f.write_str(if *degraded { ", degraded" } else { "" })
+        f.write_str(if *degraded { ", degraded" } else { "" })?;
+        f.write_str(if *forced { ", forced" } else { "" })
     }
 }
 

@@ -180,6 +180,22 @@ pub enum Frame {
         /// An encoded [`crate::look::Report`].
         report: Bytes,
     },
+    /// Asks a member of a halted group to go on without members. Outside of any epoch; padded.
+    Force {
+        /// Echoed in the answer.
+        nonce: u64,
+        /// From the answer to an earlier request; 0 in the first.
+        challenge: u64,
+        /// The members that the operator vouches are dead: 1 to [`FORCE_MAX`].
+        without: Vec<Uid>,
+    },
+    /// Answers [`Frame::Force`].
+    Forcing {
+        /// Nonce of the request.
+        nonce: u64,
+        /// The answer.
+        answer: Forcing,
+    },
 
     // --- frames larger than a datagram ---
     /// A piece of one encoded frame.
@@ -309,6 +325,8 @@ pub enum Frame {
 
 /// Maximum number of ranges in one [`Frame::Nack`].
 pub const NACK_RANGES_MAX: usize = 32;
+/// Maximum number of members in one [`Frame::Force`].
+pub const FORCE_MAX: usize = 128;
 /// Maximum length of a hello or a goodbye, in bytes.
 pub const GREETING_BYTES_MAX: usize = 512;
 /// Maximum length of a frame that travels in parcels, in bytes of kind and body.
@@ -573,6 +591,23 @@ pub struct Proposal {
     pub members: Vec<Uid>,
     /// More members are missing than the group's resilience covers.
     pub degraded: bool,
+    /// An operator vouched for the missing members, and the ballot had no quorum. Such a proposal is degraded too.
+    pub forced: bool,
+}
+
+/// Answer to [`Frame::Force`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forcing {
+    /// The request is taken if it comes again with this challenge, from the same host.
+    Challenge(u64),
+    /// A forced reset has begun.
+    Begun,
+    /// The group is not halted at this member.
+    NotHalted,
+    /// This uid is not in the view.
+    NoSuchMember(Uid),
+    /// This member answers.
+    Answers(Uid),
 }
 
 /// Content of [`Frame::FormPromise`].

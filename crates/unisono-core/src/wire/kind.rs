@@ -96,6 +96,8 @@ kinds! {
     // status queries
     Ask = 0x40, QUESTION_BYTES_MIN;
     Tell = 0x41, 8;
+    Force = 0x42, QUESTION_BYTES_MIN;
+    Forcing = 0x43, 17;
     // frames larger than a datagram
     Parcel = 0x50, 8;
     // forming a group

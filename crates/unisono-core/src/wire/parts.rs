@@ -138,17 +138,28 @@ pub(super) fn read_ballot(from: &mut Reader) -> Result<Ballot> {
 pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
     write_epoch(out, &proposal.epoch);
     out.u64(proposal.start);
-    out.flag(proposal.degraded);
+    write_loss(out, proposal.degraded, proposal.forced);
     write_uids(out, &proposal.members);
 }
 
 pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
-    Ok(Proposal {
-        epoch: read_epoch(from)?,
-        start: from.number("start")?,
-        degraded: from.flag("degraded")?,
-        members: read_uids(from)?,
-    })
+    let (epoch, start) = (read_epoch(from)?, from.number("start")?);
+    let (degraded, forced) = read_loss(from)?;
+    Ok(Proposal { epoch, start, members: read_uids(from)?, degraded, forced })
+}
+
+/// Writes what a reset may lose: 0: nothing, 1: degraded, 2: forced and degraded.
+pub(super) fn write_loss(out: &mut Body<'_>, degraded: bool, forced: bool) {
+    out.u8(if forced { 2 } else { degraded.into() });
+}
+
+pub(super) fn read_loss(from: &mut Reader) -> Result<(bool, bool)> {
+    match from.u8("degraded")? {
+        0 => Ok((false, false)),
+        1 => Ok((true, false)),
+        2 => Ok((true, true)),
+        other => Err(from.out_of_range("degraded", other)),
+    }
 }
 
 /// Writes a duration in nanoseconds, at most the 584 years that fit 64 bits.

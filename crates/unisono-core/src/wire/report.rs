@@ -134,12 +134,11 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
 
 /// Writes zeros if there was no reset.
 fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
-    let none = LastReset { seqno: 0, excluded: 0, degraded: false, reason: None };
-    let LastReset { seqno, excluded, degraded, reason } = reset.unwrap_or(none);
+    let LastReset { seqno, excluded, degraded, forced, reason } = reset.unwrap_or_default();
     out.flag(reset.is_some());
     out.u64(seqno);
     out.u16(excluded);
-    out.flag(degraded);
+    write_loss(out, degraded, forced);
     out.u8(match reason {
         None => 0,
         Some(Suspicion::Silent) => 1,
@@ -152,7 +151,7 @@ fn write_last_reset(out: &mut Body<'_>, reset: Option<LastReset>) {
 fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
     let there = from.flag("reset known")?;
     let (seqno, excluded) = (from.mark("seqno")?, from.u16("excluded")?);
-    let degraded = from.flag("degraded")?;
+    let (degraded, forced) = read_loss(from)?;
     let reason = match from.u8("suspicion")? {
         0 => None,
         1 => Some(Suspicion::Silent),
@@ -161,10 +160,10 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
         5 => Some(Suspicion::Slow),
         other => return Err(from.out_of_range("suspicion", other)),
     };
-    let reset = LastReset { seqno, excluded, degraded, reason };
+    let reset = LastReset { seqno, excluded, degraded, forced, reason };
     match there {
         true => Ok(Some(reset)),
-        false if reset == (LastReset { seqno: 0, excluded: 0, degraded: false, reason: None }) => Ok(None),
+        false if reset == LastReset::default() => Ok(None),
         false => Err(from.out_of_range("reset known", 0)),
     }
 }

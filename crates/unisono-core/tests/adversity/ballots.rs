@@ -39,7 +39,13 @@ impl Coordinator {
     fn proposal_of(&self, coordinator: usize, members: &[usize]) -> Proposal {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
         let start = self.net.group(0).marks().received + 1;
-        Proposal { epoch, start, members: members.iter().copied().map(uid).collect(), degraded: false }
+        Proposal {
+            epoch,
+            start,
+            members: members.iter().copied().map(uid).collect(),
+            degraded: false,
+            forced: false,
+        }
     }
 
     /// m0 receives a vote of this member, with the proposal that the member has prepared and the round of that

@@ -128,7 +128,7 @@ fn only_the_coordinator_proposes_in_its_ballot() {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
         let (before, after) = (all.clone(), all.clone());
         let (start, members) = (marks.received + 1, all.clone());
-        let proposal = Proposal { epoch, start, members, degraded: false };
+        let proposal = Proposal { epoch, start, members, degraded: false, forced: false };
         let ballot = Ballot { round: 1, coordinator: uid(coordinator) };
         let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
         let said = forge(group, marks.epoch, uid(0), 1_000_000 + number, &[Frame::Prepare(prepare.into())]);
@@ -157,7 +157,8 @@ fn no_member_enters_an_epoch_that_does_not_follow_its_own() {
     let decisions = [(own - 1, next), (own, next), (follows + 1, next), (follows, began), (follows, next)];
     for (number, (counter, start)) in (1_000_001..).zip(decisions) {
         let epoch = EpochId { counter, coordinator: uid(0), nonce: 7 };
-        let proposal = Proposal { epoch, start, members: vec![uid(0), uid(1)], degraded: false };
+        let proposal =
+            Proposal { epoch, start, members: vec![uid(0), uid(1)], degraded: false, forced: false };
         let decided = Frame::Decided { proposal, entered: false };
         net.inject(1, address(0), &forge(group, marks.epoch, uid(0), number, &[decided]));
         net.drain(1);
@@ -297,7 +298,8 @@ impl Liar<'_> {
             epoch: self.epoch(),
             start: self.place(),
             members: self.some_members(),
-            degraded: self.chance(0.5),
+            degraded: true,
+            forced: self.chance(0.5),
         }
     }
 

@@ -10,6 +10,7 @@ mod ballots;
 mod detection;
 mod eavesdropper;
 mod finding;
+mod halting;
 mod hostile_input;
 mod joining;
 mod leaving;

@@ -487,7 +487,7 @@ fn a_forgotten_leaver_may_go_though_the_group_stands_still() {
     net.crash(2);
     net.run(1_000 * MS);
     let now = Time::from_nanos(net.now);
-    net.group_mut(0).reset(now, 1).unwrap();
+    assert_eq!(net.group_mut(0).reset(now, 1), Err(ResetError::Halted { missing: 2 }));
     net.drain(0);
     net.calm();
     assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(3) == Phase::Gone), "it gets no farewell");

@@ -133,6 +133,7 @@ fn values_out_of_range_are_refused() {
         start,
         members: members.to_vec(),
         degraded: false,
+        forced: false,
     };
     let prepare = |proposal, before: &[Uid], after: &[Uid]| {
         let (before, after) = (before.to_vec(), after.to_vec());
@@ -287,7 +288,7 @@ fn lists_and_texts_longer_than_allowed_are_not_written() {
     assert!(!writer.frame(&Frame::LeaveRequest { goodbye: long }));
     assert!(!writer.frame(&Frame::Nack { ranges: (0..33).map(|i| (2 * i + 1, 2 * i + 1)).collect() }));
     let members = vec![Uid(1); MEMBERS_MAX + 1];
-    let proposal = Proposal { epoch: EpochId::default(), start: 1, members, degraded: false };
+    let proposal = Proposal { epoch: EpochId::default(), start: 1, members, degraded: false, forced: false };
     assert!(!writer.frame(&Frame::Decided { proposal, entered: true }));
     assert!(out.is_empty());
 }

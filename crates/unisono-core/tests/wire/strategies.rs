@@ -144,6 +144,19 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Tell => {
             (any::<u64>(), bytes(300)).prop_map(|(nonce, report)| Frame::Tell { nonce, report }).boxed()
         }
+        FrameKind::Force => (any::<u64>(), any::<u64>(), vec(uid(), 1..=FORCE_MAX))
+            .prop_map(|(nonce, challenge, without)| Frame::Force { nonce, challenge, without })
+            .boxed(),
+        FrameKind::Forcing => {
+            let answer = prop_oneof![
+                any::<u64>().prop_map(Forcing::Challenge),
+                Just(Forcing::Begun),
+                Just(Forcing::NotHalted),
+                uid().prop_map(Forcing::NoSuchMember),
+                uid().prop_map(Forcing::Answers),
+            ];
+            (any::<u64>(), answer).prop_map(|(nonce, answer)| Frame::Forcing { nonce, answer }).boxed()
+        }
         FrameKind::Parcel => (any::<u32>(), 1..=PARCELS_MAX as u16, any::<u16>(), bytes(300))
             .prop_map(|(id, count, index, bytes)| Frame::Parcel { id, index: index % count, count, bytes })
             .boxed(),
@@ -290,9 +303,9 @@ fn counters() -> impl Strategy<Value = Counters> {
 fn last_reset() -> impl Strategy<Value = LastReset> {
     use Suspicion::*;
     let reason = option::of(select(&[Silent, Deaf, Replaced, Slow][..]));
-    (mark(), any::<u16>(), any::<bool>(), reason).prop_map(|fields| {
+    (mark(), any::<u16>(), loss(), reason).prop_map(|fields| {
         let mut reset = LastReset::default();
-        (reset.seqno, reset.excluded, reset.degraded, reset.reason) = fields;
+        (reset.seqno, reset.excluded, (reset.degraded, reset.forced), reset.reason) = fields;
         reset
     })
 }
@@ -395,12 +408,18 @@ fn founding() -> impl Strategy<Value = Founding> {
 }
 
 fn proposal() -> impl Strategy<Value = Proposal> {
-    (epoch(), place(), uids(), any::<bool>()).prop_map(|(epoch, start, members, degraded)| Proposal {
+    (epoch(), place(), uids(), loss()).prop_map(|(epoch, start, members, (degraded, forced))| Proposal {
         epoch,
         start,
         members,
         degraded,
+        forced,
     })
+}
+
+/// Degraded, and forced; a forced reset is degraded too.
+fn loss() -> impl Strategy<Value = (bool, bool)> {
+    select(&[(false, false), (true, false), (true, true)][..])
 }
 
 fn epoch() -> impl Strategy<Value = EpochId> {

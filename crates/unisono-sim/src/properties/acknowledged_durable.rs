@@ -265,7 +265,7 @@ impl Property for AcknowledgedDurable {
             | Kind::Stored.bit()
             | Kind::EpochBegun.bit()
             | Kind::Prepared.bit()
-            | Kind::Started.bit()
+            | Rule::FOLLOWED
             | if self.rule.intersects() { 0 } else { AcceptedBeforePromise::KINDS }
     }
 
@@ -294,6 +294,7 @@ impl Property for AcknowledgedDurable {
                 self.lives = self.lives.max(record.life.0 + 1);
                 self.rule.follow(record);
             }
+            What::ForceAsked { .. } => self.rule.follow(record),
             What::Stored { .. } => self.marks.follow(record),
             What::Prepared { epoch, preparation } => {
                 let prepared = &mut self.states.at(preparation.next).prepared;

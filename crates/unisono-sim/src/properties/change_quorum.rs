@@ -139,7 +139,7 @@ impl Property for ChangeQuorum {
             | Kind::Stored.bit()
             | Kind::Accepted.bit()
             | Kind::Numbered.bit()
-            | Kind::Started.bit()
+            | Rule::FOLLOWED
             | Kind::Promised.bit()
             | Kind::Prepared.bit()
             | Kind::EpochBegun.bit()
@@ -149,7 +149,7 @@ impl Property for ChangeQuorum {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         self.now += 1;
         match record.what {
-            What::Started { .. } => self.rule.follow(record),
+            What::Started { .. } | What::ForceAsked { .. } => self.rule.follow(record),
             What::Stored { epoch, through } => {
                 self.epochs.at(epoch).stored.at(record.life).reach(through, self.now);
             }

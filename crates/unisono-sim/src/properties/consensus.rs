@@ -195,7 +195,7 @@ impl Property for Consensus {
         Kind::Reset.bit()
             | Kind::Joined.bit()
             | Kind::Left.bit()
-            | Kind::Started.bit()
+            | Rule::FOLLOWED
             | Kind::LeaveAsked.bit()
             | Kind::Promised.bit()
             | Kind::Prepared.bit()
@@ -206,7 +206,7 @@ impl Property for Consensus {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let life = record.life;
         let fault = match &record.what {
-            What::Started { .. } => {
+            What::Started { .. } | What::ForceAsked { .. } => {
                 self.rule.follow(record);
                 None
             }

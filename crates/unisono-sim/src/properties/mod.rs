@@ -19,6 +19,7 @@ mod facts;
 #[cfg(test)]
 mod fixture;
 mod gap_free;
+mod halted_is_told;
 mod healing;
 mod integrity;
 mod keeping;
@@ -155,6 +156,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(membership_precision::MembershipPrecision::new(terms)),
         Box::<termination::Termination>::default(),
         Box::<sends_resolved::SendsResolved>::default(),
+        Box::<halted_is_told::HaltedIsTold>::default(),
         Box::<resources::Resources>::default(),
     ]
 }

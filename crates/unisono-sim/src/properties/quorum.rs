@@ -1,7 +1,7 @@
 //! The group's quorum rule, which says which members may go on. It is written a second time here, independently of
 //! the protocol's code.
 
-use crate::record::{Life, Record, What};
+use crate::record::{Kind, Life, Record, What};
 use unisono_core::{Name, Quorum};
 
 /// A quorum rule, and the names of lives, which a fixed list needs.
@@ -9,18 +9,31 @@ use unisono_core::{Name, Quorum};
 pub(super) struct Rule {
     quorum: Quorum,
     names: Vec<(Life, Name)>,
+    /// Members of which an operator has vouched that they are dead: the others go on without a quorum.
+    dead: Vec<Life>,
 }
 
 impl Rule {
     pub(super) fn new(quorum: Quorum) -> Rule {
-        Rule { quorum, names: Vec::new() }
+        Rule { quorum, names: Vec::new(), dead: Vec::new() }
     }
 
-    /// Takes note of the name under which a life started; ignores other records.
+    /// Kinds of the records that it follows.
+    pub(super) const FOLLOWED: u64 = Kind::Started.bit() | Kind::ForceAsked.bit();
+
+    /// Takes note of the name under which a life started, and of a forced reset; ignores other records.
     pub(super) fn follow(&mut self, record: &Record) {
-        if let What::Started { name } = &record.what {
-            self.names.push((record.life, name.clone()));
+        match &record.what {
+            What::Started { name } => self.names.push((record.life, name.clone())),
+            What::ForceAsked { without } => self.dead.extend_from_slice(without),
+            _ => {}
         }
+    }
+
+    /// True if these are all members of a view except those that an operator named.
+    fn is_forced(&self, those: &[Life], view: &[Life]) -> bool {
+        let names_any = view.iter().any(|member| self.dead.contains(member));
+        names_any && view.iter().all(|member| those.contains(member) || self.dead.contains(member))
     }
 
     /// True if any two quorums of one view have a member in common, so that a group never splits.
@@ -48,6 +61,9 @@ impl Rule {
     pub(super) fn met(&self, subset: &[Life], view: &[Life]) -> bool {
         let present = || view.iter().filter(|member| subset.contains(member));
         let count = present().count();
+        if count > 0 && self.is_forced(subset, view) {
+            return true;
+        }
         match &self.quorum {
             Quorum::MajorityOfView => {
                 let half_with_first = || count * 2 == view.len() && subset.contains(&view[0]);

@@ -7,7 +7,7 @@
 use super::quorum::Rule;
 use super::streams::VIEW_CHANGES;
 use super::{Facts, GroupTerms, Property, Violation, broken};
-use crate::record::{Kind, Life, Record, What};
+use crate::record::{Life, Record, What};
 
 /// The checker of `single_lineage`.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Property for SingleLineage {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::Started.bit()
+        VIEW_CHANGES | Rule::FOLLOWED
     }
 
     #[inline(always)]

@@ -22,6 +22,9 @@ impl Fingerprint {
     /// Adds a record.
     #[inline(always)]
     pub(crate) fn add(&mut self, record: &Record) {
+        if !record.what.kind().is_in_fingerprint() {
+            return;
+        }
         let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
         let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
         self.0 = mix(self.0, when_and_who ^ content(&record.what).wrapping_mul(SPREAD));

@@ -15,6 +15,11 @@ macro_rules! kinds {
             /// All kinds, in the order of their bits.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
 
+            /// True if records of this kind are part of the fingerprint of a run.
+            pub(crate) const fn is_in_fingerprint(self) -> bool {
+                !matches!(self, Kind::Halted | Kind::WentOn | Kind::ForceAsked)
+            }
+
             /// Returns its bit.
             pub const fn bit(self) -> u64 {
                 1 << self as u32
@@ -39,6 +44,7 @@ kinds! {
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
     Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
+    Halted, WentOn, ForceAsked,
 }
 
 #[cfg(test)]

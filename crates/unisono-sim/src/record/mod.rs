@@ -379,6 +379,20 @@ pub enum What {
         /// The lives of the core.
         core: Box<[Life]>,
     },
+
+    // --- what applications received and did in a group that stands still (not part of the fingerprint) ---
+    /// The group has no quorum.
+    Halted {
+        /// Members that have not answered.
+        missing: Box<[Life]>,
+    },
+    /// The halted group goes on.
+    WentOn,
+    /// The application forces the halted group to go on.
+    ForceAsked {
+        /// Members that it vouches are dead.
+        without: Box<[Life]>,
+    },
 }
 
 /// The outcome of a call.

@@ -115,7 +115,7 @@ impl Names {
             Event::HandedOver { seqno, sequencer } => {
                 What::HandedOver { seqno: *seqno, sequencer: self.life(*sequencer) }
             }
-            Event::Reset { seqno, view, excluded, degraded } => What::Reset(Box::new(Reset {
+            Event::Reset { seqno, view, excluded, degraded, .. } => What::Reset(Box::new(Reset {
                 seqno: *seqno,
                 view: self.view(view),
                 excluded: excluded.iter().map(|member| self.life(member.uid)).collect(),
@@ -124,6 +124,10 @@ impl Names {
             Event::Suspected { member, reason } => {
                 What::Suspected { member: self.life(*member), reason: *reason }
             }
+            Event::Halted { missing } => {
+                What::Halted { missing: missing.iter().map(|member| self.life(member.uid)).collect() }
+            }
+            Event::Resumed => What::WentOn,
             Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },

@@ -72,6 +72,7 @@ impl Stage<'_, GroupSide> {
                 let sequencer = sequencers.next_back().ok_or("there is no sequencer")?;
                 self.world.hand_over(sequencer, successor);
             }
+            Action::Force { process, without } => self.world.force(*process, without),
             Action::Reset { process, members_min } => self.world.reset(*process, *members_min),
             Action::Start { process, founds: false } => self.give_life(*process, EntryMode::Join),
             Action::Start { process, founds: true } => {

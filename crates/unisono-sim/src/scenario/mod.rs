@@ -41,6 +41,7 @@ enum Action {
     Leave { process: usize },
     HandOver { to: usize },
     Reset { process: usize, members_min: usize },
+    Force { process: usize, without: Vec<usize> },
     Call { process: usize, request: Bytes, limit: u64 },
     PassNext { from: usize, to: usize },
     Withdraw { process: usize },

@@ -177,6 +177,7 @@ impl Action {
             | Action::Start { process, .. }
             | Action::Pause { process, .. }
             | Action::Doze { process, .. } => vec![*process],
+            Action::Force { process, without } => without.iter().chain([process]).copied().collect(),
             Action::PassNext { from, to } | Action::Cut { from, to } => vec![*from, *to],
             Action::Partition { sides } => sides.concat(),
             Action::FrameFault(fault) => [fault.from, fault.to].into_iter().flatten().collect(),
@@ -232,6 +233,15 @@ fn read_action(words: &mut Words<'_>) -> Result<Action, String> {
             } else {
                 Action::Crash { process: words.number()? }
             }
+        }
+        "force" => {
+            let process = words.number()?;
+            words.expect("without")?;
+            let mut without = vec![words.number()?];
+            while !words.is_done() {
+                without.push(words.number()?);
+            }
+            Action::Force { process, without }
         }
         "start" => {
             let process = words.number()?;

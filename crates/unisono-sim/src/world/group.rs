@@ -3,6 +3,7 @@
 
 use super::{BirthContext, Happening, Notice, Side, Trigger, World};
 use crate::network::Path;
+use crate::plan;
 use crate::process::Resident;
 use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
 use crate::recorder::Recorder;
@@ -12,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
-    MessageNumber, Outcome, Phase, Planted, Port, SendError, Settings, Time, Uid,
+    MessageNumber, Outcome, Phase, Planted, Port, ResetError, SendError, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -275,9 +276,26 @@ impl World<GroupSide> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
-        if resident.side.group.reset(resident.clock.read(now), members_min).is_ok() {
+        let request = resident.side.group.reset(resident.clock.read(now), members_min);
+        if matches!(request, Ok(()) | Err(ResetError::Halted { .. })) {
             let members_min = members_min as u32;
             self.recorder.note(now, process, life, What::ResetAsked { members_min });
+        }
+        self.drain(process);
+    }
+
+    /// Lets an application force its group to go on without the members on these processes.
+    pub(crate) fn force(&mut self, process: usize, without: &[usize]) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        let life = resident.life;
+        let names: Vec<_> = without.iter().map(|process| plan::name(*process, false)).collect();
+        let view = resident.side.group.info().members;
+        let without: Vec<Uid> =
+            view.iter().filter(|member| names.contains(&member.name)).map(|member| member.uid).collect();
+        if resident.side.group.force(resident.clock.read(now), &without).is_ok() {
+            let without = without.iter().map(|uid| self.recorder.names.life(*uid)).collect();
+            self.recorder.note(now, process, life, What::ForceAsked { without });
         }
         self.drain(process);
     }

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use unisono_core::{Destination, Event, Group, LeaveError, MessageNumber, Phase, Time};
+use unisono_core::{Destination, Event, Group, LeaveError, MessageNumber, Phase, Standing, Time};
 
 /// Maximum time for a leave.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub(crate) enum Interest {
     Event,
     /// Capacity in the window, or another phase.
     Progress,
+    /// Another standing.
+    Standing,
     /// The outcome of the messages that end with this number.
     Outcome(MessageNumber),
 }
@@ -47,6 +49,8 @@ pub(crate) struct Membership {
     pub(crate) outcomes: Outcomes,
     events: WaitList,
     progress: WaitList,
+    standings: WaitList,
+    standing: Standing,
     phase: Phase,
     /// First address of the last query for the group, if the system refused to send that query to every address.
     refused: Option<SocketAddr>,
@@ -81,6 +85,8 @@ impl Membership {
             outcomes: Outcomes::default(),
             events: WaitList::default(),
             progress: WaitList::default(),
+            standings: WaitList::default(),
+            standing: Standing::Out,
             refused: None,
             asked: false,
             progressed: false,
@@ -155,7 +161,17 @@ impl Membership {
         if progress {
             self.progress.wake(wakes);
         }
+        let standing = self.standing();
+        if standing != std::mem::replace(&mut self.standing, standing) {
+            self.standings.wake(wakes);
+            progress = true;
+        }
         self.progressed = progress;
+    }
+
+    /// Returns the member's part in the group; none if it wanted to leave and no member confirmed that in time.
+    pub(crate) fn standing(&self) -> Standing {
+        if self.overdue { Standing::Out } else { self.group.standing() }
     }
 
     /// Notes the core's phase, and whether a leave took too long. Returns whether either changed.
@@ -278,6 +294,7 @@ impl Occupant for Membership {
         match interest {
             Interest::Event => self.events.register(waker, listed),
             Interest::Progress => self.progress.register(waker, listed),
+            Interest::Standing => self.standings.register(waker, listed),
             Interest::Outcome(number) => self.outcomes.register(number, waker),
         }
     }

@@ -73,6 +73,23 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
+    /// True if this member did what the present stage asks for: it voted, or prepared the proposal.
+    pub(super) fn has_answer_of(&self, uid: Uid) -> bool {
+        match &self.stage {
+            Stage::Inviting | Stage::Pulling => self.votes.contains(uid),
+            Stage::Preparing { prepared, .. } => prepared.contains(&uid),
+        }
+    }
+
+    /// True if the present stage has lasted for the coordinator's patience: others outbid ballots that come to nothing.
+    pub(super) fn had_time(&self, now: Time) -> bool {
+        now + STAGE_MARGIN >= self.stage_until
+    }
+
+    pub(super) fn has_proposed(&self) -> bool {
+        matches!(self.stage, Stage::Preparing { .. })
+    }
+
     /// Postpones the failure of the ballot, and a choice without the missing votes, to `at_least`: the answers
     /// may lie unread.
     pub(super) fn put_off(&mut self, at_least: Time) {
@@ -169,6 +186,7 @@ impl Group {
         }
         let Some(own) = &mut self.recovery.coordination else { return };
         if now >= own.stage_until {
+            self.halt_without_answers(now);
             self.end_ballot(now);
             return;
         }
@@ -263,8 +281,8 @@ impl Group {
     /// Chooses the proposal (docs/protocol/recovery.md). Goes on gathering votes if there is no quorum, or if the log
     /// names members that were not invited yet.
     fn choose(&mut self, now: Time) {
-        let Some(own) = &self.recovery.coordination else { return };
-        let accepted = own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted);
+        self.review_force(now);
+        let Some(accepted) = self.accepted_of_ballot() else { return };
         let (before, after) = self.sides(accepted);
         if self.invite_newly_found(now, &before, &after) {
             return;
@@ -272,12 +290,15 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let ballot = own.ballot;
         let voted = |member: &Member| own.votes.contains(member.uid);
+        let forced = self.is_forced(now, &before, &after, voted);
         let quorum = self.broken(Planted::NextViewWithoutQuorum)
+            || forced
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
         let members = self.next_view_members(&after, voted);
-        if !quorum || (adopted.is_none() && members.len() < self.recovery.floor().max(1)) {
+        let floor = if forced { 1 } else { self.recovery.floor().max(1) };
+        if !quorum || (adopted.is_none() && members.len() < floor) {
             self.probe(Probe::NoQuorum);
             if let Some(own) = &mut self.recovery.coordination {
                 own.stage = Stage::Inviting;
@@ -292,9 +313,20 @@ impl Group {
                 self.probe(Probe::PreparedAdopted);
                 proposal
             }
-            _ => self.propose(&after, members, accepted),
+            _ => self.propose(&after, members, accepted, forced),
         };
         self.ask_to_prepare(now, ballot, proposal, before, after);
+    }
+
+    /// Returns the seqno through which a voter of this member's ballot knows the log to be accepted.
+    fn accepted_of_ballot(&self) -> Option<Seqno> {
+        let own = self.recovery.coordination.as_ref()?;
+        Some(own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted))
+    }
+
+    /// Returns the views whose quorums this member's ballot needs.
+    pub(super) fn sides_of_ballot(&self) -> Option<(Members, Members)> {
+        self.accepted_of_ballot().map(|accepted| self.sides(accepted))
     }
 
     /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
@@ -346,7 +378,7 @@ impl Group {
     }
 
     /// Returns the views whose quorums a reset needs: before and after the last change not known to be accepted.
-    fn sides(&self, accepted: Seqno) -> (Members, Members) {
+    pub(super) fn sides(&self, accepted: Seqno) -> (Members, Members) {
         let after = self.history.view().clone();
         match self.history.change_beyond(accepted) {
             Some(seqno) => (self.history.view_at(seqno - 1).clone(), after),
@@ -354,10 +386,10 @@ impl Group {
         }
     }
 
-    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno) -> Proposal {
+    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno, forced: bool) -> Proposal {
         let missing = after.len() - members.len();
         let resilience = self.config.resilience as usize;
-        let degraded = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
+        let is_beyond = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
         let end = self.history.received();
         if end > accepted {
             self.probe(Probe::TentativeKept);
@@ -371,7 +403,7 @@ impl Group {
             coordinator: self.me.uid,
             nonce: self.random.next_u64(),
         };
-        Proposal { epoch, start, members, degraded }
+        Proposal { epoch, start, members, degraded: is_beyond || forced, forced }
     }
 
     // --- deciding ---
@@ -394,10 +426,11 @@ impl Group {
         let Some(own) = &self.recovery.coordination else { return };
         let Stage::Preparing { prepare, before, after, prepared } = &own.stage else { return };
         let did = |member: &Member| prepared.contains(&member.uid);
-        let decided = self.is_quorum(before, did)
+        let all_of_next = || prepare.proposal.members.iter().all(|uid| prepared.contains(uid));
+        let has_quorum = self.is_quorum(before, did)
             && self.is_quorum(after, did)
-            && (!matches!(self.config.quorum, Quorum::AtLeast(_))
-                || prepare.proposal.members.iter().all(|uid| prepared.contains(uid)));
+            && (!matches!(self.config.quorum, Quorum::AtLeast(_)) || all_of_next());
+        let decided = has_quorum || self.is_forced(now, before, after, did);
         if !decided && !self.broken(Planted::DecidedAtOnce) {
             return;
         }

@@ -7,6 +7,8 @@
 //! `outcome` enters the next epoch or ends the membership.
 
 mod coordinator;
+mod force;
+mod halt;
 mod level;
 mod outcome;
 
@@ -24,6 +26,8 @@ use coordinator::Coordination;
 use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
+pub(crate) use force::Force;
+pub(crate) use halt::Halt;
 use level::Pull;
 
 /// A member begins its ballot 4 ms after the member of the rank before it.
@@ -169,7 +173,7 @@ impl Group {
         if !self.recovery.has_promised() {
             self.recovery.begin_at = Some(now);
         }
-        Ok(())
+        self.check_quorum_for(min)
     }
 
     /// Schedules a reset, lower ranks first, so that there is normally one coordinator.
@@ -211,7 +215,10 @@ impl Group {
             }
         }
         self.recovery.pending = None;
-        if self.recovery.coordination.as_ref().is_some_and(|own| own.ballot < ballot) {
+        if let Some(own) = self.recovery.coordination.as_ref().filter(|own| own.ballot < ballot) {
+            if own.had_time(now) {
+                self.halt_without_answers(now);
+            }
             self.recovery.coordination = None;
         }
         if self.recovery.pull.is_some_and(|pull| pull.ballot != ballot) && self.recovery.decided.is_none() {
@@ -434,5 +441,8 @@ impl Group {
             self.coordinate(now);
         }
         self.repeat_pull(now);
+        if self.recovery.has_promised() {
+            self.halt_without_contact(now);
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use crate::membership::PreviousEpoch;
-use crate::membership::recovery::Recovery;
+use crate::membership::recovery::{Force, Halt, Recovery};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Proposal;
@@ -113,8 +113,8 @@ impl Group {
         self.fail_rest_of_outbox();
         let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
-        let degraded = proposal.degraded;
-        let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded };
+        let (degraded, forced) = (proposal.degraded, proposal.forced);
+        let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded, forced };
         let start = self.history.append_reset(members.clone(), reset);
         if was_in {
             let members = members.len();
@@ -134,6 +134,10 @@ impl Group {
         }
         self.forget_acknowledgements(start);
         self.recovery = Recovery::default();
+        self.halt.end();
+        if proposal.forced {
+            self.force.end();
+        }
         self.counters.resets += 1;
         self.enter_if_joined(now);
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
@@ -147,6 +151,7 @@ impl Group {
             seqno: proposal.start,
             excluded: u16::try_from(excluded.len()).unwrap_or(u16::MAX),
             degraded: proposal.degraded,
+            forced: proposal.forced,
             reason: excluded.iter().find_map(|member| self.peers.get(member.uid)?.suspected),
         }
     }
@@ -250,6 +255,7 @@ impl Group {
         self.order.stop();
         self.detector.stop();
         self.recovery.stop();
+        (self.halt, self.force) = (Halt::default(), Force::default());
         self.repair.clear();
     }
 }

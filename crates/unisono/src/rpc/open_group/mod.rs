@@ -537,7 +537,7 @@ mod tests {
         let lost = Member { uid: Uid(2), name: Name::default(), address: ([127, 0, 0, 1], 1).into() };
         let reset = |degraded| {
             let view = View::new(EpochId::default(), Vec::new(), Uid(1), 1);
-            Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded }
+            Event::Reset { seqno: 7, view, excluded: vec![lost.clone()], degraded, forced: false }
         };
         assert_eq!(notice(&reset(true)), Some(Notice::Degraded { excluded: vec![lost.clone()] }));
         assert_eq!(notice(&reset(false)), None);

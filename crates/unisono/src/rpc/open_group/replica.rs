@@ -425,8 +425,13 @@ mod tests {
             take(replica, third.clone());
         }
         assert_eq!((a.newcomers(), b.newcomers()), (vec![C], Vec::new()));
-        let reset =
-            Event::Reset { seqno: 4, view: view(&[B, C]), excluded: vec![member(A)], degraded: false };
+        let reset = Event::Reset {
+            seqno: 4,
+            view: view(&[B, C]),
+            excluded: vec![member(A)],
+            degraded: false,
+            forced: false,
+        };
         take(&mut b, reset.clone());
         assert_eq!(b.newcomers(), [C]);
         let mut c = joiner(C, 3, &[A, B, C]);
@@ -477,8 +482,13 @@ mod tests {
         take(&mut a, joined(2, B, 2));
         let first = a.give(B);
         let parts: Vec<Word> = first.parts(10).map(Word::State).collect();
-        let reset =
-            Event::Reset { seqno: 4, view: view(&[A, B]), excluded: vec![member(C)], degraded: false };
+        let reset = Event::Reset {
+            seqno: 4,
+            view: view(&[A, B]),
+            excluded: vec![member(C)],
+            degraded: false,
+            forced: false,
+        };
         for event in [said(3, A, &parts[0]), reset, said(5, A, &parts[2])] {
             take(&mut a, event.clone());
             take(&mut b, event);

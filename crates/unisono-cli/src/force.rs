@@ -1,0 +1,123 @@
+//! `unisono force`: lets a group that lost its quorum go on without members that are dead.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, several, visible};
+use crate::problem::Problem;
+use crate::seeds;
+use crate::settings::Settings;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use unisono::{ForceError, ForceFailure, LastReset, Options, Report, Uid};
+
+/// How long a member may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Within 10 s the forced reset ends, or a member does not take part that is not named.
+const RESET_PATIENCE: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// Let a group that lost its quorum go on without members that are dead
+///
+/// You vouch that the named members are dead. If one of them lives on where this machine does not reach it, the group
+/// may be split for ever.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status 1 if a named member answers, if one has no such name, or if the group does not stand still; 3 if\nanother member does not answer: name it too if it is dead.\n\nExample:\n  unisono force news --without bob,carol"
+)]
+pub(crate) struct Force {
+    /// Name of the group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    group: String,
+
+    /// Names or uids of the members that are dead
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    without: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = connection::options(settings, None)?;
+    seeds::warn_of_unresolved(&settings.seeds);
+    let group = &*command.group;
+    let report = unisono::look(group, &options, PATIENCE)?;
+    let without = uids(&report, &command.without)?;
+    let reporter = report.members.iter().find(|member| member.member.uid == report.reporter);
+    let Some(reporter) = reporter.map(|member| member.member.address) else {
+        return Err(Problem::failed("the member that answered is not in its own view: try again"));
+    };
+    unisono::force(group, reporter, &without, &options, PATIENCE).map_err(|failure| match failure {
+        ForceFailure::Refused(ForceError::Answers(uid)) => {
+            let name = name(&report, uid);
+            Problem::failed(format!("{name} answers: a group can go on only without members that are dead"))
+        }
+        ForceFailure::Look(error) => error.into(),
+        failure => Problem::failed(failure),
+    })?;
+    let (members, reset) = outcome(group, reporter, &report, &options)?;
+    output.say(format_args!("goes on with {} from place {} on", several(members, "member"), reset.seqno))?;
+    output.object(&json!({"command": "force", "group": group, "members": members, "seq": reset.seqno}))?;
+    Ok(())
+}
+
+/// Returns the uids of the members with these names. Of several of one name, those that are silent are meant.
+fn uids(report: &Report, names: &[String]) -> Result<Vec<Uid>, Problem> {
+    let mut uids = Vec::new();
+    for name in names {
+        let is_meant = |uid: Uid, its: &str| its == name || uid.to_string() == *name;
+        let mut meant: Vec<_> = report
+            .members
+            .iter()
+            .filter(|member| is_meant(member.member.uid, member.member.name.as_str()))
+            .collect();
+        if meant.is_empty() {
+            let name = visible(name);
+            return Err(Problem::failed(format!("{name} is not a member: `unisono members` lists them")));
+        }
+        let is_silent =
+            |uid: Uid, silent: Duration| uid != report.reporter && silent >= Duration::from_secs(1);
+        if meant.iter().any(|member| is_silent(member.member.uid, member.silent)) {
+            meant.retain(|member| is_silent(member.member.uid, member.silent));
+        }
+        uids.extend(meant.iter().map(|member| member.member.uid));
+    }
+    uids.sort_unstable();
+    uids.dedup();
+    Ok(uids)
+}
+
+fn name(report: &Report, uid: Uid) -> String {
+    let member = report.members.iter().find(|member| member.member.uid == uid);
+    member.map_or_else(|| uid.to_string(), |member| visible(member.member.name.as_str()).into_owned())
+}
+
+/// Waits for the end of the reset. Returns the number of members that go on, and the reset.
+fn outcome(
+    group: &str,
+    member: SocketAddr,
+    before: &Report,
+    options: &Options,
+) -> Result<(u64, LastReset), Problem> {
+    let begin = Instant::now();
+    while begin.elapsed() < RESET_PATIENCE {
+        if let Ok(report) = unisono::look_at(group, member, options, PATIENCE)
+            && report.epoch.counter > before.epoch.counter
+            && let Some(reset) = report.last_reset
+        {
+            if !reset.forced {
+                return Err(Problem::failed(
+                    "the group goes on by itself: members answered that were silent",
+                ));
+            }
+            return Ok(((report.members.len() + report.members_omitted) as u64, reset));
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
+    Err(Problem::not_primary(
+        "the group still stands still: a member that is not named does not answer; name it too if it is dead",
+    ))
+}

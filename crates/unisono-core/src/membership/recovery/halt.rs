@@ -1,0 +1,155 @@
+//! Reports that the group stands still because the reset under way finds no quorum, and that it goes on.
+//!
+//! Only a member that has promised a ballot is halted: it numbers, stores and acknowledges nothing. A coordinator
+//! counts the votes at the end of its ballot. A voter, which hears the coordinator alone, counts the members that it
+//! heard lately. The application gets [`Event::Halted`] and [`Event::Resumed`] by turns; an episode that begins and
+//! ends while the application takes no events is not reported.
+
+use crate::error::ResetError;
+use crate::event::Event;
+use crate::group::{Group, Phase, Standing};
+use crate::history::Members;
+use crate::identity::Member;
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A voter counts the members that it heard within 1 s: members of a halted group hear each other more often.
+pub(super) const HEARD_WITHIN: Duration = Duration::from_millis(1000);
+
+/// Whether the group stands still, and what the application knows of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Halt {
+    /// Members that a quorum lacks; `None` while the group is not halted.
+    missing: Option<Vec<Member>>,
+    /// The application's last event of the two was [`Event::Halted`].
+    is_told: bool,
+}
+
+impl Halt {
+    pub(crate) fn is_halted(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// True if the application has to learn that the group halted or goes on.
+    #[inline]
+    pub(crate) fn has_event(&self) -> bool {
+        self.missing.is_some() != self.is_told
+    }
+
+    /// The group goes on, with the next epoch.
+    pub(super) fn end(&mut self) {
+        self.missing = None;
+    }
+}
+
+impl Group {
+    /// Returns this member's part in the group, as of its last input.
+    pub fn standing(&self) -> Standing {
+        let is_suspicious = || self.peers.iter().any(|peer| peer.suspected.is_some());
+        match self.phase {
+            Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Standing::Out,
+            _ if self.halt.is_halted() => Standing::Halted,
+            _ if self.recovery.has_promised() || is_suspicious() => Standing::Resetting,
+            _ => Standing::Primary,
+        }
+    }
+
+    /// Returns the members that a quorum lacks while the group is halted, and otherwise none.
+    pub fn missing(&self) -> &[Member] {
+        self.halt.missing.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the next of the two events, if one is due. `Halted` follows the event with which the member entered, and
+    /// `Resumed` that of the reset.
+    #[cold]
+    pub(crate) fn halt_event(&mut self) -> Option<Event> {
+        match &self.halt.missing {
+            Some(missing) if !self.halt.is_told && self.delivered >= self.entered_at => {
+                self.halt.is_told = true;
+                Some(Event::Halted { missing: missing.clone() })
+            }
+            None if self.halt.is_told && self.delivered >= self.epoch_start => {
+                self.halt.is_told = false;
+                Some(Event::Resumed)
+            }
+            _ => None,
+        }
+    }
+
+    /// Refuses a reset to at least `min` members that cannot end at present: without the suspected and the missing
+    /// members there is no quorum, or fewer than `min`.
+    pub(super) fn check_quorum_for(&self, min: usize) -> Result<(), ResetError> {
+        let (before, after) = self.sides(self.accepted);
+        let is_suspected = |uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
+        let is_missing = |uid| self.missing().iter().any(|member| member.uid == uid);
+        let is_present = |member: &Member| !is_suspected(member.uid) && !is_missing(member.uid);
+        let present = after.iter().filter(|member| is_present(member)).count();
+        if present >= min && self.is_quorum(&before, is_present) && self.is_quorum(&after, is_present) {
+            return Ok(());
+        }
+        Err(ResetError::Halted { missing: after.len() - present })
+    }
+
+    /// Counts the answers in this member's ballot, which is over.
+    pub(super) fn halt_without_answers(&mut self, now: Time) {
+        let Some((before, after)) = self.sides_of_ballot() else { return };
+        let has_answer = |group: &Group, member: &Member| {
+            let own = group.recovery.coordination.as_ref();
+            own.is_some_and(|own| own.has_answer_of(member.uid))
+        };
+        // A proposal that was not decided lacks members, whatever the votes were.
+        let has_proposed = self.recovery.coordination.as_ref().is_some_and(|own| own.has_proposed());
+        if has_proposed || !self.is_enough(&before, &after, |member| has_answer(self, member)) {
+            self.halt_without(now, &before, &after, has_answer);
+        }
+    }
+
+    /// Counts the members that this voter heard lately.
+    pub(super) fn halt_without_contact(&mut self, now: Time) {
+        let (before, after) = self.sides(self.accepted);
+        let is_heard = |group: &Group, member: &Member| {
+            let peer = group.peers.get(member.uid);
+            member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard) < HEARD_WITHIN)
+        };
+        if !self.halt.is_halted() && !self.is_enough(&before, &after, |member| is_heard(self, member)) {
+            self.halt_without(now, &before, &after, is_heard);
+        }
+    }
+
+    /// True if these members are quorums of both views, and as many as the floor asks for.
+    fn is_enough(&self, before: &Members, after: &Members, is_present: impl Fn(&Member) -> bool) -> bool {
+        let floor = self.recovery.floor().max(1);
+        let present = after.iter().filter(|member| is_present(member)).count();
+        present >= floor && self.is_quorum(before, &is_present) && self.is_quorum(after, &is_present)
+    }
+
+    /// Halts for want of the members that are not present, if the reset has lasted for the failure detector's time.
+    fn halt_without(
+        &mut self,
+        now: Time,
+        before: &Members,
+        after: &Members,
+        is_present: impl Fn(&Group, &Member) -> bool,
+    ) {
+        let takes_part = matches!(self.phase, Phase::Resetting | Phase::Leaving) && !self.left;
+        let time = self.silence() + self.patience(now);
+        let lasts = self.recovery.since().is_some_and(|since| now.since(since) >= time);
+        if self.halt.is_halted() || !takes_part || !lasts {
+            return;
+        }
+        let present = |member: &Member| is_present(self, member);
+        let lost = |member: &&Member| !present(member);
+        let joined = |member: &&Member| before.iter().all(|known| known.uid != member.uid);
+        let missing =
+            before.iter().chain(after.iter().filter(joined)).filter(lost).cloned().collect::<Vec<_>>();
+        if missing.is_empty() {
+            return;
+        }
+        self.probe(Probe::Halted);
+        if !self.broken(Planted::HaltedNotTold) {
+            self.halt.missing = Some(missing);
+        }
+    }
+}
