@@ -133,8 +133,8 @@ impl Engine {
         }
     }
 
-    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits episodes: a slow log delays only
-    /// this thread.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits episodes. A slow log does
+    /// not hold the lock, but delays this thread, which may hold the lease: then nothing serves the members meanwhile.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
