@@ -63,10 +63,10 @@ impl Group {
         Group::open(name, EntryMode::JoinOrFound(config), hello.into(), options)
     }
 
-    /// Forms a group together with the other participants that call this at the same time. At most one group results,
-    /// and it has at least as many members as the formation asks for. If this process is not in one within the
-    /// formation's time, the call fails with [`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed).
-    /// [`Options::name`] is this participant's name.
+    /// Forms a group together with the other participants that call this at the same time. At most one group results
+    /// (unless too many participants restart meanwhile: see [`Formation::at_least`]), and it has at least as many members
+    /// as the formation asks for. If this process is not in one within the formation's time, the call fails with
+    /// [`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed). [`Options::name`] is this participant's name.
     pub fn form(
         name: &str,
         formation: Formation,

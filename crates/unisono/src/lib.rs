@@ -160,9 +160,14 @@
 //! [`AsyncGroup`] is the same for asynchronous programs, on any executor.
 //!
 //! If a process forks, its members stay with it. In the child their handles return errors ([`SendError::Forked`] and
-//! the like). The child sends nothing and receives nothing, and when it exits, no member leaves. A child that wants to
-//! take part must open handles of its own. A program that forks to run in the background must fork before it opens a
-//! handle.
+//! the like). The child sends nothing and receives nothing, and when it exits, no member leaves. [`Group::info`] and the
+//! like return what was known at the fork, or panic if another thread of the parent held the library's lock then. A
+//! child that wants to take part must open handles of its own. A program that forks to run in the background must fork
+//! before it opens a handle.
+//!
+//! A child is recognized by its process number. So a child that has its parent's number must not use its parent's
+//! handles: it would send as its parent. This is possible only in another PID namespace, where a child of a
+//! container's process 1 is process 1 again, and after the parent's end, when the system reuses its number.
 //!
 //! # Calls
 //!
@@ -205,8 +210,10 @@
 //! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
 //!
 //! Events are emitted at once, whether or not the application receives, by the thread that serves the group at that
-//! moment, after it has released the library's lock. That thread waits for the subscriber, so a subscriber must not
-//! wait for a group of the same process.
+//! moment, after it has released the library's lock. That thread waits for the subscriber, and meanwhile no other thread
+//! may serve the group: if the subscriber takes longer than about 300 ms, the others may exclude this member. So a
+//! subscriber whose output can block writes from a thread of its own, and no subscriber waits for a group of the same
+//! process.
 #![forbid(unsafe_code)]
 
 mod asynchronous;

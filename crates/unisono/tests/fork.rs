@@ -111,6 +111,23 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         }
         over.store(true, Ordering::Relaxed);
     });
+    // At the fork another thread of the parent may be opening a group.
+    let over = AtomicBool::new(false);
+    let open = |what| Group::create(&fresh_name(what), GroupConfig::default(), &options());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // It ends too if a child hangs.
+            let begin = Instant::now();
+            while !over.load(Ordering::Relaxed) && begin.elapsed() < PATIENCE {
+                drop(open("parent").unwrap());
+            }
+        });
+        for _ in 0..30 {
+            let failed = in_child(&[&|| open("child").is_ok_and(|own| own.send("mine").is_ok())]);
+            assert_eq!(failed, 0);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
     // No member has noticed: all are members, and no packet number was used twice.
     second.send("after").unwrap();
     for group in [&first, &second] {

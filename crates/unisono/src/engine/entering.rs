@@ -14,13 +14,22 @@ use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use unisono_core::{ConfigError, Group, GroupTag, Time};
 use unisono_udp::{Socket, SocketWaker, Wakeup, Watch};
 
-/// The engines of this process.
-static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+/// The engines of this process. In a forked child, the first list is that of its parent.
+static ENGINES: OnceLock<Box<Engines>> = OnceLock::new();
+
+/// The engines of one process. A forked child makes a list of its own: at the fork, another thread of the parent may
+/// hold the lock of the parent's list, and the child does not have that thread to release it.
+struct Engines {
+    process: u32,
+    list: Mutex<Vec<Weak<Engine>>>,
+    /// List of a child of this process.
+    child: OnceLock<Box<Engines>>,
+}
 
 /// How a group is found.
 pub(crate) struct Way {
@@ -149,12 +158,17 @@ impl Engine {
     }
 }
 
-/// Locks and returns the list of engines. No engine is added meanwhile.
+/// Locks and returns the list of this process's engines. No engine is added meanwhile.
 pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
-    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
-    // A forked child forgets its parent's engines and makes its own.
-    engines.retain(|engine| engine.upgrade().is_some_and(|engine| !engine.home.is_elsewhere()));
-    engines
+    let process = std::process::id();
+    let own = || Box::new(Engines { process, list: Mutex::default(), child: OnceLock::new() });
+    let mut engines = ENGINES.get_or_init(own);
+    while engines.process != process {
+        engines = engines.child.get_or_init(own);
+    }
+    let mut list = engines.list.lock().unwrap_or_else(PoisonError::into_inner);
+    list.retain(|engine| engine.strong_count() > 0);
+    list
 }
 
 pub(crate) fn no_multicast() -> io::Error {

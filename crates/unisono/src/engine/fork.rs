@@ -38,7 +38,8 @@ impl Home {
 
     /// True if the present process is a forked child. Makes a system call, unless the last one was within `ASK_EVERY`.
     pub(super) fn is_left(&mut self, now: Time) -> bool {
-        if now.since(self.asked_at) >= ASK_EVERY {
+        // A child in another time namespace may have an earlier clock.
+        if now.since(self.asked_at).max(self.asked_at.since(now)) >= ASK_EVERY {
             self.asked_at = now;
             self.left = self.left || self.is_elsewhere();
         }
@@ -95,4 +96,19 @@ of_fork! {
     NotDrained: NotDrained,
     AnswerError: AnswerError::Over,
     ForwardError: ForwardError::Over,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_recognized_whether_its_clock_is_later_or_earlier() {
+        let fork = Time::ZERO + Duration::from_secs(1);
+        for now in [fork + ASK_EVERY, Time::ZERO] {
+            let mut child = Home { process: u32::MAX, asked_at: fork, left: false };
+            assert!(child.is_left(now), "{now:?}");
+        }
+        assert!(!Home::new().is_left(fork));
+    }
 }

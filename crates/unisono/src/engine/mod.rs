@@ -134,8 +134,8 @@ impl Engine {
         }
     }
 
-    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits the episodes, which the log
-    /// reports. They are emitted without the lock, so a slow log delays only this thread.
+    /// Releases the lock, wakes the threads and tasks that have to wake up, and emits the episodes for the log. A slow log
+    /// does not hold the lock, but delays this thread, which may hold the lease: then no thread serves the members.
     fn unlock(&self, mut state: MutexGuard<'_, State>) {
         if !state.has_wakes() {
             return;
