@@ -4,7 +4,7 @@ use crate::commands::{self, Message};
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
-use crate::opening::{Lives, Opening, Owner, seeds_timeout};
+use crate::opening::{Handle, Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -332,6 +332,8 @@ impl AsyncGroup {
         self.shared().with(|member, _| member.group.counters())
     }
 }
+
+impl Handle for AsyncGroup {}
 
 impl Owned for AsyncGroup {
     fn owner(&self) -> &Owner {

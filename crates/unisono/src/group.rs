@@ -4,7 +4,7 @@ use crate::commands::{self, Message};
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
-use crate::opening::{Lives, Opening, Owner, seeds_timeout};
+use crate::opening::{Handle, Lives, Opening, Owner, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -317,6 +317,8 @@ impl Group {
         self.shared().with(|member, _| member.group.counters())
     }
 }
+
+impl Handle for Group {}
 
 impl Owned for Group {
     fn owner(&self) -> &Owner {

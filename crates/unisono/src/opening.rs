@@ -113,9 +113,9 @@ pub(crate) fn protection(options: &Options) -> Box<dyn Protection> {
     }
 }
 
-/// Keeps a member in its group. When the last handle drops it, the member leaves.
+/// Keeps a member in its group. When the last handle drops it, the member leaves. Public only because [`Handle`] is; it
+/// cannot be named outside of this crate.
 #[derive(Debug)]
-#[allow(unreachable_pub)] // `Handle` is public, and so is what it returns; neither can be named.
 pub struct Owner {
     pub(crate) shared: Arc<Shared>,
     /// Options with which the member was opened.
@@ -139,15 +139,13 @@ impl Drop for Owner {
 /// use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
 /// use unisono::{AsyncGroup, Group, Handle};
 ///
-/// fn serve_beside(member: &impl Handle) -> Result<Server, ServiceError> {
+/// fn serve_beside<M: Handle>(member: &M) -> Result<Server, ServiceError> {
 ///     Server::beside(member, &PrivatePort::from_name("archive"), ServeOptions::default())
 /// }
 ///
 /// let (_blocking, _asynchronous) = (serve_beside::<Group>, serve_beside::<AsyncGroup>);
 /// ```
 pub trait Handle: sealed::Owned {}
-
-impl<T: sealed::Owned> Handle for T {}
 
 pub(crate) mod sealed {
     /// Not reachable outside of this crate, so that no other type is a handle.
