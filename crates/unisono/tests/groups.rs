@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use unisono::{
     Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
-    LookError, Migration, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Ticket,
-    Transport, Uid, look, look_at,
+    LookError, Migration, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Standing,
+    Ticket, Transport, Uid, look, look_at,
 };
 
 /// Receives the next `count` messages.
@@ -245,6 +245,30 @@ fn a_full_window_is_said_to_be_full_and_opens_again() {
         ticket.wait().unwrap();
     }
     second.submit("again").unwrap().wait().unwrap();
+}
+
+// The second member receives nothing, so in the end no message gets a seqno.
+#[test]
+fn a_send_with_a_timeout_ends_and_names_the_member_that_holds_all_up() {
+    let config = GroupConfig { history_messages: 16, window: 4, ..GroupConfig::default() };
+    let name = fresh_name("timeout");
+    let first = Group::create(&name, config, &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    first.ignore_events();
+    assert_eq!(first.standing(), Standing::Primary);
+    let timeout = Duration::from_secs(1);
+    let failure = loop {
+        if let Err(failure) = first.send_timeout("on and on", timeout) {
+            break failure;
+        }
+    };
+    let SendFailure::TimedOut { held_up_by: Some(held_up) } = failure else { panic!("{failure}") };
+    assert_eq!(held_up.member, second.info().me);
+    second.ignore_events();
+    first.send("again").unwrap();
+    assert_eq!(first.standing_after(Standing::Primary, Some(Duration::from_millis(1))), Standing::Primary);
+    second.leave("").unwrap();
+    assert_eq!(second.standing_after(Standing::Primary, None), Standing::Out);
 }
 
 // Each waits for its own message and receives nothing, so in the end no message can get a seqno.

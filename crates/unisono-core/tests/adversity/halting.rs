@@ -1,7 +1,7 @@
 //! Groups that lose their quorum, and what their applications receive.
 
 use crate::network::*;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::wire::*;
@@ -172,7 +172,7 @@ fn a_request_to_force_is_taken_once_and_only_with_a_fresh_challenge() {
         let frame = Frame::Force { nonce, challenge, without: without.clone() };
         forge(tag, EpochTag::OUTSIDE, Uid(99), number, &[frame])
     };
-    let answers = Rc::new(RefCell::new(Vec::new()));
+    let answers = Rc::new(Cell::new(None));
     let told = answers.clone();
     net.add_empty_host();
     let outside = net.members.len() - 1;
@@ -181,13 +181,13 @@ fn a_request_to_force_is_taken_once_and_only_with_a_fresh_challenge() {
             Frame::Forcing { answer, .. } => Some(*answer),
             _ => None,
         };
-        told.borrow_mut().extend(seen.frames.iter().find_map(forcing));
+        told.set(seen.frames.iter().find_map(forcing).or(told.get()));
         PROMPT
     });
     let request = |net: &mut Net, datagram: &[u8]| {
         net.inject(4, address(outside), datagram);
         net.drain(4);
-        answers.borrow_mut().pop()
+        answers.take()
     };
     let Some(Forcing::Challenge(first)) = request(&mut net, &ask(0, 1)) else { panic!("no challenge") };
     // Another challenge was drawn since, or none, or it is too late.
