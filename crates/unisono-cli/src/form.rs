@@ -151,7 +151,7 @@ fn not_formed(group: &str, formation: &Formation, command: &str, settings: &Sett
     let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));
     format!(
         "fewer than {at_least} of {} met within {} to form {}, and no group of this name answers: start the others within that \
-         time, each with its own name (`{} --form {list} --name {}`), and this one again",
+         time, each with its own name (`{} --form {list} --at-least {at_least} --name {}`), and this one again",
         listed(participants.iter()),
         humantime::format_duration(*within),
         visible(group),

@@ -89,11 +89,13 @@ impl Group {
 
     /// Counts a datagram that does not open: damaged, under another key, or of another founding. A datagram sealed
     /// within an epoch opens only for processes that know the founding. A process that still looks for the group counts
-    /// such a datagram as under another key, because members with its own key would answer.
+    /// such a datagram as under another key, because members with its own key would answer. A process that takes part in
+    /// a formation does not: the others may have formed the group a moment before this process learns it.
     #[cold]
     fn note_unopened(&mut self, now: Time, from: SocketAddr, header: &Header) {
         let same_kind = header.protection == self.protection.kind();
-        let opens_for_key = header.epoch == EpochTag::OUTSIDE || self.phase == Phase::Locating;
+        let looks = self.phase == Phase::Locating && self.forming.is_none();
+        let opens_for_key = header.epoch == EpochTag::OUTSIDE || looks;
         if same_kind && header.protection == ProtectionKind::Checksum {
             self.counters.malformed += 1;
         } else if !same_kind || opens_for_key {
