@@ -438,7 +438,7 @@ fn a_member_without_a_quorum_is_warned() {
     // Without a quorum no join or leave is ordered.
     let late = unisono(["listen", &name]);
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
-    assert_eq!(late.status.code(), Some(1), "{said}");
+    assert_eq!(late.status.code(), Some(3), "{said}");
     assert!(said.contains(&format!("joining {name} …")) && said.contains("stands still"), "{said}");
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
     assert!(hears(&told, "leaving"));
@@ -739,7 +739,7 @@ fn one_of_three_forms_no_group_and_says_what_to_type() {
         let output = unisono([command, &["--name", "bob"], &form[..]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
-        let typed = format!("`unisono listen {name} --form ann,bob,cy --name ann`");
+        let typed = format!("`unisono listen {name} --form ann,bob,cy --at-least 2 --name ann`");
         assert!(said.lines().count() == 1 && said.contains(&typed), "{said}");
         assert!(said.contains("fewer than 2 of ann, bob, cy met within 200ms"), "{said}");
     }

@@ -61,7 +61,7 @@ fn events_survive() {
         Event::Joined { seqno: 1, member: ann(), hello: "hello".into(), members: 2 },
         Event::Left { seqno: 2, member: ann(), goodbye: "".into(), members: 1, successor: Some(Uid(1)) },
         Event::HandedOver { seqno: 3, sequencer: Uid(1) },
-        Event::Reset { seqno: 4, view, excluded: vec![ann()], degraded: true },
+        Event::Reset { seqno: 4, view, excluded: vec![ann()], degraded: true, forced: false },
         Event::Suspected { member: Uid(1), reason: Suspicion::Deaf },
         Event::Excluded { epoch: None },
         Event::JoinFailed { reason: JoinFailure::Full { by: ann().address } },

@@ -113,6 +113,7 @@ pub struct Info {
 
 /// A member's part in the group at present. A leader or the holder of a lock acts only while it is `Primary`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Standing {
     /// A member of a group that orders, as far as it knows. A member that was cut off learns so only after the failure
@@ -128,6 +129,7 @@ pub enum Standing {
 
 /// A member whose application does not receive, so that all members wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeldUp {
     /// The member.
     pub member: Uid,
