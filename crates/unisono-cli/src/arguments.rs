@@ -103,7 +103,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',', env = "UNISONO_SEEDS")]
     pub(crate) seeds: Vec<String>,
 
-    /// How long to wait while none of the seeds has an address, such as 30s or 500ms [default: 30s]
+    /// How long to wait while none of the seeds has an address, such as 30s or 500ms, or a number of milliseconds
+    /// [default: 30s]
     #[arg(long, value_name = "DURATION", env = "UNISONO_SEEDS_TIMEOUT", value_parser = units::milliseconds)]
     pub(crate) seeds_timeout: Option<Duration>,
 
