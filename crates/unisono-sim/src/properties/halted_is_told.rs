@@ -139,7 +139,7 @@ mod tests {
         fixture
     }
 
-    /// It still stands still at the end, so much later.
+    /// The end of the run, `later` after the last record: life 1 is still in its reset.
     fn ending(fixture: &Fixture, later: Duration) -> End {
         let mut end = fixture.ending();
         end.at = end.at + later;

@@ -48,7 +48,7 @@ const FORM_TAKE_OVER: Duration = Duration::from_millis(400);
 /// How long after a coordinator's last frame another one that hears fewer participants is ignored.
 const FORM_HOLD_OFF: Duration = Duration::from_millis(100);
 /// A participant counts as heard for 1 s after its last frame.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
+const FORM_HEARD_WITHIN: Duration = Duration::from_secs(1);
 /// Number of lives remembered for each participant.
 const LIVES: usize = 2;
 /// Minimum interval between two ballots that a coordinator begins in order to outbid another one.
@@ -188,7 +188,7 @@ impl Forming {
 
     /// Returns how many participants were heard lately, this one included.
     fn heard(&self, now: Time) -> u16 {
-        let heard = self.speakers.iter().filter(|(_, speaker)| now.since(speaker.at) < HEARD_WITHIN);
+        let heard = self.speakers.iter().filter(|(_, speaker)| now.since(speaker.at) < FORM_HEARD_WITHIN);
         1 + heard.count() as u16
     }
 
@@ -200,7 +200,7 @@ impl Forming {
     fn note_speaker(&mut self, now: Time, sender: Uid, address: SocketAddr, hears_us: bool) {
         let most = self.formation.participants.len() * LIVES;
         if !self.speakers.contains(sender) && self.speakers.len() >= most {
-            self.speakers.retain(|_, speaker| now.since(speaker.at) < HEARD_WITHIN);
+            self.speakers.retain(|_, speaker| now.since(speaker.at) < FORM_HEARD_WITHIN);
             if self.speakers.len() >= most {
                 return;
             }
