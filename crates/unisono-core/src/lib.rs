@@ -51,6 +51,7 @@
 //! `cargo run -p unisono-core --example by_hand`.
 //!
 //! - [`rpc`]: calls, driven in the same way.
+//! - [`replica`]: replicated state machines on top of both.
 //! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
 //!   the checksum.
 //! - [`look`]: the report that a member sends about its group to a process outside.
@@ -83,6 +84,7 @@ mod peers;
 mod planted;
 mod random;
 mod repair;
+pub mod replica;
 mod round_trip;
 pub mod rpc;
 mod sentence;

@@ -134,6 +134,22 @@ named! {
         WithdrawalForgotten,
         /// A queue has no bound.
         QueueUnbounded,
+        /// A member that was excluded founds a group if it finds none.
+        ExcludedFounds,
+        /// A read is answered without a confirmation.
+        ReadUnconfirmed,
+        /// A snapshot lacks the memory of commands.
+        MemoryNotInSnapshot,
+        /// A client's outcomes are forgotten when another client gives a command.
+        MemoryFreedEarly,
+        /// A newcomer that changes donors keeps the first pieces of the former list.
+        DonorsMixed,
+        /// A newcomer takes a piece whatever its digest is.
+        PieceUnchecked,
+        /// A state machine is shown the members after the next command that was received here.
+        MembersElsewhere,
+        /// A copy goes on whatever the digests of the others are.
+        ChainUncompared,
     }
 }
 
@@ -292,19 +308,39 @@ named! {
         ImpostorRefused,
         /// A request waited when its port was withdrawn.
         WithdrawnWaiting,
+        /// A newcomer got the state from a donor.
+        StateFetched,
+        /// A piece of a state did not have the digest that it was listed with.
+        PieceSpoiled,
+        /// A newcomer changed donors while pieces were missing.
+        DonorChanged,
+        /// A newcomer had to forget events that waited for the state.
+        BacklogFull,
+        /// The outcomes of a copy differed from those of a majority.
+        CopyDiffers,
     }
 }
 
 impl Planted {
     /// True if it breaks a rule of calls, not one of groups.
     pub fn is_of_calls(self) -> bool {
-        self >= Planted::RepeatRunsAgain
+        (Planted::RepeatRunsAgain..Planted::ExcludedFounds).contains(&self)
+    }
+
+    /// True if it breaks a rule of replicated state.
+    pub fn is_of_replicas(self) -> bool {
+        self >= Planted::ExcludedFounds
     }
 }
 
 impl Probe {
     /// True if it is a state of calls, not one of groups.
     pub fn is_of_calls(self) -> bool {
-        self >= Probe::RequestRepeated
+        (Probe::RequestRepeated..Probe::StateFetched).contains(&self)
+    }
+
+    /// True if it is a state of replicas.
+    pub fn is_of_replicas(self) -> bool {
+        self >= Probe::StateFetched
     }
 }

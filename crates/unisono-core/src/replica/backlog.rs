@@ -1,0 +1,64 @@
+//! Events that a newcomer keeps until it has the state.
+
+use crate::event::{Event, View};
+use crate::identity::Seqno;
+use alloc::collections::VecDeque;
+
+/// Maximum bytes of commands that are kept.
+pub(super) const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Maximum number of events that are kept.
+const BACKLOG_EVENTS_MAX: usize = 1 << 20;
+
+/// The events since a newcomer entered, or since it forgot the earlier ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Backlog {
+    /// View before the first of the events.
+    view: Option<View>,
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// Seqno of the last event.
+    reaches: Seqno,
+}
+
+impl Backlog {
+    /// Begins after the event with this seqno, with this view.
+    pub(super) fn since(seqno: Seqno, view: View) -> Backlog {
+        Backlog { view: Some(view), reaches: seqno, ..Backlog::default() }
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        self.reaches = event.seqno().unwrap_or(self.reaches);
+        if let Event::Message { payload, .. } = &event {
+            self.bytes += payload.len();
+        }
+        self.events.push_back(event);
+    }
+
+    /// Returns the seqno of the last event that arrived.
+    pub(super) fn reaches(&self) -> Seqno {
+        self.reaches
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > BACKLOG_BYTES_MAX || self.events.len() > BACKLOG_EVENTS_MAX
+    }
+
+    /// Drops all events. Only a state of a later point is of use from here on. `view` is the view after them.
+    pub(super) fn forget(&mut self, view: &View) {
+        *self = Backlog::since(self.reaches, view.clone());
+    }
+
+    /// Returns the view at `at`, and the events after it. `at` must not be before the first kept event.
+    pub(super) fn split_at(mut self, at: Seqno) -> (Option<View>, VecDeque<Event>) {
+        while self.events.front().and_then(Event::seqno).is_some_and(|seqno| seqno <= at) {
+            if let (Some(event), Some(view)) = (self.events.pop_front(), &mut self.view) {
+                view.follow(&event);
+            }
+        }
+        (self.view, self.events)
+    }
+}

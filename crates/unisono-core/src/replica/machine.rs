@@ -1,0 +1,167 @@
+//! What a user of replicated state writes: a [`StateMachine`].
+
+use crate::identity::{Member, Name, Uid};
+use crate::rpc::CallNumber;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use thiserror::Error;
+
+/// Number of commands that were applied since the service was founded: the position of a command is its place among
+/// them, from 1. It is the same at every member.
+pub type Position = u64;
+
+/// A state that several members keep, each a copy, and commands that change it.
+///
+/// Every copy applies the same commands in the same order, so what a method does may depend only on its arguments and
+/// on the state: on no clock, no random numbers, nothing of its process. Time, random numbers and identifiers that a
+/// command needs are part of its payload, or come with it ([`Command::time_ms`]). A command that cannot be executed is
+/// refused; a copy whose `apply` panics leaves the group and names the command.
+pub trait StateMachine {
+    /// Returns how a caller's request is treated. The default is a command, which is always right; a request that
+    /// changes nothing is cheaper as a read.
+    fn kind(request: &[u8]) -> Kind {
+        let _ = request;
+        Kind::Command
+    }
+
+    /// Executes a command at its place in the order.
+    fn apply(&mut self, command: &Command<'_>) -> Outcome;
+
+    /// Answers a request that changes nothing. Only requests come here for which [`StateMachine::kind`] returns a read.
+    fn read(&self, query: &Bytes) -> Outcome {
+        let _ = query;
+        Outcome::Refuse(Bytes::from_static(b"this service has no reads"))
+    }
+
+    /// Notes who the members are from here on, at a join, a leave or a reset, at its place between commands. The first
+    /// call names the founders.
+    fn members(&mut self, members: &[Server]) {
+        let _ = members;
+    }
+
+    /// Returns the whole state, for a member that has none, in parts of any number; about 1 MiB each travels best. Parts
+    /// that did not change since another snapshot need not travel again. The parts may share memory with the state
+    /// (`Bytes` does); the copy serves no command until this returns.
+    fn snapshot(&self) -> Vec<Bytes>;
+
+    /// Replaces the state by the parts of another copy's snapshot.
+    ///
+    /// # Errors
+    /// The parts are no state that this version of the program can restore. The member then ends; it does not serve
+    /// with what it has.
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored>;
+
+    /// Returns the answer in place of the member that received the request, which returned `word` in
+    /// [`Outcome::Pass`]. Changes nothing.
+    fn take_over(&self, word: &Bytes, me: &Server) -> Bytes {
+        let _ = me;
+        word.clone()
+    }
+}
+
+/// How a caller's request is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// It is put into the order and applied at every member, once.
+    Command,
+    /// It is answered by the member that received it, from a state that contains everything that was answered anywhere
+    /// before the request arrived. A majority of the members confirms that, for all reads that wait at the same time.
+    Read,
+    /// It is answered at once by the member that received it, whose state may be behind.
+    LocalRead,
+}
+
+/// A command at its place in the order, where it takes effect.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Command<'a> {
+    /// Bytes of the command.
+    pub payload: &'a Bytes,
+    /// Uid of the client: the life of a calling process, or of a replica whose own process gave the command.
+    pub client: Uid,
+    /// Number of the command among those of its client.
+    pub call: CallNumber,
+    /// Its place among all commands since the service was founded, from 1.
+    pub position: Position,
+    /// Time of the order in milliseconds since the service was founded. It never goes back and advances only with
+    /// commands, by the clocks of the members that submit them.
+    pub time_ms: u64,
+    /// The member that received the command, unless it has gone meanwhile.
+    pub received_by: Option<&'a Server>,
+}
+
+impl<'a> Command<'a> {
+    /// Returns a command for a test of a state machine: of client 1, with position 1 at time 0.
+    pub fn for_test(payload: &'a Bytes) -> Command<'a> {
+        Command { payload, client: Uid(1), call: 1, position: 1, time_ms: 0, received_by: None }
+    }
+}
+
+/// A member as a state machine sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Server {
+    /// Uid of the life of the member.
+    pub uid: Uid,
+    /// Name of the member.
+    pub name: Name,
+}
+
+impl From<&Member> for Server {
+    fn from(member: &Member) -> Server {
+        Server { uid: member.uid, name: member.name.clone() }
+    }
+}
+
+/// What a state machine answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The reply.
+    Reply(Bytes),
+    /// A refusal with its reason. It may have changed the state all the same.
+    Refuse(Bytes),
+    /// Another member answers, and gets these bytes ([`StateMachine::take_over`]).
+    Pass(Bytes),
+}
+
+impl Outcome {
+    pub(super) fn bytes(&self) -> &Bytes {
+        match self {
+            Outcome::Reply(bytes) | Outcome::Refuse(bytes) | Outcome::Pass(bytes) => bytes,
+        }
+    }
+
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Outcome::Reply(_) => 0,
+            Outcome::Refuse(_) => 1,
+            Outcome::Pass(_) => 2,
+        }
+    }
+
+    pub(super) fn from_code(code: u8, bytes: Bytes) -> Option<Outcome> {
+        Some(match code {
+            0 => Outcome::Reply(bytes),
+            1 => Outcome::Refuse(bytes),
+            2 => Outcome::Pass(bytes),
+            _ => return None,
+        })
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Outcome {
+    fn from(reply: T) -> Outcome {
+        Outcome::Reply(reply.into())
+    }
+}
+
+/// The parts of a snapshot are no state that this program can restore.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the state of the other members cannot be restored here: {0}; does this server run an older version?"
+)]
+pub struct NotRestored(pub &'static str);

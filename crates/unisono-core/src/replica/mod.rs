@@ -1,0 +1,676 @@
+//! Replicated state machines: the same state at every member of a group, changed by commands in the group's order.
+//!
+//! A [`Replica`] is one member's copy for one life of that member: a pure state machine beside the member's
+//! [`Group`](crate::Group) and the [`Endpoint`](crate::rpc::Endpoint) with which it answers callers. It takes the
+//! group's events, the requests of callers and the commands and reads of its own process, and returns what the driver
+//! is to do next. `docs/protocol/replica.md` describes the protocol.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `machine` | what a user writes: the trait [`StateMachine`] and its types |
+//! | `word` | the messages of replicas to each other, in the group's order |
+//! | `replicated` | everything that is the same at each member after the same event |
+//! | `memory` | the commands that were executed, and their outcomes |
+//! | `chain` | digests over all outcomes, and the comparison of copies |
+//! | `waiting` | requests and own commands whose outcome is not known yet |
+//! | `reads` | reads that wait for a confirmation or for a command |
+//! | `snapshot` | a state as parts named by digest, and what a donor answers |
+//! | `fetch` | how a newcomer gets the state |
+//! | `backlog` | events that a newcomer keeps until it has the state |
+
+mod backlog;
+mod chain;
+mod fetch;
+mod machine;
+mod memory;
+mod reads;
+mod replicated;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod types;
+mod waiting;
+mod word;
+
+pub use machine::*;
+pub use snapshot::{Donor, Snapshot};
+pub use types::*;
+
+use crate::config::GroupConfig;
+use crate::event::{Event, View};
+use crate::group::EntryMode;
+use crate::identity::{Instance, Member, Seqno, Uid};
+use crate::planted::{Planted, Probe};
+use crate::rpc::{CallFailure, CallNumber, Request};
+use crate::time::{Time, earlier};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use backlog::Backlog;
+use bytes::Bytes;
+use chain::Agreement;
+use core::time::Duration;
+use fetch::Fetch;
+use reads::{Read, Reads};
+use replicated::{Applied, Replicated};
+use waiting::Waiting;
+use word::Word;
+
+/// Interval at which requests are dropped whose clients do not wait any longer.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+/// One member's copy of a replicated state, for one life of the member. See the module.
+///
+/// The methods are of the same kinds as those of [`Group`](crate::Group): inputs (`handle_…`), commands, and outputs.
+/// After each input and command take all of [`poll_output`](Replica::poll_output), and call
+/// [`handle_timeout`](Replica::handle_timeout) at the time that [`poll_timeout`](Replica::poll_timeout) returns.
+pub struct Replica<S> {
+    me: Uid,
+    settings: ReplicaSettings,
+    /// View after the last event, whether or not it was applied here.
+    view: Option<View>,
+    /// Present as soon as this member has the state.
+    replicated: Option<Replicated<S>>,
+    /// The user's state machine while this member lacks the state, and what it needs to get it.
+    arriving: Option<Arriving<S>>,
+    waiting: Waiting,
+    reads: Reads,
+    agreement: Agreement,
+    /// Messages to the group that this member has not seen in the order yet, besides commands.
+    unseen: VecDeque<Word>,
+    outputs: VecDeque<Output>,
+    tidy_at: Time,
+    is_stopped: bool,
+    watched: Watched,
+}
+
+/// A member that lacks the state.
+struct Arriving<S> {
+    machine: S,
+    backlog: Backlog,
+    fetch: Fetch,
+}
+
+/// What the simulator plants and observes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watched {
+    planted: Option<Planted>,
+    probes: u128,
+}
+
+impl Watched {
+    /// True if this planted bug is switched on.
+    #[inline]
+    pub(crate) fn broken(self, bug: Planted) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
+    }
+
+    /// Notes that a rare state was met.
+    #[inline]
+    pub(crate) fn probe(&mut self, probe: Probe) {
+        if cfg!(feature = "planted") {
+            self.probes |= 1 << (probe as u32);
+        }
+    }
+}
+
+impl<S: StateMachine> Replica<S> {
+    /// Returns the copy of a member that is about to enter its group. `me` is the uid of that life, and `machine` the
+    /// state with which a founder begins; a joiner's is replaced.
+    pub fn new(me: Uid, machine: S, settings: ReplicaSettings) -> Replica<S> {
+        Replica {
+            me,
+            waiting: Waiting::new(settings.client),
+            settings,
+            view: None,
+            replicated: None,
+            arriving: Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() }),
+            reads: Reads::default(),
+            agreement: Agreement::default(),
+            unseen: VecDeque::new(),
+            outputs: VecDeque::new(),
+            tidy_at: Time::ZERO,
+            is_stopped: false,
+            watched: Watched::default(),
+        }
+    }
+
+    // --- inputs ---
+
+    /// Handles the next event of the group.
+    pub fn handle_event(&mut self, now: Time, event: Event) {
+        if self.is_stopped {
+            return;
+        }
+        self.report(&event);
+        let reset = matches!(event, Event::Reset { .. });
+        match event {
+            Event::Entered { seqno, view } => self.enter(now, seqno, view),
+            event if event.seqno().is_some() => self.follow(now, event),
+            Event::Excluded { .. } | Event::Gone => self.end(),
+            Event::Conflict { gives_way: true, .. } => self.give_way(),
+            _ => {}
+        }
+        if reset {
+            self.repeat_all(now);
+        }
+    }
+
+    /// Handles a request of a caller.
+    pub fn handle_request(&mut self, now: Time, request: Request) {
+        if self.is_stopped || self.replicated.is_none() {
+            return self.pass_on(request.id, 0);
+        }
+        match S::kind(&request.payload) {
+            Kind::LocalRead => {
+                let outcome = self.read(&request.payload);
+                self.answer(request.id, request.hops, &outcome);
+            }
+            Kind::Read if !self.settings.durability.has_linearizable_reads() => {
+                let outcome = Outcome::Refuse(Bytes::from_static(NO_READS));
+                self.answer(request.id, request.hops, &outcome);
+            }
+            Kind::Read => {
+                self.reads.add_request(request);
+                self.ask_for_confirmation();
+            }
+            Kind::Command => {
+                let command = self.waiting.add_request(now, request);
+                self.submit(Word::Command(command));
+            }
+        }
+    }
+
+    /// Handles the acknowledgements of a client: it needs the outcomes of none of its commands with numbers below
+    /// `below` any more.
+    pub fn handle_finished(&mut self, client: Uid, below: CallNumber) {
+        let knows = self.replicated.as_ref().is_some_and(|state| state.remembers_below(client, below));
+        if knows && !self.is_stopped {
+            self.say(Word::Finished { client, below });
+        }
+    }
+
+    /// Handles the outcome of the confirmation that [`Output::Confirm`] asked for: what this member held then.
+    pub fn handle_confirmed(&mut self, seqno: Seqno) {
+        self.reads.confirmed(seqno);
+        self.serve_reads();
+        self.ask_for_confirmation();
+    }
+
+    /// Handles the outcome of a call that [`Output::Fetch`] asked for.
+    pub fn handle_fetched(&mut self, now: Time, call: FetchNumber, reply: Result<Bytes, CallFailure>) {
+        let Some(arriving) = &mut self.arriving else { return };
+        arriving.fetch.handle(call, reply, self.settings.digest, &mut self.watched);
+        self.take_state(now);
+        self.fetch_more(now);
+    }
+
+    /// Does what is due at the time that [`Replica::poll_timeout`] returned. Harmless at any other time.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now >= self.tidy_at {
+            self.tidy_at = now + TIDY_EVERY;
+            self.reads.drop_expired(now);
+            for number in self.waiting.drop_expired(now) {
+                self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
+            }
+        }
+        self.fetch_more(now);
+    }
+
+    // --- commands of this process ---
+
+    /// Begins a command of this process; [`Output::Done`] has its outcome. It may begin before this member has the
+    /// state. Until `deadline` it is repeated as often as necessary, and takes effect once.
+    pub fn command(&mut self, now: Time, payload: Bytes, deadline: Time) -> CommandNumber {
+        let (number, command) = self.waiting.add_own(now, payload, deadline);
+        if self.replicated.is_some() && !self.is_stopped {
+            self.submit(Word::Command(command));
+        }
+        number
+    }
+
+    /// Begins a wait until the local state contains everything that was answered anywhere before now;
+    /// [`Output::Ready`] ends it.
+    ///
+    /// # Errors
+    /// The service was founded with [`Durability::Ordered`], which has local reads only.
+    pub fn barrier(&mut self) -> Result<ReadNumber, OnlyLocalReads> {
+        if !self.settings.durability.has_linearizable_reads() {
+            return Err(OnlyLocalReads);
+        }
+        let number = self.reads.add_barrier();
+        self.ask_for_confirmation();
+        Ok(number)
+    }
+
+    /// Begins a wait until the command with this position is applied here; [`Output::Ready`] ends it.
+    pub fn wait_for(&mut self, position: Position) -> ReadNumber {
+        let number = self.reads.add_position(position);
+        self.serve_reads();
+        number
+    }
+
+    /// Stops this copy, which takes no more input. Requests that wait go to other members.
+    pub fn end(&mut self) {
+        if self.is_stopped {
+            return;
+        }
+        self.is_stopped = true;
+        let requests = self.waiting.take_requests().into_iter().chain(self.reads.take_requests());
+        for (turn, (id, _)) in requests.enumerate() {
+            self.pass_on(id, turn);
+        }
+    }
+
+    /// Returns the state, and the own commands and waits that have no outcome yet, for the copy of the next life.
+    pub fn into_next(self, me: Uid) -> Replica<S> {
+        let machine = match (self.replicated, self.arriving) {
+            (Some(state), _) => state.into_machine(),
+            (None, Some(arriving)) => arriving.machine,
+            (None, None) => unreachable!("a copy has a state, or waits for one"),
+        };
+        let mut next = Replica::new(me, machine, self.settings);
+        next.waiting.take_own(self.waiting);
+        next.reads.take_own(self.reads);
+        next.watched = self.watched;
+        next
+    }
+
+    /// Returns the own commands that have no outcome, and gives them up.
+    pub fn give_up_commands(&mut self) -> Vec<CommandNumber> {
+        self.waiting.take_all_own()
+    }
+
+    /// Returns how the next life of a member enters its group after the last one was excluded. It never founds: the
+    /// members that excluded it go on with the state.
+    pub fn entry_after_exclusion(&self, config: &GroupConfig) -> EntryMode {
+        if self.watched.broken(Planted::ExcludedFounds) {
+            return EntryMode::JoinOrFound(config.clone());
+        }
+        EntryMode::Join
+    }
+
+    // --- outputs ---
+
+    /// Returns the next thing for the driver to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Returns when to call [`Replica::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.is_stopped {
+            return None;
+        }
+        let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
+        let has_waiting = !self.waiting.is_empty() || self.reads.has_requests();
+        earlier(fetch, has_waiting.then_some(self.tidy_at))
+    }
+
+    // --- what it is like now ---
+
+    /// Returns the user's state, or `None` as long as this member lacks it.
+    pub fn machine(&self) -> Option<&S> {
+        self.replicated.as_ref().map(Replicated::machine)
+    }
+
+    /// Returns the position of the last command that was applied here: their number since the service was founded.
+    pub fn position(&self) -> Position {
+        self.replicated.as_ref().map_or(0, Replicated::position)
+    }
+
+    /// Returns the digest of all outcomes through [`Replica::position`].
+    pub fn chain(&self) -> Option<Digest> {
+        self.replicated.as_ref().map(Replicated::chain)
+    }
+
+    /// Returns the members that have the state, as far as this member knows.
+    pub fn copies(&self) -> Vec<Uid> {
+        self.replicated.as_ref().map_or_else(Vec::new, |state| state.copies().collect())
+    }
+
+    /// Returns the view after the last event.
+    pub fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Returns the bytes that arrived and that are missing of the state that this member fetches.
+    pub fn fetching(&self) -> Option<Progress> {
+        self.arriving.as_ref().map(|arriving| arriving.fetch.progress())
+    }
+
+    /// Returns amounts that have named bounds, for checkers.
+    pub fn account(&self) -> ReplicaAccount {
+        let (clients, reply_bytes) = self.replicated.as_ref().map_or((0, 0), Replicated::remembered);
+        let backlog_bytes = self.arriving.as_ref().map_or(0, |arriving| arriving.backlog.bytes());
+        ReplicaAccount { clients, reply_bytes, backlog_bytes, outputs: self.outputs.len() }
+    }
+
+    /// Returns the present state for a newcomer, or `None` if this member lacks it. The parts are those of
+    /// [`StateMachine::snapshot`]; digests are computed later, by [`Donor::answer`].
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let state = self.replicated.as_ref().filter(|_| !self.is_stopped)?;
+        Some(state.snapshot(self.watched))
+    }
+
+    /// Switches a protocol bug on. Without the feature `planted` this does nothing.
+    pub fn plant(&mut self, bug: Planted) {
+        self.watched.planted = Some(bug);
+    }
+
+    /// Returns the rare states met so far: bit `n` stands for the `n`th of [`Probe::ALL`](crate::Probe::ALL).
+    pub fn probes(&self) -> u128 {
+        self.watched.probes
+    }
+
+    // --- entering and getting the state ---
+
+    fn enter(&mut self, now: Time, seqno: Seqno, view: View) {
+        let machine = match (self.replicated.take(), self.arriving.take()) {
+            // A founder that is alone and has ordered nothing gave way to another group.
+            (Some(state), _) => state.into_machine(),
+            (None, Some(arriving)) => arriving.machine,
+            (None, None) => return,
+        };
+        self.view = Some(view.clone());
+        if seqno == 0 {
+            let founded = Replicated::founded(machine, view, &self.settings);
+            return self.begin_with(now, founded);
+        }
+        let (backlog, mut fetch) = (Backlog::since(seqno, view), Fetch::new());
+        fetch.keep(self.settings.digest, &machine.snapshot());
+        self.arriving = Some(Arriving { machine, backlog, fetch });
+        self.fetch_more(now);
+    }
+
+    /// Begins to apply events, and submits the own commands that waited for that.
+    fn begin_with(&mut self, now: Time, state: Replicated<S>) {
+        self.replicated = Some(state);
+        self.outputs.push_back(Output::Informed);
+        for command in self.waiting.commands(now) {
+            self.submit(Word::Command(command));
+        }
+        self.ask_for_confirmation();
+        self.serve_reads();
+    }
+
+    /// Sends the calls that the state's transfer needs now.
+    fn fetch_more(&mut self, now: Time) {
+        let (Some(arriving), Some(view)) = (&mut self.arriving, &self.view) else { return };
+        arriving.fetch.advance(now, self.me, view);
+        if arriving.fetch.is_lost() {
+            return self.stop(StopReason::StateLost);
+        }
+        if arriving.fetch.is_impossible() {
+            return self.stop(StopReason::NotRestored(NotRestored("it has more than 400,000 parts")));
+        }
+        while let Some((call, to, request)) = arriving.fetch.poll_call() {
+            self.outputs.push_back(Output::Fetch { call, to, request });
+        }
+    }
+
+    /// Begins with the state that has arrived, as soon as this member's events reach the point that it is as of.
+    fn take_state(&mut self, now: Time) {
+        let Some(arriving) = &mut self.arriving else { return };
+        let Some(at) = arriving.fetch.whole_at() else { return };
+        if arriving.backlog.reaches() < at {
+            return;
+        }
+        let Some(Arriving { machine, backlog, mut fetch }) = self.arriving.take() else { return };
+        let (view, events) = backlog.split_at(at);
+        let parts = fetch.take_whole();
+        match Replicated::restored(machine, (at, &parts), view, &self.settings) {
+            Ok(state) => {
+                self.watched.probe(Probe::StateFetched);
+                self.begin_with(now, state);
+                self.say(Word::HasState);
+                for event in events {
+                    self.apply(&event);
+                }
+            }
+            Err((machine, reason)) => {
+                self.arriving = Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() });
+                self.stop(StopReason::NotRestored(reason));
+            }
+        }
+    }
+
+    // --- the order ---
+
+    /// Follows an event that has a seqno.
+    fn follow(&mut self, now: Time, event: Event) {
+        let changes = self.view.as_mut().is_some_and(|view| view.follow(&event));
+        let Some(arriving) = &mut self.arriving else { return self.apply(&event) };
+        if let Event::Reset { seqno, .. } = &event
+            && arriving.fetch.whole_at().is_some_and(|at| at >= *seqno)
+        {
+            // The state contains commands that the reset dropped.
+            arriving.fetch.begin_anew();
+        }
+        arriving.backlog.push(event);
+        if arriving.backlog.is_full() {
+            // What was fetched is too old by now. The parts that did not change need not travel again.
+            self.watched.probe(Probe::BacklogFull);
+            if let Some(view) = &self.view {
+                arriving.backlog.forget(view);
+                arriving.fetch.begin_anew();
+            }
+        }
+        if changes {
+            arriving.fetch.view_changed();
+        }
+        self.take_state(now);
+        self.fetch_more(now);
+    }
+
+    /// Applies an event to the state, and gives the outcome to those that wait for it here.
+    fn apply(&mut self, event: &Event) {
+        let Some(state) = &mut self.replicated else { return };
+        let applied = state.apply(event, self.me, self.watched);
+        if let Event::Message { sender, payload, .. } = event
+            && *sender == self.me
+            && self.unseen.front().is_some_and(|word| word.write() == *payload)
+        {
+            self.unseen.pop_front();
+        }
+        match applied {
+            Applied::Nothing => {}
+            Applied::Command { client, call, position, outcome } => {
+                self.conclude(client, call, position, outcome);
+                self.agree();
+            }
+            Applied::Digest { by, position, digest } => {
+                self.agreement.note(by, position, digest);
+                self.compare();
+            }
+        }
+        self.serve_reads();
+    }
+
+    /// Submits again what a reset may have dropped.
+    fn repeat_all(&mut self, now: Time) {
+        if self.replicated.is_none() || self.is_stopped {
+            return;
+        }
+        let words: Vec<Word> = self.unseen.iter().cloned().collect();
+        let commands = self.waiting.commands(now).into_iter().map(Word::Command);
+        for word in words.into_iter().chain(commands) {
+            self.submit(word);
+        }
+    }
+
+    fn submit(&mut self, word: Word) {
+        self.outputs.push_back(Output::Submit(word.write()));
+    }
+
+    /// Submits a message that is to be repeated until it has been in the order.
+    fn say(&mut self, word: Word) {
+        self.unseen.push_back(word.clone());
+        self.submit(word);
+    }
+
+    // --- agreement ---
+
+    /// Notes the own digest where copies compare them, and sends it.
+    fn agree(&mut self) {
+        let Some(state) = &self.replicated else { return };
+        let (position, digest) = (state.position(), state.chain());
+        if chain::is_compared(position) {
+            self.agreement.note_own(position, digest);
+            self.say(Word::Digest { position, digest });
+        }
+    }
+
+    fn compare(&mut self) {
+        let Some(state) = &self.replicated else { return };
+        let copies: Vec<Uid> = state.copies().collect();
+        if let Some(position) = self.agreement.differs(&copies)
+            && !self.watched.broken(Planted::ChainUncompared)
+        {
+            self.watched.probe(Probe::CopyDiffers);
+            self.stop(StopReason::Differs { through: position, since: chain::compared_before(position) });
+        }
+    }
+
+    fn stop(&mut self, reason: StopReason) {
+        self.end();
+        self.outputs.push_back(Output::Stop(reason));
+    }
+
+    fn give_way(&mut self) {
+        let acknowledged = self.position();
+        self.stop(StopReason::GivesWay { acknowledged });
+    }
+
+    // --- outcomes ---
+
+    fn conclude(&mut self, client: Uid, call: CallNumber, position: Position, outcome: Option<Outcome>) {
+        let Some(waiting) = self.waiting.take(client, call) else { return };
+        let outcome = outcome.unwrap_or(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR)));
+        if let Some(number) = waiting.own {
+            let done = match outcome.clone() {
+                Outcome::Reply(reply) => Ok(Done { reply, position }),
+                Outcome::Refuse(reason) => Err(CommandFailure::Refused(reason)),
+                Outcome::Pass(word) => Ok(Done { reply: self.taken_over(&word), position }),
+            };
+            self.outputs.push_back(Output::Done(number, done));
+        }
+        for (id, hops) in waiting.requests {
+            self.answer(id, hops, &outcome);
+        }
+    }
+
+    /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
+    /// or here if there is none.
+    fn answer(&mut self, id: crate::rpc::RequestId, hops: u8, outcome: &Outcome) {
+        let answer = match outcome {
+            Outcome::Reply(reply) => Answer::Reply(reply.clone()),
+            Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
+            Outcome::Pass(word) => match self.others().first() {
+                Some(other) if hops == 0 => Answer::Forward(other.address),
+                _ => Answer::Reply(self.taken_over(word)),
+            },
+        };
+        self.outputs.push_back(Output::Answer(id, answer));
+    }
+
+    fn taken_over(&self, word: &Bytes) -> Bytes {
+        let (Some(state), Some(view)) = (&self.replicated, &self.view) else { return word.clone() };
+        let me = view.get(self.me).map(Server::from);
+        me.map_or_else(|| word.clone(), |me| state.machine().take_over(word, &me))
+    }
+
+    /// Sends a request that this member cannot answer to another one that has the state.
+    fn pass_on(&mut self, id: crate::rpc::RequestId, turn: usize) {
+        let others = self.others();
+        let answer = match others.get(turn % others.len().max(1)) {
+            Some(other) => Answer::Forward(other.address),
+            None => Answer::Refuse(Bytes::from_static(NO_COPY)),
+        };
+        self.outputs.push_back(Output::Answer(id, answer));
+    }
+
+    /// Returns the other members that have the state, beginning with the next by rank.
+    fn others(&self) -> Vec<Member> {
+        let Some(view) = &self.view else { return Vec::new() };
+        let own = view.members.iter().position(|member| member.uid == self.me).unwrap_or(0);
+        let (before, after) = view.members.split_at(own);
+        let has_state =
+            |member: &&Member| self.replicated.as_ref().is_none_or(|state| state.is_copy(member.uid));
+        let others = after.iter().chain(before).filter(|member| member.uid != self.me);
+        others.filter(has_state).cloned().collect()
+    }
+
+    // --- reads ---
+
+    fn read(&self, query: &Bytes) -> Outcome {
+        match self.machine() {
+            Some(machine) => machine.read(query),
+            None => Outcome::Refuse(Bytes::from_static(NO_COPY)),
+        }
+    }
+
+    fn ask_for_confirmation(&mut self) {
+        if self.replicated.is_none() || self.is_stopped {
+            return;
+        }
+        if self.watched.broken(Planted::ReadUnconfirmed) {
+            let at = self.replicated.as_ref().map_or(0, Replicated::at);
+            if self.reads.begin_confirmation() {
+                self.reads.confirmed(at);
+                self.serve_reads();
+            }
+            return;
+        }
+        if self.reads.begin_confirmation() {
+            self.outputs.push_back(Output::Confirm);
+        }
+    }
+
+    /// Serves the reads whose point in the order has been applied.
+    fn serve_reads(&mut self) {
+        let Some(state) = &self.replicated else { return };
+        if !self.reads.has_confirmed() {
+            return;
+        }
+        let (at, position) = (state.at(), state.position());
+        while let Some(read) = self.reads.take_ready(at) {
+            match read {
+                Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+                Read::Request(request) => {
+                    let outcome = self.read(&request.payload);
+                    self.answer(request.id, request.hops, &outcome);
+                }
+            }
+        }
+        while let Some(number) = self.reads.take_reached(position) {
+            self.outputs.push_back(Output::Ready(number));
+        }
+    }
+
+    // --- notices ---
+
+    /// Reports what an operator has to know, because no caller learns it.
+    fn report(&mut self, event: &Event) {
+        let notice = match event {
+            Event::Reset { degraded: true, excluded, .. } => Notice::Degraded { excluded: excluded.clone() },
+            Event::Conflict { address, gives_way, .. } => {
+                Notice::OtherGroup { address: *address, gives_way: *gives_way }
+            }
+            Event::Halted { missing } => Notice::Halted { missing: missing.clone() },
+            Event::Resumed => Notice::Resumed,
+            _ => return,
+        };
+        self.outputs.push_back(Output::Notice(notice));
+    }
+}
+
+/// Returns the identity under which a group's service is called: a caller stays with the instance that it spoke to.
+pub fn instance_of(group: Instance) -> u64 {
+    let folded = group.0 as u64 ^ (group.0 >> 64) as u64;
+    folded.max(1)
+}
+
+const NO_COPY: &[u8] = b"this server has no copy of the state at present; the call did not happen";
+const NO_READS: &[u8] =
+    b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
+const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";

@@ -1,0 +1,133 @@
+//! Reads that wait: for a confirmation that this member still belongs to the group, for the point in the order that the
+//! confirmation names, or for the position of a command.
+//!
+//! A read is right if the state contains everything that was answered before the read arrived. The group confirms what
+//! this member held after that ([`Group::confirm`](crate::Group::confirm)), and the read is answered once that much is
+//! applied. One confirmation serves all reads that arrived before it began; those that arrive meanwhile wait for the
+//! next one. (KTV93 checks the majority for reads too, but no later than it notices a failure.)
+
+use super::machine::Position;
+use super::types::ReadNumber;
+use crate::identity::Seqno;
+use crate::rpc::{Request, RequestId};
+use crate::time::Time;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Of a caller.
+    Request(Request),
+    /// Of this process.
+    Own(ReadNumber),
+}
+
+/// The reads. See the module.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    begun: ReadNumber,
+    /// Reads that arrived since the last confirmation began.
+    arrived: Vec<Read>,
+    /// Reads that the confirmation under way serves.
+    asked: Option<Vec<Read>>,
+    /// Reads that are answered once this seqno is applied.
+    confirmed: BTreeMap<Seqno, VecDeque<Read>>,
+    /// Waits that end once this position is applied.
+    positions: BTreeSet<(Position, ReadNumber)>,
+}
+
+impl Reads {
+    pub(super) fn add_request(&mut self, request: Request) {
+        self.arrived.push(Read::Request(request));
+    }
+
+    pub(super) fn add_barrier(&mut self) -> ReadNumber {
+        self.begun += 1;
+        self.arrived.push(Read::Own(self.begun));
+        self.begun
+    }
+
+    pub(super) fn add_position(&mut self, position: Position) -> ReadNumber {
+        self.begun += 1;
+        self.positions.insert((position, self.begun));
+        self.begun
+    }
+
+    /// True if a confirmation is to begin now, for all reads that have arrived.
+    pub(super) fn begin_confirmation(&mut self) -> bool {
+        if self.asked.is_some() || self.arrived.is_empty() {
+            return false;
+        }
+        self.asked = Some(core::mem::take(&mut self.arrived));
+        true
+    }
+
+    /// Notes what the confirmation under way returned.
+    pub(super) fn confirmed(&mut self, seqno: Seqno) {
+        let reads = self.asked.take().unwrap_or_default();
+        if !reads.is_empty() {
+            self.confirmed.entry(seqno).or_default().extend(reads);
+        }
+    }
+
+    /// Returns a read whose point in the order has been applied.
+    pub(super) fn take_ready(&mut self, at: Seqno) -> Option<Read> {
+        let mut first = self.confirmed.first_entry().filter(|first| *first.key() <= at)?;
+        let read = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        read
+    }
+
+    /// Returns a wait whose position has been applied.
+    pub(super) fn take_reached(&mut self, position: Position) -> Option<ReadNumber> {
+        let reached = self.positions.first().is_some_and(|(first, _)| *first <= position);
+        reached.then(|| self.positions.pop_first().map(|(_, number)| number)).flatten()
+    }
+
+    pub(super) fn has_confirmed(&self) -> bool {
+        !self.confirmed.is_empty() || !self.positions.is_empty()
+    }
+
+    /// True if requests of callers wait.
+    pub(super) fn has_requests(&self) -> bool {
+        self.all().any(|read| matches!(read, Read::Request(_)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Read> {
+        self.arrived.iter().chain(self.asked.iter().flatten()).chain(self.confirmed.values().flatten())
+    }
+
+    /// Drops the requests of callers that do not wait any longer.
+    pub(super) fn drop_expired(&mut self, now: Time) {
+        let waits = |read: &Read| match read {
+            Read::Request(request) => request.deadline > now,
+            Read::Own(_) => true,
+        };
+        self.arrived.retain(waits);
+        self.asked.iter_mut().for_each(|asked| asked.retain(waits));
+        self.confirmed.values_mut().for_each(|reads| reads.retain(waits));
+        self.confirmed.retain(|_, reads| !reads.is_empty());
+    }
+
+    /// Takes out all requests of callers, with how often each was passed on.
+    pub(super) fn take_requests(&mut self) -> Vec<(RequestId, u8)> {
+        let requests = self.all().filter_map(|read| match read {
+            Read::Request(request) => Some((request.id, request.hops)),
+            Read::Own(_) => None,
+        });
+        let requests = requests.collect();
+        self.drop_expired(Time::NEVER);
+        requests
+    }
+
+    /// Takes over the reads of this process from an earlier life; they need a confirmation of this one.
+    pub(super) fn take_own(&mut self, earlier: Reads) {
+        self.begun = earlier.begun;
+        self.positions = earlier.positions;
+        let reads = earlier.arrived.into_iter().chain(earlier.asked.into_iter().flatten());
+        let reads = reads.chain(earlier.confirmed.into_values().flatten());
+        self.arrived.extend(reads.filter(|read| matches!(read, Read::Own(_))));
+    }
+}

@@ -1,0 +1,247 @@
+//! A state as pieces named by digest, and what a member that has it answers to one that needs it.
+//!
+//! A newcomer first asks for the list of pieces, then for each piece that it lacks. All questions are calls to the
+//! donor's transfer port, so they hold up no command; the donor applies commands meanwhile, and keeps the pieces of the
+//! last two snapshots that it listed. Pieces that two snapshots share travel once, also if the newcomer changes donors.
+
+use super::types::Digest;
+use crate::identity::{Seqno, Uid};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, Bytes};
+
+/// Maximum bytes of a piece; larger parts travel in several.
+pub(super) const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of pieces, so that a list of them fits one reply.
+const PIECES_MAX: usize = 400_000;
+/// Number of snapshots that a donor keeps.
+const OFFERS_MAX: usize = 2;
+
+/// A state at a seqno.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// It contains everything through this seqno.
+    pub(super) at: Seqno,
+    /// The members of the view at that seqno.
+    pub(super) members: Vec<Uid>,
+    /// The first part holds all but the user's state, the others are the user's.
+    pub(super) parts: Vec<Bytes>,
+}
+
+/// A piece of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) digest: Digest,
+    pub(super) bytes: u32,
+    /// True for the last piece of a part.
+    pub(super) ends_part: bool,
+}
+
+/// The list of a snapshot's pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct List {
+    pub(super) at: Seqno,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// A newcomer's question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// Which pieces make up the state? From this member.
+    List(Uid),
+    /// The bytes of a piece?
+    Piece(Digest),
+}
+
+/// A donor's reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// It has no state.
+    NoState,
+    /// Its state is older than the newcomer's join, or the piece belongs to a snapshot that it has dropped: ask again
+    /// for the list.
+    AskAgain,
+    List(List),
+    Piece(Bytes),
+    /// The state has more pieces than a list may have.
+    TooManyPieces,
+}
+
+/// Returns the pieces of some parts, in order.
+pub(super) fn cut(parts: &[Bytes]) -> impl Iterator<Item = (Bytes, bool)> {
+    parts.iter().flat_map(|part| {
+        let count = part.len().div_ceil(PIECE_BYTES_MAX).max(1);
+        (0..count).map(move |index| {
+            let begin = index * PIECE_BYTES_MAX;
+            let end = part.len().min(begin + PIECE_BYTES_MAX);
+            (part.slice(begin..end), index + 1 == count)
+        })
+    })
+}
+
+/// What a member that has the state answers to newcomers. It belongs to the thread that serves the transfer port, so
+/// that digests are computed while commands are applied.
+#[derive(Debug)]
+pub struct Donor {
+    digest: fn(&[u8]) -> Digest,
+    offers: VecDeque<Offer>,
+}
+
+/// A snapshot that was listed.
+#[derive(Debug)]
+struct Offer {
+    at: Seqno,
+    members: Vec<Uid>,
+    list: Bytes,
+    pieces: BTreeMap<Digest, Bytes>,
+}
+
+impl Donor {
+    /// Returns a donor that has listed nothing. `digest` is the hash function of the replica's settings.
+    pub fn new(digest: fn(&[u8]) -> Digest) -> Donor {
+        Donor { digest, offers: VecDeque::new() }
+    }
+
+    /// Answers a question that arrived at the transfer port. `snapshot` returns the present state, if this member has
+    /// it; it is called only if no snapshot that was listed before will do.
+    pub fn answer(&mut self, question: &Bytes, snapshot: impl FnOnce() -> Option<Snapshot>) -> Bytes {
+        match Question::read(question.clone()) {
+            Some(Question::List(newcomer)) => self.list_for(newcomer, snapshot),
+            Some(Question::Piece(digest)) => {
+                let piece = self.offers.iter().find_map(|offer| offer.pieces.get(&digest));
+                piece.map_or(Reply::AskAgain, |piece| Reply::Piece(piece.clone())).write()
+            }
+            None => Reply::AskAgain.write(),
+        }
+    }
+
+    /// Drops the snapshots that were listed, once no newcomer has asked for a while.
+    pub fn forget(&mut self) {
+        self.offers.clear();
+    }
+
+    fn list_for(&mut self, newcomer: Uid, snapshot: impl FnOnce() -> Option<Snapshot>) -> Bytes {
+        let Some(snapshot) = snapshot() else { return Reply::NoState.write() };
+        // A state in whose view the newcomer is contains everything that the newcomer has not received.
+        if !snapshot.members.contains(&newcomer) {
+            return Reply::AskAgain.write();
+        }
+        if let Some(offer) = self.offers.iter().find(|offer| offer.at == snapshot.at)
+            && offer.members.contains(&newcomer)
+        {
+            return offer.list.clone();
+        }
+        let offer = self.offer(snapshot);
+        let list = offer.list.clone();
+        self.offers.push_back(offer);
+        if self.offers.len() > OFFERS_MAX {
+            self.offers.pop_front();
+        }
+        list
+    }
+
+    fn offer(&self, snapshot: Snapshot) -> Offer {
+        let (mut listed, mut pieces) = (Vec::new(), BTreeMap::new());
+        for (bytes, ends_part) in cut(&snapshot.parts) {
+            let digest = (self.digest)(&bytes);
+            listed.push(Piece { digest, bytes: bytes.len() as u32, ends_part });
+            pieces.insert(digest, bytes);
+        }
+        let list = match listed.len() <= PIECES_MAX {
+            true => Reply::List(List { at: snapshot.at, pieces: listed }),
+            false => Reply::TooManyPieces,
+        };
+        Offer { at: snapshot.at, members: snapshot.members, list: list.write(), pieces }
+    }
+}
+
+const QUESTION_LIST: u8 = 1;
+const QUESTION_PIECE: u8 = 2;
+
+impl Question {
+    pub(super) fn write(&self) -> Bytes {
+        let mut out = Vec::with_capacity(33);
+        match self {
+            Question::List(newcomer) => {
+                out.put_u8(QUESTION_LIST);
+                out.put_u64(newcomer.0);
+            }
+            Question::Piece(digest) => {
+                out.put_u8(QUESTION_PIECE);
+                out.put_slice(digest);
+            }
+        }
+        out.into()
+    }
+
+    fn read(mut from: Bytes) -> Option<Question> {
+        Some(match from.try_get_u8().ok()? {
+            QUESTION_LIST => Question::List(Uid(from.try_get_u64().ok()?)),
+            QUESTION_PIECE => {
+                let mut digest = Digest::default();
+                from.try_copy_to_slice(&mut digest).ok()?;
+                Question::Piece(digest)
+            }
+            _ => return None,
+        })
+    }
+}
+
+const REPLY_NO_STATE: u8 = 1;
+const REPLY_ASK_AGAIN: u8 = 2;
+const REPLY_LIST: u8 = 3;
+const REPLY_PIECE: u8 = 4;
+const REPLY_TOO_MANY: u8 = 5;
+
+impl Reply {
+    pub(super) fn write(&self) -> Bytes {
+        let mut out = Vec::new();
+        match self {
+            Reply::NoState => out.put_u8(REPLY_NO_STATE),
+            Reply::AskAgain => out.put_u8(REPLY_ASK_AGAIN),
+            Reply::TooManyPieces => out.put_u8(REPLY_TOO_MANY),
+            Reply::List(list) => {
+                out.reserve(13 + 37 * list.pieces.len());
+                out.put_u8(REPLY_LIST);
+                out.put_u64(list.at);
+                out.put_u32(list.pieces.len() as u32);
+                for piece in &list.pieces {
+                    out.put_slice(&piece.digest);
+                    out.put_u32(piece.bytes);
+                    out.put_u8(piece.ends_part.into());
+                }
+            }
+            Reply::Piece(bytes) => {
+                out.reserve(1 + bytes.len());
+                out.put_u8(REPLY_PIECE);
+                out.put_slice(bytes);
+            }
+        }
+        out.into()
+    }
+
+    /// Returns the reply, or `None` if the bytes are not valid.
+    pub(super) fn read(mut from: Bytes) -> Option<Reply> {
+        Some(match from.try_get_u8().ok()? {
+            REPLY_NO_STATE => Reply::NoState,
+            REPLY_ASK_AGAIN => Reply::AskAgain,
+            REPLY_TOO_MANY => Reply::TooManyPieces,
+            REPLY_LIST => {
+                let (at, count) = (from.try_get_u64().ok()?, from.try_get_u32().ok()? as usize);
+                if count > PIECES_MAX {
+                    return None;
+                }
+                let mut pieces = Vec::new();
+                for _ in 0..count {
+                    let mut digest = Digest::default();
+                    from.try_copy_to_slice(&mut digest).ok()?;
+                    let bytes = from.try_get_u32().ok()?;
+                    pieces.push(Piece { digest, bytes, ends_part: from.try_get_u8().ok()? != 0 });
+                }
+                Reply::List(List { at, pieces })
+            }
+            REPLY_PIECE => Reply::Piece(from),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! The types of a replica's contract with its driver.
+
+use super::machine::{NotRestored, Position};
+use crate::identity::{Member, Uid};
+use crate::rpc::RequestId;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::net::SocketAddr;
+use thiserror::Error;
+
+/// Hash of bytes that no two different contents share: SHA-256 in real programs.
+pub type Digest = [u8; 32];
+
+/// Number of a command of this process, counted by its replica.
+pub type CommandNumber = u64;
+
+/// Number of a read or wait of this process, counted by its replica.
+pub type ReadNumber = u64;
+
+/// Number of a call of a state's transfer.
+pub type FetchNumber = u64;
+
+/// What holds a command before its caller gets the answer. Chosen when the service is founded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Durability {
+    /// All members hold it. As long as one member that has the state lives, nothing that was answered is lost, and
+    /// reads can be linearizable.
+    #[default]
+    HeldByAll,
+    /// The member that answers has applied it; the crash of that member may lose it. For state that several processes
+    /// share to compute faster. Reads are local only.
+    Ordered,
+}
+
+impl Durability {
+    pub(super) fn has_linearizable_reads(self) -> bool {
+        self == Durability::HeldByAll
+    }
+
+    /// Returns the resilience degree that the group of such a service is founded with.
+    pub fn resilience(self) -> u8 {
+        match self {
+            Durability::HeldByAll => u8::MAX,
+            Durability::Ordered => 0,
+        }
+    }
+}
+
+/// Settings of one life of a replica.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaSettings {
+    /// Uid under which the commands of this process are remembered. It stays the same when a member re-enters.
+    pub client: Uid,
+    /// What holds a command before its caller gets the answer.
+    pub durability: Durability,
+    /// Hash function for the parts of snapshots and for the comparison of copies.
+    pub digest: fn(&[u8]) -> Digest,
+}
+
+/// What a driver is to do for a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Send this message to the group. The order of messages does not matter.
+    Submit(Bytes),
+    /// Answer a request.
+    Answer(RequestId, Answer),
+    /// Confirm the group's end ([`Group::confirm`](crate::Group::confirm)), and pass the seqno to
+    /// [`Replica::handle_confirmed`](super::Replica::handle_confirmed). Asked for again only after that.
+    Confirm,
+    /// Call the transfer port of the member at this address, and pass the outcome to
+    /// [`Replica::handle_fetched`](super::Replica::handle_fetched).
+    Fetch {
+        /// Number of the call.
+        call: FetchNumber,
+        /// Address of the member.
+        to: SocketAddr,
+        /// Bytes of the request.
+        request: Bytes,
+    },
+    /// A command of this process has an outcome.
+    Done(CommandNumber, Result<Done, CommandFailure>),
+    /// A read or wait of this process is over: the local state contains what it waited for.
+    Ready(ReadNumber),
+    /// This member has the state from now on: callers may be served.
+    Informed,
+    /// Tell the operator.
+    Notice(Notice),
+    /// This member must leave the group and not serve any longer.
+    Stop(StopReason),
+}
+
+/// What is done with a caller's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Reply with these bytes.
+    Reply(Bytes),
+    /// Refuse, for this reason.
+    Refuse(Bytes),
+    /// Pass the request on to the server at this address.
+    Forward(SocketAddr),
+}
+
+/// The outcome of a command of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Done {
+    /// The reply of the state machine.
+    pub reply: Bytes,
+    /// Position of the command, or of a later one. A replica that has applied this position has applied the command.
+    pub position: Position,
+}
+
+/// Why a command of this process failed.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CommandFailure {
+    /// The state machine refuses the command, with this reason.
+    #[error("the state machine refuses the command: {}", alloc::string::String::from_utf8_lossy(.0))]
+    Refused(Bytes),
+    /// No outcome came before the deadline, or this replica ended first: the command took effect once or not at all.
+    #[error("no outcome came in time; the command took effect once or not at all")]
+    Unknown,
+    /// This replica has ended: the command did not take effect.
+    #[error("this replica has ended; the command did not take effect")]
+    Ended,
+    /// The command is larger than the group allows: nothing happened.
+    #[error("the command has {bytes} bytes; this group takes at most {max}")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The maximum.
+        max: usize,
+    },
+}
+
+crate::debug_as_sentence!(CommandFailure { Refused, Unknown, Ended, TooLarge });
+
+/// The service was founded with [`Durability::Ordered`], which has local reads only.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[error("this service was founded with the durability `ordered`, which has local reads only")]
+pub struct OnlyLocalReads;
+
+crate::debug_as_sentence!(OnlyLocalReads);
+
+/// A condition that an operator has to know, because no caller learns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Notice {
+    /// More members were lost at once than the group's resilience covers: executed commands may be lost.
+    Degraded {
+        /// The lost members.
+        excluded: Vec<Member>,
+    },
+    /// Another group of this name exists, with a state of its own. Groups never merge. The one with fewer ordered
+    /// events gives way: its members stop serving, and report how many commands only they hold.
+    OtherGroup {
+        /// Address of one of its members.
+        address: SocketAddr,
+        /// True if this group gives way.
+        gives_way: bool,
+    },
+    /// The group has lost its quorum: no command gets an outcome until enough of the missing members are back.
+    Halted {
+        /// The members that do not answer.
+        missing: Vec<Member>,
+    },
+    /// The halted group goes on.
+    Resumed,
+    /// The others excluded this member; it is entering again and fetches the state.
+    Reentering,
+}
+
+/// Why a replica ends although its program did not ask for it.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The outcomes at this copy differ from those at a majority of the copies: some command between the two positions
+    /// had another effect here. The state machine depends on something besides its state and its commands, or memory is
+    /// bad.
+    #[error("this copy differs from the majority since a command after {since} and no later than {through}")]
+    Differs {
+        /// The copies agreed through this position.
+        since: Position,
+        /// They differ here.
+        through: Position,
+    },
+    /// The state machine panicked while it applied a command.
+    #[error("the state machine panicked at command {position}")]
+    Panicked {
+        /// Position of the command.
+        position: Position,
+    },
+    /// The last member that had the state is gone, and no other has it. Found the service anew to begin with an empty
+    /// state.
+    #[error(
+        "the last member that had the state is gone; to begin anew with an empty state, found the service again"
+    )]
+    StateLost,
+    /// The state of the other members cannot be restored here.
+    #[error(transparent)]
+    NotRestored(#[from] NotRestored),
+    /// Another group of this name has ordered more, and this one gives way.
+    #[error(
+        "another group of this name has ordered more; {acknowledged} commands are held by this group only"
+    )]
+    GivesWay {
+        /// Number of commands that this group has applied.
+        acknowledged: Position,
+    },
+}
+
+crate::debug_as_sentence!(StopReason { Differs, Panicked, StateLost, GivesWay; of NotRestored });
+
+/// How far the transfer of a state is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that are here.
+    pub bytes_here: u64,
+    /// Bytes of the whole state; 0 while that is not known.
+    pub bytes_total: u64,
+}
+
+/// Amounts that a replica keeps; each of them has a named bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaAccount {
+    /// Clients that are remembered.
+    pub clients: usize,
+    /// Bytes of remembered replies.
+    pub reply_bytes: usize,
+    /// Bytes of events that wait for the state.
+    pub backlog_bytes: usize,
+    /// Outputs that the driver has not taken.
+    pub outputs: usize,
+}

@@ -1,0 +1,155 @@
+//! Commands that this member submitted and whose outcome it does not know yet: those of callers and its own.
+
+use super::types::CommandNumber;
+use super::word::Ordered;
+use crate::identity::Uid;
+use crate::rpc::{CallNumber, Request, RequestId};
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// The commands, by client and number.
+pub(super) struct Waiting {
+    /// Uid under which the commands of this process are remembered.
+    client: Uid,
+    /// Number of commands of this process so far.
+    begun: CommandNumber,
+    commands: BTreeMap<(Uid, CallNumber), Entry>,
+}
+
+struct Entry {
+    /// Requests to answer; there are several if a client repeated its call.
+    requests: Vec<Asked>,
+    own: Option<CommandNumber>,
+    payload: Bytes,
+    finished_below: CallNumber,
+    deadline: Time,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    id: RequestId,
+    hops: u8,
+    deadline: Time,
+}
+
+/// Those that wait for the outcome of one command.
+pub(super) struct Waiters {
+    /// Requests to answer, and how often each was passed on.
+    pub(super) requests: Vec<(RequestId, u8)>,
+    pub(super) own: Option<CommandNumber>,
+}
+
+impl Waiting {
+    pub(super) fn new(client: Uid) -> Waiting {
+        Waiting { client, begun: 0, commands: BTreeMap::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Adds a caller's request, and returns the message to submit.
+    pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
+        let key = (request.client, request.call);
+        let asked = Asked { id: request.id, hops: request.hops, deadline: request.deadline };
+        let entry = self.commands.entry(key).or_insert_with(|| Entry {
+            requests: Vec::new(),
+            own: None,
+            payload: request.payload,
+            finished_below: request.finished_below,
+            deadline: request.deadline,
+        });
+        entry.requests.push(asked);
+        entry.deadline = entry.deadline.max(request.deadline);
+        entry.ordered(now, key)
+    }
+
+    /// Adds a command of this process, and returns its number and the message to submit.
+    pub(super) fn add_own(&mut self, now: Time, payload: Bytes, deadline: Time) -> (CommandNumber, Ordered) {
+        self.begun += 1;
+        let number = self.begun;
+        let key = (self.client, number);
+        let finished_below = self.first_own().unwrap_or(number);
+        let entry = Entry { requests: Vec::new(), own: Some(number), payload, finished_below, deadline };
+        let ordered = entry.ordered(now, key);
+        self.commands.insert(key, entry);
+        (number, ordered)
+    }
+
+    /// Returns the lowest number of an own command without an outcome.
+    fn first_own(&self) -> Option<CommandNumber> {
+        let own = (self.client, CallNumber::MIN)..=(self.client, CallNumber::MAX);
+        self.commands.range(own).next().map(|((_, number), _)| *number)
+    }
+
+    /// Returns the messages of all commands that wait.
+    pub(super) fn commands(&self, now: Time) -> Vec<Ordered> {
+        let live = self.commands.iter().filter(|(_, entry)| entry.deadline > now);
+        live.map(|(key, entry)| entry.ordered(now, *key)).collect()
+    }
+
+    /// Takes out those that wait for a command, which has an outcome.
+    pub(super) fn take(&mut self, client: Uid, call: CallNumber) -> Option<Waiters> {
+        if self.commands.is_empty() {
+            return None;
+        }
+        let entry = self.commands.remove(&(client, call))?;
+        Some(Waiters { requests: entry.ids().collect(), own: entry.own })
+    }
+
+    /// Takes out all requests of callers, with how often each was passed on. Own commands stay.
+    pub(super) fn take_requests(&mut self) -> Vec<(RequestId, u8)> {
+        let requests = self.commands.values().flat_map(Entry::ids).collect();
+        self.commands.retain(|_, entry| {
+            entry.requests.clear();
+            entry.own.is_some()
+        });
+        requests
+    }
+
+    /// Takes over the own commands of an earlier life.
+    pub(super) fn take_own(&mut self, earlier: Waiting) {
+        self.begun = earlier.begun;
+        let own = earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some());
+        self.commands.extend(own.map(|(key, entry)| (key, Entry { requests: Vec::new(), ..entry })));
+    }
+
+    /// Drops what is past its deadline, and returns the own commands among it.
+    pub(super) fn drop_expired(&mut self, now: Time) -> Vec<CommandNumber> {
+        let mut expired = Vec::new();
+        self.commands.retain(|_, entry| {
+            entry.requests.retain(|asked| asked.deadline > now);
+            if entry.own.is_some() && entry.deadline <= now {
+                expired.extend(entry.own.take());
+            }
+            entry.own.is_some() || !entry.requests.is_empty()
+        });
+        expired
+    }
+
+    /// Takes out all own commands.
+    pub(super) fn take_all_own(&mut self) -> Vec<CommandNumber> {
+        let own = self.commands.values_mut().filter_map(|entry| entry.own.take()).collect();
+        self.commands.retain(|_, entry| !entry.requests.is_empty());
+        own
+    }
+}
+
+impl Entry {
+    fn ids(&self) -> impl Iterator<Item = (RequestId, u8)> {
+        self.requests.iter().map(|asked| (asked.id, asked.hops))
+    }
+
+    fn ordered(&self, now: Time, (client, call): (Uid, CallNumber)) -> Ordered {
+        Ordered {
+            client,
+            call,
+            finished_below: self.finished_below,
+            left_ms: self.deadline.since(now).as_millis() as u64,
+            stamp_ms: now.as_nanos() / 1_000_000,
+            payload: self.payload.clone(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The messages of replicas to each other, in the group's order.
+
+use super::machine::Position;
+use super::types::Digest;
+use crate::identity::Uid;
+use crate::rpc::CallNumber;
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, Bytes};
+
+/// A message. See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// A command.
+    Command(Ordered),
+    /// The sender has the state from here on.
+    HasState,
+    /// A client needs no outcome of its commands with lower numbers.
+    Finished { client: Uid, below: CallNumber },
+    /// The sender's digest of all outcomes through this position.
+    Digest { position: Position, digest: Digest },
+}
+
+/// A command, as the member that received it submits it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ordered {
+    pub(super) client: Uid,
+    pub(super) call: CallNumber,
+    pub(super) finished_below: CallNumber,
+    /// Time in milliseconds for which the client still waits.
+    pub(super) left_ms: u64,
+    /// Time in milliseconds at which it was submitted, by the member's own clock.
+    pub(super) stamp_ms: u64,
+    pub(super) payload: Bytes,
+}
+
+const COMMAND: u8 = 1;
+const HAS_STATE: u8 = 2;
+const FINISHED: u8 = 3;
+const DIGEST: u8 = 4;
+
+impl Word {
+    pub(super) fn write(&self) -> Bytes {
+        let mut out = Vec::new();
+        match self {
+            Word::Command(command) => {
+                out.reserve(41 + command.payload.len());
+                out.put_u8(COMMAND);
+                out.put_u64(command.client.0);
+                let numbers = [command.call, command.finished_below, command.left_ms, command.stamp_ms];
+                numbers.into_iter().for_each(|number| out.put_u64(number));
+                out.put_slice(&command.payload);
+            }
+            Word::HasState => out.put_u8(HAS_STATE),
+            Word::Finished { client, below } => {
+                out.put_u8(FINISHED);
+                out.put_u64(client.0);
+                out.put_u64(*below);
+            }
+            Word::Digest { position, digest } => {
+                out.put_u8(DIGEST);
+                out.put_u64(*position);
+                out.put_slice(digest);
+            }
+        }
+        out.into()
+    }
+
+    /// Returns the message, or `None` if the bytes are not valid.
+    pub(super) fn read(mut from: Bytes) -> Option<Word> {
+        Some(match from.try_get_u8().ok()? {
+            COMMAND => Word::Command(Ordered {
+                client: Uid(from.try_get_u64().ok()?),
+                call: from.try_get_u64().ok()?,
+                finished_below: from.try_get_u64().ok()?,
+                left_ms: from.try_get_u64().ok()?,
+                stamp_ms: from.try_get_u64().ok()?,
+                payload: from,
+            }),
+            HAS_STATE => Word::HasState,
+            FINISHED => {
+                Word::Finished { client: Uid(from.try_get_u64().ok()?), below: from.try_get_u64().ok()? }
+            }
+            DIGEST => {
+                let position = from.try_get_u64().ok()?;
+                let mut digest = Digest::default();
+                from.try_copy_to_slice(&mut digest).ok()?;
+                Word::Digest { position, digest }
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_were_written_and_nothing_shorter_is() {
+        let command = Ordered {
+            client: Uid(1),
+            call: 2,
+            finished_below: 3,
+            left_ms: 4,
+            stamp_ms: 5,
+            payload: Bytes::new(),
+        };
+        let words = [
+            Word::Command(command),
+            Word::HasState,
+            Word::Finished { client: Uid(7), below: 9 },
+            Word::Digest { position: 1024, digest: [5; 32] },
+        ];
+        for word in words {
+            let bytes = word.write();
+            assert_eq!(Word::read(bytes.clone()), Some(word));
+            for end in 0..bytes.len() {
+                assert_eq!(Word::read(bytes.slice(..end)), None);
+            }
+        }
+        assert_eq!(Word::read(Bytes::from_static(b"x")), None);
+    }
+}
