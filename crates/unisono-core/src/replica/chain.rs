@@ -19,7 +19,7 @@ const COMPARISONS_KEPT: usize = 4;
 
 /// True if the copies compare their digests at this position.
 pub(super) fn is_compared(position: Position) -> bool {
-    position % COMPARED_EVERY == 0
+    position.is_multiple_of(COMPARED_EVERY)
 }
 
 /// Returns the position of the comparison before this one.

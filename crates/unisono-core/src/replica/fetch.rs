@@ -215,6 +215,7 @@ impl Fetch {
     pub(super) fn view_changed(&mut self) {
         self.without_state.clear();
         self.failed.clear();
+        self.ask_at = None;
     }
 
     // --- results ---

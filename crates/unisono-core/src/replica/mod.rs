@@ -43,7 +43,8 @@ use crate::identity::{Instance, Member, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use backlog::Backlog;
 use bytes::Bytes;
@@ -55,8 +56,11 @@ use replicated::{Applied, Replicated};
 use waiting::Waiting;
 use word::Word;
 
-/// Interval at which requests are dropped whose clients do not wait any longer.
-const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which requests are dropped whose clients do not wait any longer, and at which acknowledged outcomes are
+/// freed.
+const REPLICA_TIDIES_EVERY: Duration = Duration::from_secs(1);
+/// Number of clients whose acknowledgements are collected before the members are told.
+const FINISHED_MAX: usize = 1024;
 
 /// One member's copy of a replicated state, for one life of the member. See the module.
 ///
@@ -78,7 +82,9 @@ pub struct Replica<S> {
     /// Messages to the group that this member has not seen in the order yet, besides commands.
     unseen: VecDeque<Word>,
     outputs: VecDeque<Output>,
-    tidy_at: Time,
+    /// Clients that acknowledged outcomes since the members were last told to free them.
+    finished: BTreeMap<Uid, CallNumber>,
+    tidy_at: Option<Time>,
     is_stopped: bool,
     watched: Watched,
 }
@@ -128,7 +134,8 @@ impl<S: StateMachine> Replica<S> {
             agreement: Agreement::default(),
             unseen: VecDeque::new(),
             outputs: VecDeque::new(),
-            tidy_at: Time::ZERO,
+            finished: BTreeMap::new(),
+            tidy_at: None,
             is_stopped: false,
             watched: Watched::default(),
         }
@@ -170,10 +177,18 @@ impl<S: StateMachine> Replica<S> {
                 self.answer(request.id, request.hops, &outcome);
             }
             Kind::Read => {
+                self.tidy_by(now);
                 self.reads.add_request(request);
                 self.ask_for_confirmation();
             }
+            Kind::Command if request.payload.len() > self.command_bytes_max() => {
+                let (bytes, max) = (request.payload.len(), self.command_bytes_max());
+                let reason = CommandFailure::TooLarge { bytes, max };
+                let refusal = Outcome::Refuse(reason.to_string().into());
+                self.answer(request.id, request.hops, &refusal);
+            }
             Kind::Command => {
+                self.tidy_by(now);
                 let command = self.waiting.add_request(now, request);
                 self.submit(Word::Command(command));
             }
@@ -181,12 +196,18 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Handles the acknowledgements of a client: it needs the outcomes of none of its commands with numbers below
-    /// `below` any more.
-    pub fn handle_finished(&mut self, client: Uid, below: CallNumber) {
+    /// `below` any more; [`CallNumber::MAX`] if it has ended. The members free them within about a second.
+    pub fn handle_finished(&mut self, now: Time, client: Uid, below: CallNumber) {
         let knows = self.replicated.as_ref().is_some_and(|state| state.remembers_below(client, below));
-        if knows && !self.is_stopped {
-            self.say(Word::Finished { client, below });
+        if !knows || self.is_stopped {
+            return;
         }
+        let most = self.finished.entry(client).or_default();
+        *most = below.max(*most);
+        if self.finished.len() >= FINISHED_MAX {
+            self.free_finished();
+        }
+        self.tidy_by(now);
     }
 
     /// Handles the outcome of the confirmation that [`Output::Confirm`] asked for: what this member held then.
@@ -206,14 +227,41 @@ impl<S: StateMachine> Replica<S> {
 
     /// Does what is due at the time that [`Replica::poll_timeout`] returned. Harmless at any other time.
     pub fn handle_timeout(&mut self, now: Time) {
-        if now >= self.tidy_at {
-            self.tidy_at = now + TIDY_EVERY;
-            self.reads.drop_expired(now);
-            for number in self.waiting.drop_expired(now) {
-                self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
-            }
+        if self.tidy_at.is_some_and(|at| at <= now) {
+            self.tidy(now);
         }
         self.fetch_more(now);
+    }
+
+    /// Drops requests and commands that are past their deadlines, and frees outcomes that clients have acknowledged.
+    fn tidy(&mut self, now: Time) {
+        self.tidy_at = None;
+        self.free_finished();
+        self.reads.drop_expired(now);
+        for number in self.waiting.drop_expired(now) {
+            self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
+        }
+        if !self.waiting.is_empty() || self.reads.has_requests() {
+            self.tidy_by(now);
+        }
+    }
+
+    fn tidy_by(&mut self, now: Time) {
+        if self.tidy_at.is_none() {
+            self.tidy_at = Some(now + REPLICA_TIDIES_EVERY);
+        }
+    }
+
+    /// Lets all members free the outcomes that clients have acknowledged. A client that goes on says so with its next
+    /// command, so most of them are free by now.
+    fn free_finished(&mut self) {
+        let Some(state) = &self.replicated else { return };
+        let finished = core::mem::take(&mut self.finished).into_iter();
+        let kept: Vec<_> =
+            finished.filter(|(client, below)| state.remembers_below(*client, *below)).collect();
+        if !kept.is_empty() && !self.is_stopped {
+            self.say(Word::Finished(kept));
+        }
     }
 
     // --- commands of this process ---
@@ -221,6 +269,13 @@ impl<S: StateMachine> Replica<S> {
     /// Begins a command of this process; [`Output::Done`] has its outcome. It may begin before this member has the
     /// state. Until `deadline` it is repeated as often as necessary, and takes effect once.
     pub fn command(&mut self, now: Time, payload: Bytes, deadline: Time) -> CommandNumber {
+        let (bytes, max) = (payload.len(), self.command_bytes_max());
+        if bytes > max {
+            let number = self.waiting.skip();
+            self.outputs.push_back(Output::Done(number, Err(CommandFailure::TooLarge { bytes, max })));
+            return number;
+        }
+        self.tidy_by(now);
         let (number, command) = self.waiting.add_own(now, payload, deadline);
         if self.replicated.is_some() && !self.is_stopped {
             self.submit(Word::Command(command));
@@ -259,6 +314,19 @@ impl<S: StateMachine> Replica<S> {
         for (turn, (id, _)) in requests.enumerate() {
             self.pass_on(id, turn);
         }
+    }
+
+    /// Returns the maximum length of a command in bytes.
+    pub fn command_bytes_max(&self) -> usize {
+        self.settings.message_bytes_max.saturating_sub(word::COMMAND_HEAD_BYTES)
+    }
+
+    /// True if this member may leave without the loss of the state: it is not the only copy while other members wait
+    /// for one.
+    pub fn may_leave(&self) -> bool {
+        let Some(state) = self.replicated.as_ref().filter(|_| !self.is_stopped) else { return true };
+        let has_others = self.view.as_ref().is_some_and(|view| view.members.len() > 1);
+        !has_others || state.copies().any(|copy| copy != self.me)
     }
 
     /// Returns the state, and the own commands and waits that have no outcome yet, for the copy of the next life.
@@ -302,8 +370,7 @@ impl<S: StateMachine> Replica<S> {
             return None;
         }
         let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
-        let has_waiting = !self.waiting.is_empty() || self.reads.has_requests();
-        earlier(fetch, has_waiting.then_some(self.tidy_at))
+        earlier(fetch, self.tidy_at)
     }
 
     // --- what it is like now ---

@@ -150,12 +150,13 @@ impl<S: StateMachine> Replicated<S> {
                 }
                 Applied::Nothing
             }
-            Word::Finished { client, below: CallNumber::MAX } => {
-                self.memory.end(client);
-                Applied::Nothing
-            }
-            Word::Finished { client, below } => {
-                self.memory.finish(client, below);
+            Word::Finished(clients) => {
+                for (client, below) in clients {
+                    match below {
+                        CallNumber::MAX => self.memory.end(client),
+                        below => self.memory.finish(client, below),
+                    }
+                }
                 Applied::Nothing
             }
             Word::Digest { position, digest } => Applied::Digest { by: sender, position, digest },

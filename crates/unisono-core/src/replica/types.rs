@@ -55,6 +55,8 @@ pub struct ReplicaSettings {
     pub client: Uid,
     /// What holds a command before its caller gets the answer.
     pub durability: Durability,
+    /// Maximum size of a message of the group in bytes. A command may have 41 bytes less.
+    pub message_bytes_max: usize,
     /// Hash function for the parts of snapshots and for the comparison of copies.
     pub digest: fn(&[u8]) -> Digest,
 }

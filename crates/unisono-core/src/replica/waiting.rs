@@ -78,6 +78,12 @@ impl Waiting {
         (number, ordered)
     }
 
+    /// Returns the number of an own command that is not carried out.
+    pub(super) fn skip(&mut self) -> CommandNumber {
+        self.begun += 1;
+        self.begun
+    }
+
     /// Returns the lowest number of an own command without an outcome.
     fn first_own(&self) -> Option<CommandNumber> {
         let own = (self.client, CallNumber::MIN)..=(self.client, CallNumber::MAX);

@@ -14,8 +14,8 @@ pub(super) enum Word {
     Command(Ordered),
     /// The sender has the state from here on.
     HasState,
-    /// A client needs no outcome of its commands with lower numbers.
-    Finished { client: Uid, below: CallNumber },
+    /// Clients, each of which needs no outcome of its commands with lower numbers.
+    Finished(Vec<(Uid, CallNumber)>),
     /// The sender's digest of all outcomes through this position.
     Digest { position: Position, digest: Digest },
 }
@@ -33,6 +33,9 @@ pub(super) struct Ordered {
     pub(super) payload: Bytes,
 }
 
+/// Bytes of a message beside the payload of its command.
+pub(super) const COMMAND_HEAD_BYTES: usize = 41;
+
 const COMMAND: u8 = 1;
 const HAS_STATE: u8 = 2;
 const FINISHED: u8 = 3;
@@ -43,7 +46,7 @@ impl Word {
         let mut out = Vec::new();
         match self {
             Word::Command(command) => {
-                out.reserve(41 + command.payload.len());
+                out.reserve(COMMAND_HEAD_BYTES + command.payload.len());
                 out.put_u8(COMMAND);
                 out.put_u64(command.client.0);
                 let numbers = [command.call, command.finished_below, command.left_ms, command.stamp_ms];
@@ -51,10 +54,13 @@ impl Word {
                 out.put_slice(&command.payload);
             }
             Word::HasState => out.put_u8(HAS_STATE),
-            Word::Finished { client, below } => {
+            Word::Finished(clients) => {
                 out.put_u8(FINISHED);
-                out.put_u64(client.0);
-                out.put_u64(*below);
+                out.put_u32(clients.len() as u32);
+                for (client, below) in clients {
+                    out.put_u64(client.0);
+                    out.put_u64(*below);
+                }
             }
             Word::Digest { position, digest } => {
                 out.put_u8(DIGEST);
@@ -78,7 +84,11 @@ impl Word {
             }),
             HAS_STATE => Word::HasState,
             FINISHED => {
-                Word::Finished { client: Uid(from.try_get_u64().ok()?), below: from.try_get_u64().ok()? }
+                let mut clients = Vec::new();
+                for _ in 0..from.try_get_u32().ok()? {
+                    clients.push((Uid(from.try_get_u64().ok()?), from.try_get_u64().ok()?));
+                }
+                Word::Finished(clients)
             }
             DIGEST => {
                 let position = from.try_get_u64().ok()?;
@@ -108,7 +118,7 @@ mod tests {
         let words = [
             Word::Command(command),
             Word::HasState,
-            Word::Finished { client: Uid(7), below: 9 },
+            Word::Finished([(Uid(7), 9), (Uid(8), 10)].into()),
             Word::Digest { position: 1024, digest: [5; 32] },
         ];
         for word in words {

@@ -93,6 +93,13 @@ pub struct RequestId {
     pub(super) generation: u64,
 }
 
+#[cfg(test)]
+impl RequestId {
+    pub(crate) fn numbered(index: u32) -> RequestId {
+        RequestId { index, generation: 1 }
+    }
+}
+
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
