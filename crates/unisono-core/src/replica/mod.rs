@@ -33,7 +33,7 @@ mod waiting;
 mod word;
 
 pub use machine::*;
-pub use snapshot::{Donor, Snapshot};
+pub use snapshot::{CopyStatus, Donor, Snapshot};
 pub use types::*;
 
 use crate::config::GroupConfig;
@@ -410,6 +410,18 @@ impl<S: StateMachine> Replica<S> {
         let (clients, reply_bytes) = self.replicated.as_ref().map_or((0, 0), Replicated::remembered);
         let backlog_bytes = self.arriving.as_ref().map_or(0, |arriving| arriving.backlog.bytes());
         ReplicaAccount { clients, reply_bytes, backlog_bytes, outputs: self.outputs.len() }
+    }
+
+    /// Returns the reply to a question that asks for this copy's status ([`CopyStatus::question`]); `None` if it asks for
+    /// something else, which the [`Donor`] answers.
+    pub fn answer_status(&self, question: &Bytes) -> Option<Bytes> {
+        let status = || CopyStatus {
+            has_state: self.replicated.is_some() && !self.is_stopped,
+            position: self.position(),
+            digest: self.chain().unwrap_or_default(),
+            fetching: self.fetching().unwrap_or_default(),
+        };
+        CopyStatus::is_asked_by(question).then(|| status().write())
     }
 
     /// Returns the present state for a newcomer, or `None` if this member lacks it. The parts are those of

@@ -4,7 +4,8 @@
 //! donor's transfer port, so they hold up no command; the donor applies commands meanwhile, and keeps the pieces of the
 //! last two snapshots that it listed. Pieces that two snapshots share travel once, also if the newcomer changes donors.
 
-use super::types::Digest;
+use super::machine::Position;
+use super::types::{Digest, Progress};
 use crate::identity::{Seqno, Uid};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -155,8 +156,57 @@ impl Donor {
     }
 }
 
+/// What a copy says of itself to anyone who asks at its transfer port, such as an operator's `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyStatus {
+    /// True if it has the state and serves callers.
+    pub has_state: bool,
+    /// Position of the last command that it applied.
+    pub position: Position,
+    /// Digest of all outcomes through that position.
+    pub digest: Digest,
+    /// How far the transfer of the state is, if it has none.
+    pub fetching: Progress,
+}
+
+impl CopyStatus {
+    /// Returns the question that a copy answers with its status.
+    pub fn question() -> Bytes {
+        Bytes::from_static(&[QUESTION_STATUS])
+    }
+
+    /// True if these bytes are the question for the status.
+    pub(super) fn is_asked_by(question: &Bytes) -> bool {
+        question[..] == [QUESTION_STATUS]
+    }
+
+    pub(super) fn write(&self) -> Bytes {
+        let mut out = Vec::new();
+        out.put_u8(REPLY_STATUS);
+        out.put_u8(self.has_state.into());
+        out.put_u64(self.position);
+        out.put_slice(&self.digest);
+        out.put_u64(self.fetching.bytes_here);
+        out.put_u64(self.fetching.bytes_total);
+        out.into()
+    }
+
+    /// Returns the status, or `None` if these bytes are not the reply to the question.
+    pub fn read(mut from: Bytes) -> Option<CopyStatus> {
+        let is_status = from.try_get_u8().ok()? == REPLY_STATUS;
+        let (has_state, position) = (from.try_get_u8().ok()? != 0, from.try_get_u64().ok()?);
+        let mut digest = Digest::default();
+        from.try_copy_to_slice(&mut digest).ok()?;
+        let fetching =
+            Progress { bytes_here: from.try_get_u64().ok()?, bytes_total: from.try_get_u64().ok()? };
+        is_status.then_some(CopyStatus { has_state, position, digest, fetching })
+    }
+}
+
 const QUESTION_LIST: u8 = 1;
 const QUESTION_PIECE: u8 = 2;
+const QUESTION_STATUS: u8 = 3;
 
 impl Question {
     pub(super) fn write(&self) -> Bytes {
@@ -192,6 +242,7 @@ const REPLY_ASK_AGAIN: u8 = 2;
 const REPLY_LIST: u8 = 3;
 const REPLY_PIECE: u8 = 4;
 const REPLY_TOO_MANY: u8 = 5;
+const REPLY_STATUS: u8 = 6;
 
 impl Reply {
     pub(super) fn write(&self) -> Bytes {
@@ -243,5 +294,78 @@ impl Reply {
             REPLY_PIECE => Reply::Piece(from),
             _ => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn digest(bytes: &[u8]) -> Digest {
+        let mut digest = Digest::default();
+        digest[..4].copy_from_slice(&crc32c::crc32c(bytes).to_be_bytes());
+        digest
+    }
+
+    #[test]
+    fn questions_and_replies_are_read_as_they_were_written_and_nothing_shorter_is() {
+        for question in [Question::List(Uid(9)), Question::Piece([7; 32])] {
+            let bytes = question.write();
+            assert_eq!(Question::read(bytes.clone()), Some(question));
+            assert_eq!(Question::read(bytes.slice(..bytes.len() - 1)), None);
+        }
+        let pieces = vec![Piece { digest: [3; 32], bytes: 9, ends_part: true }; 2];
+        let list = Reply::List(List { at: 77, pieces });
+        for reply in [list, Reply::NoState, Reply::AskAgain, Reply::TooManyPieces, Reply::Piece("x".into())] {
+            let bytes = reply.write();
+            assert_eq!(Reply::read(bytes.clone()), Some(reply));
+            assert_eq!(Reply::read(bytes.slice(..0)), None);
+        }
+        let fetching = Progress { bytes_here: 1, bytes_total: 2 };
+        let status = CopyStatus { has_state: true, position: 5, digest: [1; 32], fetching };
+        assert_eq!(CopyStatus::read(status.write()), Some(status));
+        assert_eq!(CopyStatus::read(status.write().slice(..20)), None);
+        assert_eq!(CopyStatus::read(Reply::NoState.write()), None);
+        // A list that claims more pieces than it has, or than a list may have, is not valid.
+        let claims = |count: u32| {
+            let mut bytes = vec![REPLY_LIST, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes.put_u32(count);
+            Reply::read(bytes.into())
+        };
+        assert_eq!((claims(1), claims(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn large_parts_are_cut_and_small_ones_are_not() {
+        let parts = [vec![1; PIECE_BYTES_MAX + 1].into(), Bytes::new(), Bytes::from_static(b"x")];
+        let pieces: Vec<_> = cut(&parts).map(|(bytes, ends_part)| (bytes.len(), ends_part)).collect();
+        assert_eq!(pieces, [(PIECE_BYTES_MAX, false), (1, true), (0, true), (1, true)]);
+    }
+
+    #[test]
+    fn a_donor_keeps_the_last_two_snapshots_that_it_listed() {
+        let mut donor = Donor::new(digest);
+        let snapshot = |at: Seqno| {
+            let parts = vec![Bytes::copy_from_slice(&at.to_be_bytes())];
+            Some(Snapshot { at, members: vec![Uid(1), Uid(2)], parts })
+        };
+        let list = Question::List(Uid(2)).write();
+        for at in 1..=3 {
+            let reply = donor.answer(&list, || snapshot(at));
+            assert!(matches!(Reply::read(reply), Some(Reply::List(list)) if list.at == at));
+        }
+        let piece = |at: Seqno| Question::Piece(digest(&at.to_be_bytes())).write();
+        let replies: Vec<_> =
+            (1..=3).map(|at| Reply::read(donor.answer(&piece(at), || None)).unwrap()).collect();
+        assert_eq!(replies[0], Reply::AskAgain);
+        assert!(matches!((&replies[1], &replies[2]), (Reply::Piece(_), Reply::Piece(_))));
+        // One that is not in the view has to wait, and without a state there is nothing to give.
+        let reply = donor.answer(&Question::List(Uid(9)).write(), || snapshot(4));
+        assert_eq!(Reply::read(reply), Some(Reply::AskAgain));
+        assert_eq!(Reply::read(donor.answer(&list, || None)), Some(Reply::NoState));
+        assert_eq!(Reply::read(donor.answer(&Bytes::from_static(b"?"), || None)), Some(Reply::AskAgain));
+        donor.forget();
+        assert_eq!(Reply::read(donor.answer(&piece(3), || None)), Some(Reply::AskAgain));
     }
 }
