@@ -394,3 +394,76 @@ fn a_joiner_that_heard_a_group_that_was_used_never_founds() {
     net.run(60_000 * MS);
     assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::Lost }]);
 }
+
+/// Returns three participants that look for the group, and form it if they find none.
+fn participants() -> Net {
+    let mut net = Net::new();
+    join_the_formation(&mut net, 3);
+    net
+}
+
+fn join_the_formation(net: &mut Net, count: usize) {
+    let names: Vec<Name> = ["a", "b", "c"].map(name).into();
+    for text in ["a", "b", "c"].iter().take(count) {
+        let within = core::time::Duration::from_secs(10);
+        let formation = Formation { participants: names.clone(), at_least: 2, within };
+        net.add_named(EntryMode::JoinOrForm(formation, GroupConfig::default()), unicast(), text);
+    }
+}
+
+// The decision names a participant that does not learn it, and that hears of the group meanwhile. The group counts on
+// it, so it must not join as another member.
+#[test]
+fn a_participant_that_missed_the_decision_learns_it_when_it_asks_to_join() {
+    let mut net = participants();
+    let asked = Rc::new(Cell::new(false));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        asks.set(
+            asks.get() || seen.from == 2 && seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })),
+        );
+        let decision = seen.has(|frame| matches!(frame, Frame::Formed { .. } | Frame::FormPrepare { .. }));
+        if seen.to == 2 && decision && !asks.get() { LOST } else { PROMPT }
+    });
+    net.run(3_000 * MS);
+    assert!(asked.get(), "the case was not reached");
+    for member in 0..3 {
+        assert_eq!(
+            (net.phase(member), net.size(member), net.epoch(member)),
+            (Phase::Member, 3, 0),
+            "m{member}"
+        );
+    }
+}
+
+// The third participant hears one of the others, and not the coordinator, which forms the group without it.
+#[test]
+fn a_participant_that_is_left_out_joins() {
+    let mut net = participants();
+    net.filter(|seen| {
+        let forms = seen.has(|frame| {
+            matches!(frame, Frame::Form { .. } | Frame::FormPromise(_) | Frame::FormPrepare { .. })
+        });
+        if forms && seen.concerns(2) { LOST } else { PROMPT }
+    });
+    net.run(5_000 * MS);
+    assert!(matches!(net.events[2].first(), Some(Event::Entered { seqno: 1.., .. })), "{:?}", net.events[2]);
+    assert_eq!(net.size(0), 3);
+}
+
+// Both participants that start anew hear one member of the group, and a majority of the list could form another.
+#[test]
+fn participants_that_hear_a_member_form_no_second_group() {
+    let mut net = participants();
+    net.run(1_000 * MS);
+    net.send(0, b"state").unwrap();
+    net.run(100 * MS);
+    net.crash(0);
+    net.crash(1);
+    net.run(1_000 * MS);
+    join_the_formation(&mut net, 2);
+    net.run(15_000 * MS);
+    for late in [3, 4] {
+        assert_eq!(net.events[late], [Event::JoinFailed { reason: JoinFailure::Halted }], "m{late}");
+    }
+}
