@@ -134,6 +134,8 @@ named! {
         WithdrawalForgotten,
         /// A queue has no bound.
         QueueUnbounded,
+        /// A call that may have happened is repeated at a server of another instance.
+        RepeatsAtOtherInstance,
     }
 }
 
@@ -292,6 +294,8 @@ named! {
         ImpostorRefused,
         /// A request waited when its port was withdrawn.
         WithdrawnWaiting,
+        /// A server of another instance than the client's answered.
+        OtherInstanceMet,
     }
 }
 
