@@ -86,7 +86,7 @@ impl Director {
         let common = GroupCommon::new(plan.config.history_messages);
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),
-            founders: plan.founders(),
+            founders_min: plan.founders_min(),
         }));
         let mut recorder = Recorder::new(checkers, trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
@@ -203,6 +203,9 @@ impl Director {
     }
 
     pub(super) fn give_life(&mut self, process: usize, entry: EntryMode) {
+        if matches!(entry, EntryMode::Found(_)) {
+            self.world.recorder.note(self.world.now, process, Life::WORLD, What::Creating);
+        }
         let transport = if self.plan.mixed_transports {
             self.app_random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
         } else {

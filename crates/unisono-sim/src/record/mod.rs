@@ -395,6 +395,8 @@ pub enum What {
         /// Members that it vouches are dead.
         without: Box<[Life]>,
     },
+    /// The next life of this process founds a group explicitly, whether or not one exists.
+    Creating,
 }
 
 /// The outcome of a call.
