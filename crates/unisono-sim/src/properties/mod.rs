@@ -13,8 +13,10 @@ mod acknowledged_durable;
 mod calls;
 mod causal_order;
 mod change_quorum;
+mod confirmed;
 mod conflicts_end;
 mod consensus;
+mod ended_is_silent;
 mod facts;
 #[cfg(test)]
 mod fixture;
@@ -157,6 +159,8 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<termination::Termination>::default(),
         Box::<sends_resolved::SendsResolved>::default(),
         Box::<halted_is_told::HaltedIsTold>::default(),
+        Box::new(confirmed::Confirmed::new(terms)),
+        Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::<resources::Resources>::default(),
     ]
 }
