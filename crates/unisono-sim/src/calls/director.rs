@@ -135,7 +135,7 @@ impl Director {
                 Part::Healed => self.demand_success(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::Line(_) => {}
+            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::EpochBegun | Trigger::Line(_) => {}
         }
     }
 

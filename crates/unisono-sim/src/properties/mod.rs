@@ -13,8 +13,10 @@ mod acknowledged_durable;
 mod calls;
 mod causal_order;
 mod change_quorum;
+mod confirmed;
 mod conflicts_end;
 mod consensus;
+mod ended_is_silent;
 mod facts;
 mod fewer_gives_way;
 #[cfg(test)]
@@ -166,6 +168,8 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(termination::Termination::new(terms)),
         Box::new(sends_resolved::SendsResolved::new(terms)),
         Box::<halted_is_told::HaltedIsTold>::default(),
+        Box::new(confirmed::Confirmed::new(terms)),
+        Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::new(resources::Resources::new(terms)),
     ]
 }

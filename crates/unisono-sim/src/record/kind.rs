@@ -45,6 +45,7 @@ kinds! {
     Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
+    Confirming, Confirmed, Ended, SpokeAfterEnd,
 }
 
 #[cfg(test)]

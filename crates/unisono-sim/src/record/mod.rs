@@ -90,6 +90,22 @@ pub enum What {
         /// Minimum number of members of the next view.
         members_min: u32,
     },
+    /// The application began to confirm, and was not refused.
+    Confirming {
+        /// Number of the confirmation; calls that share an answer have the same.
+        number: u64,
+    },
+    /// A confirmation has its result.
+    Confirmed {
+        /// Number of the confirmation.
+        number: u64,
+        /// Its result.
+        through: Seqno,
+    },
+    /// The application ended the life. From here on it counts as crashed.
+    Ended,
+    /// A life made a datagram although it had ended.
+    SpokeAfterEnd,
     /// The application requested a hand-over of the sequencer's role, and was not refused.
     HandOverAsked {
         /// The member that is to become the sequencer.
