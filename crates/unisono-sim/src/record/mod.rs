@@ -298,6 +298,8 @@ pub enum What {
         owns: bool,
         /// True if the service recognises repeats.
         repeats: bool,
+        /// Instance of the service; 0: it has none.
+        instance: u64,
     },
     /// The application no longer serves a port.
     Withdrawn {
