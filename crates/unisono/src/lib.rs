@@ -227,6 +227,7 @@ mod opening;
 mod options;
 mod outside;
 mod reach;
+pub mod replica;
 pub mod rpc;
 mod sealed;
 mod seeds;
