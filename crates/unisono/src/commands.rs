@@ -110,6 +110,26 @@ impl Message {
         }
     }
 
+    /// Like [`Message::submit`], but the caller does not ask for the outcome.
+    pub(crate) fn submit_unwatched(
+        &self,
+        member: &mut Membership,
+        now: Time,
+        obstacle: &mut SendError,
+    ) -> Attempt<Result<(), SendError>> {
+        let forget = |member: &mut Membership, given: Result<MessageNumber, SendError>| {
+            given.map(|number| member.outcomes.forget(number))
+        };
+        match self.submit(member, now, obstacle) {
+            Attempt::Done(given) => Attempt::Done(forget(member, given)),
+            Attempt::Gathered(given) => Attempt::Gathered(forget(member, given)),
+            Attempt::Wait(interest) => Attempt::Wait(interest),
+            Attempt::Kept(_) | Attempt::Taken(_) | Attempt::Given => {
+                unreachable!("a submit ends in one of the three ways above")
+            }
+        }
+    }
+
     /// Waits for room, then for the message's outcome. `number` keeps the message's number between the attempts;
     /// `obstacle` is why it has no number yet.
     pub(crate) fn send(

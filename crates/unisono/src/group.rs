@@ -18,6 +18,9 @@ use unisono_core::{
     ResetError, SendError, Seqno, Standing, Uid,
 };
 
+/// Interval at which an entry looks whether it is cancelled.
+const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(20);
+
 /// A handle on one member of a group. Clones are handles on the same member. When the last one is dropped, the member
 /// leaves; the drop waits for that, at most one second.
 ///
@@ -126,18 +129,52 @@ impl Group {
     fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::new(&entry);
         loop {
-            let (entry, own) = lives.entry(&entry, options);
-            let seeds = Seeds::new(options)?;
-            let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
-            let opening = Opening { name, entry, hello: hello.clone(), options: &own };
-            let shared = opening.begin(seeds, known)?;
-            let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
-            let group = Group { owner: Arc::new(owner) };
+            let group = Group::begin(name, &entry, (&lives, hello.clone()), options)?;
             let entered = group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(()));
             if let Some(concluded) = lives.conclude(entered) {
                 return concluded.map(|()| group);
             }
         }
+    }
+
+    /// Opens a member, but gives up and returns `None` soon after `is_cancelled` returns true.
+    pub(crate) fn open_unless(
+        name: &str,
+        entry: &EntryMode,
+        options: &Options,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Option<Group>, OpenError> {
+        let mut lives = Lives::new(entry);
+        loop {
+            let group = Group::begin(name, entry, (&lives, Bytes::new()), options)?;
+            let entered = loop {
+                let look = |member: &mut Membership, _| commands::enter(member);
+                match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
+                    Some(entered) => break entered,
+                    None if is_cancelled() => return Ok(None),
+                    None => {}
+                }
+            };
+            if let Some(concluded) = lives.conclude(entered) {
+                return concluded.map(|()| Some(group));
+            }
+        }
+    }
+
+    /// Begins the next life of an entry.
+    fn begin(
+        name: &str,
+        entry: &EntryMode,
+        (lives, hello): (&Lives, Bytes),
+        options: &Options,
+    ) -> Result<Group, OpenError> {
+        let (entry, own) = lives.entry(entry, options);
+        let seeds = Seeds::new(options)?;
+        let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
+        let opening = Opening { name, entry, hello, options: &own };
+        let shared = opening.begin(seeds, known)?;
+        let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
+        Ok(Group { owner: Arc::new(owner) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

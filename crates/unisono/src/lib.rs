@@ -228,6 +228,7 @@ mod opening;
 mod options;
 mod outside;
 mod reach;
+pub mod replica;
 pub mod rpc;
 mod sealed;
 mod seeds;

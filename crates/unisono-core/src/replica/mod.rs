@@ -348,6 +348,12 @@ impl<S: StateMachine> Replica<S> {
         next
     }
 
+    /// Returns the same copy with other settings: those of the group that was entered. For a copy that has taken no event.
+    pub fn with_settings(mut self, settings: ReplicaSettings) -> Replica<S> {
+        self.settings = settings;
+        self
+    }
+
     /// Returns the own commands that have no outcome, and gives them up.
     pub fn give_up_commands(&mut self) -> Vec<CommandNumber> {
         self.waiting.take_all_own()
@@ -383,6 +389,13 @@ impl<S: StateMachine> Replica<S> {
     /// Returns the user's state, or `None` as long as this member lacks it.
     pub fn machine(&self) -> Option<&S> {
         self.replicated.as_ref().map(Replicated::machine)
+    }
+
+    /// Returns the user's state as it is here: like [`Replica::machine`], but while this member lacks the state, the state
+    /// machine that is to get it, with the state of an earlier life, if there was one. `None` only if it panicked in
+    /// [`StateMachine::restore`].
+    pub fn machine_at_hand(&self) -> Option<&S> {
+        self.machine().or_else(|| self.arriving.as_ref().map(|arriving| &arriving.machine))
     }
 
     /// Returns the position of the last command that was applied here: their number since the service was founded.
