@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use std::str::FromStr;
-use unisono::rpc::{OpenGroupError, Port, PrivatePort, ServiceError};
+use unisono::rpc::{Port, PrivatePort, ServiceError};
 
 /// Maximum length of a request or reply: 16 MiB.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
