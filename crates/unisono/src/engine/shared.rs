@@ -204,6 +204,22 @@ impl Shared {
         self.end(Membership::abandon)
     }
 
+    /// Ends the member's life: when this returns, no datagram of it is sent any more, not even one that waited for the
+    /// socket's send buffer.
+    pub(crate) fn end_life(&self) {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return;
+        }
+        let member = state.occupant::<Membership>(self.index);
+        member.end_life(now);
+        let tag = member.group.tag();
+        state.drop_unsent(tag);
+        engine.finish(state, self.index, now);
+    }
+
     /// Drops the outcome of the messages that end with this number: no handle will ask for it.
     pub(crate) fn forget(&self, number: MessageNumber) {
         if let Some(mut state) = self.engine.lock_unless_broken() {

@@ -349,6 +349,14 @@ impl State {
         self.timers.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
+    /// Drops the datagrams with this tag that wait for the send buffer.
+    pub(super) fn drop_unsent(&mut self, tag: GroupTag) {
+        if self.send_queue.drop_unsent(tag) {
+            // Any other slot may have been unable to send.
+            (0..self.slots.len()).for_each(|index| self.touch(index));
+        }
+    }
+
     /// True if the send buffer is full.
     pub(crate) fn send_blocked(&self) -> bool {
         self.send_queue.is_full()
