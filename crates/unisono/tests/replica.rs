@@ -6,8 +6,8 @@ use common::{PATIENCE, block_on, fresh_name, watchful};
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Command, CommandFailure, Durability, Founding, Kind, NotRestored, Notice, Outcome, ReadFailure, Replica,
-    ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, StateMachine, StopReason,
+    Command, CommandFailure, Durability, Founding, Kind, NotRestored, Outcome, ReadFailure, Replica, ReplicaEnd,
+    ReplicaError, ReplicaOptions, ReplicaState, StateMachine, StopReason,
 };
 use unisono::rpc::{CallFailure, CallSettings, Client, PrivatePort};
 use unisono::{Bytes, Formation, JoinFailure, Name, OpenError, Options};
@@ -260,22 +260,4 @@ fn a_cancelled_opening_ends_at_once() {
     drop(replica);
     assert_eq!(command.wait(), Err(CommandFailure::Unknown));
     assert!(begun.elapsed() < PATIENCE / 10, "{:?}", begun.elapsed());
-}
-
-#[test]
-fn the_members_left_behind_hear_of_a_halt_and_end_within_a_second() {
-    let name = fresh_name("halted");
-    let (first, second) = (create(&name), join(&name, "second"));
-    second.command("add 1").unwrap();
-    // The second of two cannot go on without the first.
-    first.end(Duration::ZERO);
-    let begun = Instant::now();
-    let notice = second.next_notice();
-    assert!(matches!(notice, Some(Notice::Halted { .. })), "{notice:?}");
-    assert_eq!(second.status().state, ReplicaState::Halted);
-    assert!(begun.elapsed() < PATIENCE);
-    let (command, begun) = (second.start("add 1"), Instant::now());
-    drop(second);
-    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
-    assert_eq!(command.wait(), Err(CommandFailure::Unknown));
 }

@@ -284,7 +284,7 @@ pub(crate) fn clock_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 impl Engine {
     /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {

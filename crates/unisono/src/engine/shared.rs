@@ -190,7 +190,7 @@ impl<O: Occupant> Shared<O> {
     }
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 impl Shared {
     /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {

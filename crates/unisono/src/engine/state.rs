@@ -227,7 +227,7 @@ impl State {
     }
 
     /// Drops all datagrams that this engine sends and receives while `cut` is true.
-    #[cfg(all(test, feature = "tracing"))]
+    #[cfg(test)]
     pub(crate) fn cut_off(&mut self, cut: bool) {
         self.send_queue.is_cut_off = cut;
     }
