@@ -143,9 +143,13 @@ impl Opening<'_> {
     fn problem(&self, error: ReplicaError, options: &Options) -> Problem {
         let ReplicaError::Ended(ReplicaEnd::NotEntered(reason)) = &error else { return error.into() };
         match (&**reason, &self.formation) {
-            (OpenError::Join(JoinFailure::NotFormed), Some(formation)) => {
-                Problem::failed(form::not_formed(self.name, formation, "rpc counter", self.settings, &options.name))
-            }
+            (OpenError::Join(JoinFailure::NotFormed), Some(formation)) => Problem::failed(form::not_formed(
+                self.name,
+                formation,
+                "rpc counter",
+                self.settings,
+                &options.name,
+            )),
             (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
             _ => error.into(),
         }
@@ -164,7 +168,7 @@ fn serve(replica: &Replica<Sum>, command: &Counter, output: &Output) -> Result<(
     })?;
     match replica.wait() {
         ReplicaEnd::Closed => Ok(()),
-        end => Err(end.into()),
+        end => Err(Problem::failed(end)),
     }
 }
 
