@@ -1,10 +1,10 @@
 //! `--form`: the members of a list found their group together, or none of them does.
 //!
-//! A process first looks for the group, and joins it if it exists. Otherwise the process takes part in one formation.
-//! If that fails, it looks for the group once more. It never takes part in a second formation: a participant that
-//! begins again counts as restarted, and too many restarts could create a second group (docs/protocol/membership.md).
+//! A process looks for the group and joins it if it exists; if it hears none, it takes part in one formation. It never
+//! takes part in a second formation: a participant that begins again counts as restarted, and too many restarts could
+//! create a second group (docs/protocol/membership.md).
 
-use crate::connection::{patiently, typed};
+use crate::connection::typed;
 use crate::output::{quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -21,11 +21,6 @@ const WITHIN: Duration = Duration::from_secs(30);
 const WITHIN_ALLOWED: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(3600);
 /// A formation that takes less than this, 2 s, prints no progress.
 const SHORT: Duration = Duration::from_secs(2);
-/// A join gives up after 10 times `--locate`; a founder looks for the group for `--locate`.
-const JOIN_LOCATES: u32 = 10;
-/// Minimum `--locate` that the library accepts: 5 ms.
-const LOCATE_MIN: Duration = Duration::from_millis(5);
-
 /// The options with which a command forms a group with others.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FormOptions {
@@ -115,33 +110,16 @@ pub(crate) fn form(
     settings: &Settings,
     options: &Options,
 ) -> Result<Group, Problem> {
-    match patiently(|| Group::join(group, "", &looking_once(options))) {
-        Err(OpenError::Join(JoinFailure::NotFound)) => {}
-        entered => return Ok(entered?),
-    }
     let within = humantime::format_duration(formation.within);
     let others = listed(formation.participants.iter().filter(|name| **name != options.name));
     let words = format!("waiting at most {within} for {others} to form {} …", visible(group));
-    let waiting = progress::tell_if_long(SHORT, words);
-    match Group::form(group, formation.clone(), config.clone(), options) {
-        Err(OpenError::Join(JoinFailure::NotFormed)) => {}
-        entered => return Ok(entered?),
-    }
-    drop(waiting);
-    // The others may have formed it without this member.
-    match patiently(|| Group::join(group, "", options)) {
-        Err(OpenError::Join(JoinFailure::NotFound)) => {
+    let _waiting = progress::tell_if_long(SHORT, words);
+    match Group::join_or_form(group, formation.clone(), config.clone(), "", options) {
+        Err(OpenError::Join(JoinFailure::NotFormed)) => {
             Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
         }
         entered => Ok(entered?),
     }
-}
-
-/// Returns options with which a join looks for the group as long as a founder does: for `--locate`.
-fn looking_once(options: &Options) -> Options {
-    let mut options = options.clone();
-    options.settings.locate = (options.settings.locate / JOIN_LOCATES).max(LOCATE_MIN);
-    options
 }
 
 /// Returns the message for a failed formation, with what to type.

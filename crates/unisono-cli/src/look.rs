@@ -489,6 +489,7 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Token => "token",
         WaitReason::Flush => "flush",
         WaitReason::Reset => "reset",
+        WaitReason::Minimum => "minimum",
         _ => "other",
     }
 }
@@ -501,6 +502,7 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Token => "the sequencer's role",
         WaitReason::Flush => "missing messages",
         WaitReason::Reset => "the end of a reset",
+        WaitReason::Minimum => "more members",
         _ => "a reason that this version does not know",
     }
 }

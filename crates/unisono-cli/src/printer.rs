@@ -139,15 +139,24 @@ impl Printer {
                 json!({"event": "excluded", "epoch": epoch.map(|epoch| epoch.to_string()), "view": view}),
                 format!("{:>8}  excluded: the other members went on and removed this one from the group", ""),
             ),
-            Event::Conflict { address, gives_way } => {
+            Event::Conflict { address, gives_way, other_ordered } => {
                 let rule = if *gives_way {
                     "this group is to give way: its members may leave and join again"
                 } else {
                     "that group is to give way"
                 };
                 (
-                    json!({"event": "conflict", "address": address.to_string(), "gives_way": gives_way}),
-                    format!("{:>8}  another group of this name has a member at {address}; {rule}", ""),
+                    json!({
+                        "event": "conflict",
+                        "address": address.to_string(),
+                        "gives_way": gives_way,
+                        "other_ordered": other_ordered,
+                    }),
+                    format!(
+                        "{:>8}  another group of this name, with {other_ordered} events ordered, has a member at \
+                         {address}; {rule}",
+                        ""
+                    ),
                 )
             }
             // The member is out or did not join; or this version does not know the event.

@@ -17,6 +17,10 @@ pub struct GroupConfig {
     /// member knows to be accepted. At most members − 1 applies. 0 is fastest, but a message that only a crashed
     /// sequencer had delivered may be lost. 1 by default.
     pub resilience: u8,
+    /// Minimum number of members with which messages are ordered: while the view has fewer, messages wait, and a lone
+    /// founder or survivor acknowledges nothing. Joins, leaves and resets are ordered all the same, so the group can
+    /// grow. 1 to `members_max`; 1 by default.
+    pub members_min: u16,
     /// Maximum number of members. 1 to 4,096; 256 by default.
     pub members_max: u16,
     /// Number of messages that the history keeps for repair. 16 to 1,048,576; 8,192 by default.
@@ -45,6 +49,7 @@ impl Default for GroupConfig {
     fn default() -> GroupConfig {
         GroupConfig {
             resilience: 1,
+            members_min: 1,
             members_max: 256,
             history_messages: 8192,
             history_bytes: 32 << 20,
@@ -239,6 +244,8 @@ impl GroupConfig {
     /// Names the first parameter that is out of its range.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_between("members_max", self.members_max.into(), 1, 4096, "1 to 4,096")?;
+        let max = self.members_max.into();
+        check_between("members_min", self.members_min.into(), 1, max, "1 to members_max")?;
         let messages = u64::from(self.history_messages);
         check_between("history_messages", messages, 16, 1 << 20, "16 to 1,048,576")?;
         let bytes = self.history_bytes;

@@ -95,6 +95,8 @@ pub enum Episode {
         address: SocketAddr,
         /// True if this group is the one to give way, if one of the two is to.
         gives_way: bool,
+        /// Number of events that the other group had ordered when they met.
+        other_ordered: Seqno,
     },
     /// A datagram for a group of this name is protected by another key. Reported again only after a minute without one.
     Foreign {

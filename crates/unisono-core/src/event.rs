@@ -114,8 +114,11 @@ pub enum Event {
         /// Address of a member of the other group.
         address: SocketAddr,
         /// True if this group is the one to give way, if one of the two is to; the members of the other group then
-        /// receive false. Chance decided it when the groups were founded.
+        /// receive false. The group with fewer ordered events gives way; of two with as many, the one with the larger
+        /// instance, which chance drew. The verdict of the moment when they met stands, however they go on.
         gives_way: bool,
+        /// Number of events that the other group had ordered when they met.
+        other_ordered: Seqno,
     },
 }
 
@@ -250,7 +253,8 @@ pub enum Outcome {
         /// Its seqno.
         seqno: Seqno,
     },
-    /// A reset cut it off: no member that goes on will ever deliver it. Sending it again is safe.
+    /// A reset cut it off, or this member left while the group had too few members to order it: no member that goes on
+    /// will ever deliver it. Sending it again is safe.
     Failed,
     /// This member was cut off first: the others may have the message or not.
     Unknown,

@@ -159,6 +159,8 @@ pub enum WaitReason {
     Flush,
     /// The end of a reset.
     Reset,
+    /// More members: the group has fewer than its minimum ([`members_min`](crate::GroupConfig::members_min)).
+    Minimum,
 }
 
 /// What a member has counted since it began.

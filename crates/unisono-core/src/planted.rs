@@ -98,6 +98,12 @@ named! {
         AnyGroupExcludes,
         /// The application gets no `Halted`.
         HaltedNotTold,
+        /// The sequencer numbers messages while the view has fewer members than the group's minimum.
+        ServesBelowMinimum,
+        /// A process that is only to join or form founds a group alone when it hears no answer.
+        FoundsAfterSilence,
+        /// Of two groups that meet, chance decides which gives way, not the number of events ordered.
+        GivesWayByLot,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

@@ -705,3 +705,73 @@ fn one_group_or_none() {
         assert!(met.get(what).is_some_and(|&count| count > 5), "{what} does not occur: {met:?}");
     }
 }
+
+// --- join or form ---
+
+/// Settings `locate` of these tests: 300 ms.
+const LOCATE: u64 = 300 * MS;
+
+fn join_or_form(participants: usize, at_least: usize, within: u64) -> EntryMode {
+    EntryMode::JoinOrForm(formation(participants, at_least, within), GroupConfig::default())
+}
+
+#[test]
+fn those_that_find_no_group_form_it_after_one_search() {
+    for (participants, at_least) in [(1, 1), (3, 2), (5, 5)] {
+        let mut net = Net::new();
+        for _ in 0..participants {
+            net.add(join_or_form(participants, at_least, 10_000 * MS));
+        }
+        net.run(LOCATE - MS);
+        assert!((0..participants).all(|life| net.events[life].is_empty()), "they do not search");
+        net.run(150 * MS);
+        let view = entered(&net, 0).expect("the first has entered").clone();
+        assert!((0..participants).all(|life| entered(&net, life) == Some(&view)));
+        assert_eq!(view.members.len(), participants);
+    }
+}
+
+#[test]
+fn one_that_starts_later_takes_part_or_joins() {
+    for late in [200 * MS, 2_000 * MS] {
+        let mut net = Net::new();
+        net.add(join_or_form(3, 2, 10_000 * MS));
+        net.add(join_or_form(3, 2, 10_000 * MS));
+        net.run(late);
+        let third = net.add(join_or_form(3, 2, 10_000 * MS));
+        net.run(2_000 * MS);
+        let instance = net.group(0).info().instance;
+        for life in [0, 1, third] {
+            assert_eq!(net.group(life).info().instance, instance, "{life}, {late}");
+            assert_eq!(net.group(life).info().members.len(), 3, "{life}, {late}");
+        }
+    }
+}
+
+#[test]
+fn none_is_founded_by_one_that_is_alone() {
+    let mut net = Net::new();
+    let end = net.now + 2_000 * MS;
+    let alone = net.add(join_or_form(3, 2, 2_000 * MS));
+    net.run(10_000 * MS);
+    assert_eq!(told_not_formed(&net, alone), Some(end));
+}
+
+// A member that restarts while the group is there joins it, although the other participants of the list are in it.
+#[test]
+fn one_that_restarts_joins_the_group_that_exists() {
+    let mut net = Net::new();
+    for _ in 0..3 {
+        net.add(join_or_form(3, 2, 10_000 * MS));
+    }
+    net.run(1_000 * MS);
+    net.members[2] = None;
+    let again = net.start(2, join_or_form(3, 2, 10_000 * MS));
+    net.run(3_000 * MS);
+    assert!(
+        matches!(net.events[again].first(), Some(Event::Entered { seqno: 1.., .. })),
+        "{:?}",
+        net.events[again]
+    );
+    assert_eq!(net.group(again).info().instance, net.group(0).info().instance);
+}

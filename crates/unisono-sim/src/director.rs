@@ -84,7 +84,10 @@ impl Director {
         plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
         let common = GroupCommon::new(plan.config.history_messages);
-        let checkers = Checkers::new(properties::all(&GroupTerms { config: plan.config.clone() }));
+        let checkers = Checkers::new(properties::all(&GroupTerms {
+            config: plan.config.clone(),
+            founders: plan.founders(),
+        }));
         let mut recorder = Recorder::new(checkers, trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
         Director {
@@ -135,9 +138,12 @@ impl Director {
             let entry = match self.plan.beginning {
                 Beginning::Founder => EntryMode::Found(config),
                 Beginning::Together | Beginning::Apart { .. } => EntryMode::JoinOrFound(config),
-                Beginning::Formation { at_least, within } => {
-                    let participants = (0..founders).map(|place| name(place, self.plan.long_names)).collect();
-                    EntryMode::Form(Formation { participants, at_least, within }, config)
+                Beginning::Formation { at_least, within, joins } => {
+                    let formation = Formation { participants: self.plan.participants(), at_least, within };
+                    match joins {
+                        true => EntryMode::JoinOrForm(formation, config),
+                        false => EntryMode::Form(formation, config),
+                    }
                 }
             };
             self.give_life(process, entry);
@@ -179,7 +185,21 @@ impl Director {
             self.world.trigger(200 * MILLISECOND, Trigger::Start { process: process as u16 });
             return;
         }
-        self.give_life(process, EntryMode::Join);
+        let entry = self.entry_of_latecomer(process);
+        self.give_life(process, entry);
+    }
+
+    /// Returns how a process enters that starts after the group has begun.
+    fn entry_of_latecomer(&self, process: usize) -> EntryMode {
+        match self.plan.forms_again.filter(|_| process < self.plan.members) {
+            None => EntryMode::Join,
+            Some(within) => {
+                let participants = self.plan.participants();
+                let at_least = participants.len() as u16;
+                let formation = Formation { participants, at_least, within };
+                EntryMode::JoinOrForm(formation, self.plan.config.clone())
+            }
+        }
     }
 
     pub(super) fn give_life(&mut self, process: usize, entry: EntryMode) {

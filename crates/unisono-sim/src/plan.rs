@@ -6,6 +6,7 @@
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::{Conditions, Reach};
+use crate::properties::Founders;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -90,6 +91,9 @@ const MIGRATION: u64 = 0x6d69_6772_6174_6521;
 const APART: u64 = 0x6170_6172_7421_2121;
 const STARVATION: u64 = 0x7374_6172_7665_6421;
 const BUFFERS: u64 = 0x6275_6666_6572_7321;
+/// Further choices with random streams of their own: the group's minimum, and processes that join or form.
+const MINIMUM: u64 = 0x6d69_6e69_6d75_6d21;
+const JOIN_OR_FORM: u64 = 0x6a6f_696e_666f_726d;
 
 /// Most participants of a formation: the smallest datagram drawn has room for 12.
 const FORMATION_MAX: usize = 12;
@@ -104,8 +108,9 @@ pub(crate) enum Beginning {
     /// Like `Together`, but the network is split in two until this part of the run: each half that has a member founds
     /// its own group.
     Apart { until: Part },
-    /// All members form the group together: at least `at_least` of them, `within` this time.
-    Formation { at_least: u16, within: Duration },
+    /// All members form the group together: at least `at_least` of them, `within` this time. If `joins`, they look for
+    /// the group too.
+    Formation { at_least: u16, within: Duration, joins: bool },
 }
 
 /// A kind of fault that strikes repeatedly while faults are on.
@@ -248,6 +253,8 @@ pub(crate) struct Plan {
     pub(crate) places: usize,
     pub(crate) members: usize,
     pub(crate) beginning: Beginning,
+    /// Time for which processes that start later try to form a group of all members; `None` if they only join.
+    pub(crate) forms_again: Option<Duration>,
     /// True if names have the maximum length, so that member lists need several datagrams.
     pub(crate) long_names: bool,
     pub(crate) config: GroupConfig,
@@ -303,6 +310,8 @@ impl Plan {
             plan.draw_migration(&mut apart(MIGRATION));
             plan.draw_buffers(&mut apart(BUFFERS));
             plan.start_apart(&mut apart(APART));
+            plan.draw_minimum(&mut apart(MINIMUM));
+            plan.join_or_form(&mut apart(JOIN_OR_FORM));
             if matches!(profile, Profile::Swarm | Profile::Crash | Profile::Reach | Profile::Crowd) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
@@ -336,6 +345,7 @@ impl Plan {
                 SlowMember::ExcludeAfter(random.duration(300, 3000))
             },
             // In some worlds the last joiners find the group full.
+            members_min: 1,
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
             migration: Migration::OnRequest,
         };
@@ -356,6 +366,7 @@ impl Plan {
             places: members + random.below(3) as usize,
             members,
             beginning: Beginning::Founder,
+            forms_again: None,
             long_names: random.chance(0.1),
             config,
             settings,
@@ -417,8 +428,43 @@ impl Plan {
         let members = self.members as u64;
         let within = random.duration(200, 3_000);
         let at_least = random.between(members / 2 + 1, members) as u16;
-        self.beginning = Beginning::Formation { at_least, within };
+        self.beginning = Beginning::Formation { at_least, within, joins: false };
         self.parts.chaos = 4 * SECOND;
+    }
+
+    /// In some worlds messages wait while the group has few members.
+    fn draw_minimum(&mut self, random: &mut Random) {
+        if random.chance(0.15) {
+            self.config.members_min = random.between(2, self.members.max(2) as u64) as u16;
+        }
+    }
+
+    /// In some worlds the participants of the formation may join a group too. In some, processes that start later join
+    /// or form. They form only if all of them meet, so in effect only where the group is lost.
+    fn join_or_form(&mut self, random: &mut Random) {
+        let joins_first = random.chance(0.5);
+        if let Beginning::Formation { joins, .. } = &mut self.beginning {
+            *joins = joins_first;
+        }
+        let fits = !self.long_names && self.members <= FORMATION_MAX;
+        if fits && matches!(self.beginning, Beginning::Founder | Beginning::Formation { .. }) {
+            let within = random.duration(500, 3_000);
+            self.forms_again = random.chance(0.3).then_some(within);
+        }
+    }
+
+    /// Returns the names of the members with which the group begins.
+    pub(crate) fn participants(&self) -> Vec<Name> {
+        (0..self.members).map(|place| name(place, self.long_names)).collect()
+    }
+
+    /// Returns the processes that may found a group.
+    pub(crate) fn founders(&self) -> Founders {
+        match self.beginning {
+            Beginning::Founder => Founders::One { then: self.members },
+            Beginning::Formation { at_least, .. } => Founders::Together(at_least.into()),
+            Beginning::Together | Beginning::Apart { .. } => Founders::Any,
+        }
     }
 
     /// In some worlds the role follows the load, and applications make streaks that it can follow.

@@ -58,7 +58,8 @@ impl AsyncGroup {
         AsyncGroup::open(name, EntryMode::Join, hello.into(), options).await
     }
 
-    /// Joins or founds a group, as [`Group::join_or_create`](crate::Group::join_or_create).
+    /// Joins a group, or founds a second one if it hears no answer of a group that exists: for groups without state only.
+    /// As [`Group::join_or_create`](crate::Group::join_or_create).
     pub async fn join_or_create(
         name: &str,
         config: GroupConfig,
@@ -66,6 +67,32 @@ impl AsyncGroup {
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
         AsyncGroup::open(name, EntryMode::JoinOrFound(config), hello.into(), options).await
+    }
+
+    /// Joins a group, or forms it with others if no member answers: the safe way in for members with state. As
+    /// [`Group::join_or_form`](crate::Group::join_or_form).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use unisono::{AsyncGroup, Formation, GroupConfig, Options};
+    ///
+    /// # async fn enter() -> Result<(), Box<dyn std::error::Error>> {
+    /// let participants = vec!["ann".parse()?, "bob".parse()?, "cleo".parse()?];
+    /// let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
+    /// let options = Options { name: "ann".parse()?, ..Options::default() };
+    /// let config = GroupConfig { members_min: 2, ..GroupConfig::default() };
+    /// let group = AsyncGroup::join_or_form("orders", formation, config, "hello", &options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn join_or_form(
+        name: &str,
+        formation: Formation,
+        config: GroupConfig,
+        hello: impl Into<Bytes>,
+        options: &Options,
+    ) -> Result<AsyncGroup, OpenError> {
+        AsyncGroup::open(name, EntryMode::JoinOrForm(formation, config), hello.into(), options).await
     }
 
     /// Forms a group, as [`Group::form`](crate::Group::form).
@@ -84,11 +111,12 @@ impl AsyncGroup {
         hello: Bytes,
         options: &Options,
     ) -> Result<AsyncGroup, OpenError> {
-        let mut lives = Lives::default();
+        let mut lives = Lives::new(&entry);
         loop {
+            let (entry, own) = lives.entry(&entry, options);
             let seeds = Seeds::new(options)?;
             let known = resolve(&seeds, seeds_timeout(&entry, options), name).await;
-            let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
+            let opening = Opening { name, entry, hello: hello.clone(), options: &own };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
             let group = AsyncGroup { owner: Arc::new(owner) };

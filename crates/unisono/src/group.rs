@@ -53,7 +53,11 @@ impl Group {
         Group::open(name, EntryMode::Join, hello.into(), options)
     }
 
-    /// Joins the group of this name, or founds it if no member answers.
+    /// Joins the group of this name, or founds a second one if it hears no answer of a group that exists: for groups
+    /// without state only.
+    ///
+    /// A process that no member answers in time founds a group alone: it cannot know whether members exist that it does
+    /// not hear. Where members have state, use [`Group::join_or_form`].
     pub fn join_or_create(
         name: &str,
         config: GroupConfig,
@@ -61,6 +65,48 @@ impl Group {
         options: &Options,
     ) -> Result<Group, OpenError> {
         Group::open(name, EntryMode::JoinOrFound(config), hello.into(), options)
+    }
+
+    /// Joins the group of this name, or forms it together with the other participants if no member answers: the safe way
+    /// in for members with state. A process alone never founds a group. [`Options::name`] is this participant's name; the
+    /// participants start within [`Formation::within`] of each other.
+    ///
+    /// The process looks for the group all the while, and takes part in the formation after one search
+    /// ([`Settings::locate`](crate::Settings::locate)). Once a member answers, it only joins. If the others form the
+    /// group without it, it joins that one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use unisono::{Formation, Group, GroupConfig, Options};
+    /// # let name = &format!("join-or-form-docs-{}", std::process::id());
+    /// # let start = |me: &str| {
+    /// #     let (name, me) = (name.clone(), me.to_string());
+    /// #     std::thread::spawn(move || {
+    /// let participants = vec!["ann".parse()?, "bob".parse()?, "cleo".parse()?];
+    /// let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
+    /// let options = Options { name: me.parse()?, ..Options::default() };
+    /// let group = Group::join_or_form(&name, formation, GroupConfig::default(), "hello", &options)?;
+    /// assert!(group.info().members.len() >= 2);
+    /// #         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(group)
+    /// #     })
+    /// # };
+    /// # let (ann, bob) = (start("ann"), start("bob"));
+    /// # let (ann, bob) = (ann.join().unwrap().unwrap(), bob.join().unwrap().unwrap());
+    /// # assert_eq!(ann.info().instance, bob.info().instance);
+    /// ```
+    ///
+    /// # Errors
+    /// When the formation's time is over: [`JoinFailure::NotFormed`](crate::JoinFailure::NotFormed) if no group was
+    /// heard and too few participants met; `Lost`, `Unreachable` or `Halted` if a group was heard that did not let this
+    /// process in.
+    pub fn join_or_form(
+        name: &str,
+        formation: Formation,
+        config: GroupConfig,
+        hello: impl Into<Bytes>,
+        options: &Options,
+    ) -> Result<Group, OpenError> {
+        Group::open(name, EntryMode::JoinOrForm(formation, config), hello.into(), options)
     }
 
     /// Forms a group together with the other participants that call this at the same time. At most one group results
@@ -77,11 +123,12 @@ impl Group {
     }
 
     fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
-        let mut lives = Lives::default();
+        let mut lives = Lives::new(&entry);
         loop {
+            let (entry, own) = lives.entry(&entry, options);
             let seeds = Seeds::new(options)?;
             let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
-            let opening = Opening { name, entry: entry.clone(), hello: hello.clone(), options };
+            let opening = Opening { name, entry, hello: hello.clone(), options: &own };
             let shared = opening.begin(seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
             let group = Group { owner: Arc::new(owner) };

@@ -74,7 +74,9 @@ mod emitted {
                 reset_ended(label, seqno, members, &excluded, degraded, took);
             }
             Episode::Excluded { epoch } => excluded_here(label, epoch),
-            Episode::Conflict { address, gives_way } => conflict(label, address, gives_way),
+            Episode::Conflict { address, gives_way, other_ordered } => {
+                conflict(label, address, gives_way, other_ordered);
+            }
             Episode::Foreign { address } => foreign(label, address),
             Episode::OtherVersion { address, version } => other_version(label, address, version),
             _ => {}
@@ -147,10 +149,11 @@ mod emitted {
         warn!(target: "unisono", group = &**group, me = me.as_str(), epoch, "excluded from the group");
     }
 
-    fn conflict(Label { group, me }: &Label, address: SocketAddr, gives_way: bool) {
+    fn conflict(Label { group, me }: &Label, address: SocketAddr, gives_way: bool, other_ordered: Seqno) {
         warn!(
             target: "unisono",
-            group = &**group, me = me.as_str(), %address, gives_way, "another group has this name"
+            group = &**group, me = me.as_str(), %address, gives_way, other_ordered,
+            "another group has this name"
         );
     }
 

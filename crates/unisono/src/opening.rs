@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_core::wire::{Checksum, Protection};
 use unisono_core::{EntryMode, Group, JoinFailure, Member, Random, Settings, Uid};
 
@@ -21,11 +21,16 @@ const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts at a join that a reset interrupted or that took too long, each with a new uid.
 const LIVES_MAX: usize = 8;
 
+/// A join gives up after 10 times the setting `locate`.
+const JOIN_LOCATES: u32 = 10;
+/// Minimum of the setting `locate`: 5 ms.
+const LOCATE_MIN: Duration = Duration::from_millis(5);
+
 /// Returns how long an entry waits until a seed has an address: zero for a founder and for the participants of a
 /// formation, which can begin without one.
 pub(crate) fn seeds_timeout(entry: &EntryMode, options: &Options) -> Duration {
     match entry {
-        EntryMode::Found(_) | EntryMode::Form(..) => Duration::ZERO,
+        EntryMode::Found(_) | EntryMode::Form(..) | EntryMode::JoinOrForm(..) => Duration::ZERO,
         EntryMode::Join | EntryMode::JoinOrFound(_) => options.seeds_timeout,
     }
 }
@@ -47,7 +52,9 @@ impl Opening<'_> {
     ) -> Result<Shared, OpenError> {
         let known = match self.entry {
             // A founder asks no seed, and the seeds of those that form a group may have no address yet.
-            EntryMode::Found(_) | EntryMode::Form(..) => known.unwrap_or_default(),
+            EntryMode::Found(_) | EntryMode::Form(..) | EntryMode::JoinOrForm(..) => {
+                known.unwrap_or_default()
+            }
             // A process that cannot ask must not found a second group.
             EntryMode::Join | EntryMode::JoinOrFound(_) => known?,
         };
@@ -69,17 +76,43 @@ impl Opening<'_> {
 }
 
 /// The lives of one join, one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lives {
     failed: usize,
+    /// When the formation's time is over, in which the process joins or forms.
+    until: Option<Instant>,
 }
 
 impl Lives {
+    pub(crate) fn new(entry: &EntryMode) -> Lives {
+        let until = match entry {
+            EntryMode::JoinOrForm(formation, _) => Instant::now().checked_add(formation.within),
+            _ => None,
+        };
+        Lives { failed: 0, until }
+    }
+
+    /// Returns how the next life is to enter. Only the first life takes part in a formation: another one would count as
+    /// a participant that has restarted. The formation's time bounds all lives.
+    pub(crate) fn entry(&self, entry: &EntryMode, options: &Options) -> (EntryMode, Options) {
+        let mut options = options.clone();
+        match entry {
+            EntryMode::JoinOrForm(..) if self.failed > 0 => {
+                let left =
+                    self.until.map_or(Duration::ZERO, |at| at.saturating_duration_since(Instant::now()));
+                let locate = &mut options.settings.locate;
+                *locate = (*locate).min(left / JOIN_LOCATES).max(LOCATE_MIN);
+                (EntryMode::Join, options)
+            }
+            entry => (entry.clone(), options),
+        }
+    }
+
     /// Returns the outcome of the join, or `None` if this life failed for a passing reason and another one is to try.
     pub(crate) fn conclude(&mut self, entered: Result<(), OpenError>) -> Option<Result<(), OpenError>> {
         match entered {
             Err(OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
-                if self.failed + 1 < LIVES_MAX =>
+                if self.failed + 1 < LIVES_MAX && self.until.is_none_or(|at| Instant::now() < at) =>
             {
                 self.failed += 1;
                 None
@@ -167,7 +200,7 @@ mod tests {
 
     #[test]
     fn eight_lives_try_and_the_last_failure_is_told() {
-        let mut lives = Lives::default();
+        let mut lives = Lives::new(&EntryMode::Join);
         for _ in 1..LIVES_MAX {
             assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
         }
@@ -177,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_group_that_an_earlier_life_has_heard_is_lost_and_not_missing() {
-        let mut lives = Lives::default();
+        let mut lives = Lives::new(&EntryMode::Join);
         let told = lives.conclude(failed(JoinFailure::NotFound));
         assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::NotFound)))), "{told:?}");
         assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());

@@ -65,7 +65,7 @@ fn events_survive() {
         Event::Suspected { member: Uid(1), reason: Suspicion::Deaf },
         Event::Excluded { epoch: None },
         Event::JoinFailed { reason: JoinFailure::Full { by: ann().address } },
-        Event::Conflict { address: ann().address, gives_way: true },
+        Event::Conflict { address: ann().address, gives_way: true, other_ordered: 7 },
     ] {
         survives(&event);
     }

@@ -127,6 +127,9 @@ impl Group {
         if let Some((since, who)) = self.window_shut_by() {
             wait(WaitReason::Window, Some(who), self.history.received() + 1, since);
         }
+        if let Some(since) = self.waits_for_members_since(now) {
+            wait(WaitReason::Minimum, None, self.history.received() + 1, since);
+        }
         if self.lacks() {
             wait(WaitReason::Flush, Some(self.named()), self.history.received() + 1, now);
         }

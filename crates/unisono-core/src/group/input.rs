@@ -143,6 +143,7 @@ impl Group {
         match frame {
             Frame::Locate { nonce } => self.handle_locate(now, from, header.sender, nonce, !multicast),
             Frame::HereIs(here) => self.handle_here_is(now, from, here),
+            Frame::Met(met) if !multicast => self.handle_verdict(now, from, header.sender, met),
             Frame::JoinRequest { cookie, name, hello } => {
                 self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
             }
@@ -325,7 +326,7 @@ impl Group {
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
-            Frame::HereIs(here) => self.note_conflict(here.sequencer, here.instance),
+            Frame::Met(met) => self.note_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {
                 self.handle_invite(now, from, Invitation { ballot, members_min });

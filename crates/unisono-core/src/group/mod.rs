@@ -33,8 +33,8 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Departures, Detector, Force, Formed, Forming, Halt, Joining, Leaving, PreviousEpoch, Recovery,
-    Seek,
+    Admission, Departures, Detector, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
+    PreviousEpoch, Recovery, Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -175,11 +175,14 @@ impl Group {
         random: Random,
     ) -> Result<Group, ConfigError> {
         settings.check()?;
-        if let EntryMode::Found(config) | EntryMode::JoinOrFound(config) | EntryMode::Form(_, config) = &entry
+        if let EntryMode::Found(config)
+        | EntryMode::JoinOrFound(config)
+        | EntryMode::Form(_, config)
+        | EntryMode::JoinOrForm(_, config) = &entry
         {
             config.check()?;
         }
-        if let EntryMode::Form(formation, config) = &entry {
+        if let EntryMode::Form(formation, config) | EntryMode::JoinOrForm(formation, config) = &entry {
             formation.check(&me.name, config)?;
         }
         crate::config::check(
@@ -251,12 +254,15 @@ impl Group {
         group.admission.seed(&mut group.random);
         match entry {
             EntryMode::Found(config) => group.found(now, config, Bytes::new()),
-            EntryMode::Join => group.look_for_group(now, None, hello),
-            EntryMode::JoinOrFound(config) => group.look_for_group(now, Some(config), hello),
+            EntryMode::Join => group.look_for_group(now, Otherwise::Fail, hello),
+            EntryMode::JoinOrFound(config) => group.look_for_group(now, Otherwise::Found(config), hello),
             EntryMode::Form(formation, config) => {
                 let me = group.me.clone();
                 let forming = Forming::new(now, me, formation, config, &group.settings, &mut group.random)?;
                 group.forming = Some(Box::new(forming));
+            }
+            EntryMode::JoinOrForm(formation, config) => {
+                group.join_or_form(now, formation, config, hello)?;
             }
         }
         group.settle(now);

@@ -23,6 +23,14 @@ pub enum EntryMode {
     /// not formed here; it may be formed elsewhere, to be joined. If too many participants restart meanwhile, they can
     /// make a second group: see [`Formation::at_least`].
     Form(Formation, GroupConfig),
+    /// Join the group of this port, or form it together with others that give the same names: the way in for processes
+    /// that must not found a second group because they hear none. This process looks for the group as long as it is in
+    /// none, and takes part in the formation only after a search ([`Settings::locate`](crate::Settings::locate)) that no
+    /// member answered. Once a member answers, it gives its part up and joins. If the others form the group without it,
+    /// it joins that. The formation's time bounds all: the failure then says whether a group was heard
+    /// ([`JoinFailure::Lost`](crate::JoinFailure::Lost), `Unreachable`, `Halted`) or none was formed (`NotFormed`). A
+    /// join delivers the hello, a formation does not.
+    JoinOrForm(Formation, GroupConfig),
 }
 
 /// Where a datagram goes. Exhaustive: a driver must know how to send to each of them.

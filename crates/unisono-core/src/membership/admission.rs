@@ -1,5 +1,9 @@
 //! Admission: members answer processes that look for the group, and the sequencer admits joiners.
 //!
+//! A multicast question is answered by the sequencer. A question that is repeated was left unanswered, so a few other
+//! members answer it: the process that asks then knows that the group exists, even if it hears nothing of the
+//! sequencer, and founds no second one.
+//!
 //! An answer carries a cookie, so that no process can join under an address at which it does not receive. A process
 //! that asks with a good cookie becomes an observer and gets `Welcome`. When it has caught up, all members have entered
 //! the epoch and no message is unfinished, the sequencer numbers its JOIN, one at a time. The sequencer forgets
@@ -27,8 +31,13 @@ const LEASE: Duration = Duration::from_millis(2000);
 const COOKIE_LIFE: Duration = Duration::from_secs(8);
 /// An observer has caught up when it lacks at most 512 seqnos.
 const CAUGHT_UP: u64 = 512;
-/// Expected number of members that answer `Locate` while the group is halted.
-const HALTED_ANSWERS: u64 = 3;
+/// Number of members that answer a multicast `Locate` if the sequencer does not: expected while the group is halted,
+/// maximum for a repeated question.
+const LOCATE_ANSWERS: u64 = 3;
+/// A multicast `Locate` counts as repeated 5 ms after the last copy; an earlier one is a copy that the network made.
+const REPEATED_AFTER: Duration = Duration::from_millis(5);
+/// Number of questions of other processes that are remembered.
+const QUESTIONS_MAX: usize = 64;
 /// Number of former observers (numbered or forgotten) that are remembered: as many as a group may have members.
 const FORMER_MAX: usize = 4096;
 /// Minimum interval between two `Welcome` to one joiner.
@@ -40,6 +49,17 @@ pub(crate) struct Admission {
     secret: [u64; 2],
     /// Observers that were numbered or forgotten lately.
     former: VecDeque<Former>,
+    /// Multicast questions of processes that look for the group, the latest last.
+    questions: VecDeque<Question>,
+}
+
+/// A multicast `Locate`, how often it was repeated, and when it came last.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    asker: Uid,
+    nonce: u64,
+    repeated: u64,
+    last: Time,
 }
 
 /// A process that was an observer until `since`. Its join requests with packet numbers up to `through` are late copies.
@@ -65,7 +85,7 @@ impl Admission {
         hash
     }
 
-    fn cookie_is_good(&self, now: Time, uid: Uid, address: SocketAddr, cookie: u64) -> bool {
+    pub(crate) fn cookie_is_good(&self, now: Time, uid: Uid, address: SocketAddr, cookie: u64) -> bool {
         (0..2).any(|age| self.cookie(now, uid, address, age) == cookie)
     }
 
@@ -88,6 +108,24 @@ impl Admission {
         self.former.push_back(former);
     }
 
+    /// Notes a multicast question. Returns how often it was repeated; 0 for a new one and for a copy that came with it.
+    fn note_question(&mut self, now: Time, asker: Uid, nonce: u64) -> u64 {
+        let known = self.questions.iter_mut().find(|known| known.asker == asker && known.nonce == nonce);
+        if let Some(known) = known {
+            if now.since(known.last) < REPEATED_AFTER {
+                return 0;
+            }
+            known.last = now;
+            known.repeated += 1;
+            return known.repeated;
+        }
+        if self.questions.len() == QUESTIONS_MAX {
+            self.questions.pop_front();
+        }
+        self.questions.push_back(Question { asker, nonce, repeated: 0, last: now });
+        0
+    }
+
     fn is_old_request(&self, uid: Uid, packet_number: u64) -> bool {
         self.former.iter().any(|former| former.uid == uid && packet_number <= former.through)
     }
@@ -108,7 +146,8 @@ fn is_ready(peer: &Peer, history: &History, announced_stable: Seqno) -> bool {
 
 impl Group {
     /// Answers a process that looks for the group. The sequencer answers a multicast; any member answers a direct
-    /// question. While the group is halted, a few members answer a multicast, so that no second group is founded.
+    /// question. A few members answer a multicast while the group is halted, or if the sequencer left it unanswered, so
+    /// that no second group is founded.
     pub(crate) fn handle_locate(
         &mut self,
         now: Time,
@@ -122,7 +161,7 @@ impl Group {
         if !belongs || !self.is_member() {
             return;
         }
-        if !direct && !self.speaks_for_all(HALTED_ANSWERS, self.history.view().len()) {
+        if !direct && !self.answers_multicast(now, asker, nonce) {
             return;
         }
         let named = self.named();
@@ -141,8 +180,24 @@ impl Group {
             sequencer,
             members: self.history.view().len() as u16,
             condition,
+            ordered: self.accepted,
         };
         self.post_outside(from, Frame::HereIs(here));
+    }
+
+    /// True if this member is to answer a multicast question: see [`Group::speaks_for_all`]. Of the other members, a few
+    /// answer each repetition, others each time.
+    fn answers_multicast(&mut self, now: Time, asker: Uid, nonce: u64) -> bool {
+        let repeated = self.admission.note_question(now, asker, nonce);
+        if self.is_halted() || self.order.is_acting() || repeated == 0 {
+            return self.speaks_for_all(LOCATE_ANSWERS, self.history.view().len());
+        }
+        let named = self.named();
+        let others = || self.history.view().iter().filter(|member| member.uid != named);
+        let count = others().count().max(1) as u64;
+        let Some(place) = others().position(|member| member.uid == self.me.uid) else { return false };
+        let first = (nonce % count + repeated % count * LOCATE_ANSWERS) % count;
+        (place as u64 + count - first) % count < LOCATE_ANSWERS
     }
 
     /// True if the group is being reset, or this member suspects its sequencer.
@@ -192,7 +247,7 @@ impl Group {
                 peer.last_heard = now;
                 self.probe(Probe::JoinRepeated);
             }
-            Some(_) => return,
+            Some(_) => return self.repeat_formed(uid, from),
             None => {
                 if let Some(reason) = self.why_refuse(&name) {
                     self.post_outside(from, Frame::Refused { cookie, reason });

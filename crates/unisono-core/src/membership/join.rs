@@ -19,10 +19,15 @@ use crate::time::{Pace, Time};
 use crate::wire::{Change, Condition, Frame, HereIs, Refusal, Welcome};
 use alloc::boxed::Box;
 use bytes::Bytes;
+use core::cmp::Reverse;
 use core::net::SocketAddr;
 use core::time::Duration;
 
+/// A process that looks for the group asks every 60 ms, or four times in the setting `locate` if that is more often, so
+/// that members other than the sequencer answer in time. Minimum 5 ms.
 const LOCATE_EVERY: Duration = Duration::from_millis(60);
+const LOCATE_EVERY_MIN: Duration = Duration::from_millis(5);
+const LOCATES: u32 = 4;
 /// A joiner collects answers for 15 ms after the first one, so that all joiners choose the same of two groups.
 const COLLECT: Duration = Duration::from_millis(15);
 const JOIN_ASK_EVERY: Duration = Duration::from_millis(50);
@@ -43,12 +48,35 @@ const SEARCH_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between two questions to a sequencer that another member named: 25 ms.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
+/// What a process does if no member answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Otherwise {
+    /// It fails.
+    Fail,
+    /// It founds the group alone, with this configuration.
+    Found(GroupConfig),
+    /// It takes part in a formation, and fails at this time if it is in no group by then.
+    Form(Time),
+}
+
+impl Otherwise {
+    /// Returns the time at which it fails at the latest, if it still looks for the group.
+    fn until(&self) -> Time {
+        match self {
+            Otherwise::Form(until) => *until,
+            Otherwise::Fail | Otherwise::Found(_) => Time::NEVER,
+        }
+    }
+}
+
 /// State of a process that is joining.
 #[derive(Clone, Debug)]
 pub(crate) struct Joining {
     hello: Bytes,
-    /// Configuration with which it founds the group if no member answers; `None` for a process that only joins.
-    config: Option<GroupConfig>,
+    otherwise: Otherwise,
+    /// True if a member of a group that was used has answered: such a group exists, and no second one is founded.
+    exists: bool,
+    began_at: Time,
     /// Until when founding may be put off for processes with smaller uids.
     found_by: Time,
     give_up_at: Time,
@@ -73,8 +101,13 @@ impl Joining {
     /// Notes that there is a group, so none is founded; the group has `JOIN_WITHIN` to admit this joiner.
     fn wait_outside(&mut self, now: Time, reason: JoinFailure) {
         if self.kept_out_by.replace(reason).is_none() {
-            self.give_up_at = self.give_up_at.max(now + JOIN_WITHIN);
+            self.give_up_at = self.give_up_at.max(now + JOIN_WITHIN).min(self.otherwise.until());
         }
+    }
+
+    /// True if this process may found a group alone.
+    fn may_found(&self) -> bool {
+        matches!(self.otherwise, Otherwise::Found(_)) && !self.exists
     }
 
     pub(crate) fn wake_at(&self) -> Time {
@@ -83,18 +116,28 @@ impl Joining {
 }
 
 impl Group {
-    /// Begins to look for the group; founds it with `config` if no member answers.
-    pub(crate) fn look_for_group(&mut self, now: Time, config: Option<GroupConfig>, hello: Bytes) {
+    /// Begins to look for the group.
+    pub(crate) fn look_for_group(&mut self, now: Time, otherwise: Otherwise, hello: Bytes) {
+        self.look_again(now, otherwise, hello, false);
+    }
+
+    fn look_again(&mut self, now: Time, otherwise: Otherwise, hello: Bytes, exists: bool) {
         self.phase = Phase::Locating;
         let locate = self.settings.locate;
         // Founders that started together must not found at the same time.
         let jitter = Duration::from_nanos(self.random.below(locate.as_nanos() as u64 / 2 + 1));
-        let patience = if config.is_some() { locate + jitter } else { locate * JOIN_PATIENCE };
+        let give_up_at = match otherwise {
+            Otherwise::Found(_) if !exists => now + locate + jitter,
+            Otherwise::Found(_) | Otherwise::Fail => now + locate * JOIN_PATIENCE,
+            Otherwise::Form(until) => until,
+        };
         self.joining = Some(Box::new(Joining {
             hello,
-            config,
+            otherwise,
+            exists,
+            began_at: now,
             found_by: now + locate * PRECEDENCE_MAX,
-            give_up_at: now + patience,
+            give_up_at,
             nonce: self.random.next_u64(),
             found: None,
             kept_out_by: None,
@@ -113,8 +156,7 @@ impl Group {
     /// the smallest uid founds the group, and the others join.
     pub(crate) fn give_precedence(&mut self, now: Time, asker: Uid) {
         let Some(joining) = &mut self.joining else { return };
-        let would_found =
-            self.phase == Phase::Locating && joining.config.is_some() && joining.asked.is_none();
+        let would_found = self.phase == Phase::Locating && joining.may_found() && joining.asked.is_none();
         if would_found && asker < self.me.uid {
             joining.give_up_at = joining.give_up_at.max(joining.found_by.min(now + PRECEDENCE));
         }
@@ -129,7 +171,7 @@ impl Group {
             return;
         }
         self.forget_group();
-        self.look_for_group(now, joining.config, joining.hello);
+        self.look_again(now, joining.otherwise, joining.hello, joining.exists);
         if let Some(anew) = &mut self.joining {
             anew.answered_at = joining.answered_at;
         }
@@ -141,9 +183,13 @@ impl Group {
             joining.choose_at = None;
             joining.answered_at.get_or_insert(now);
             joining.asked = joining.found.map(|(here, _)| here);
-            joining.give_up_at = now + JOIN_WITHIN;
+            joining.give_up_at = (now + JOIN_WITHIN).min(joining.otherwise.until());
             joining.act_at = now;
         }
+        if self.founds_after_silence(now) {
+            return;
+        }
+        let Some(joining) = &mut self.joining else { return };
         if joining.give_up_at <= now {
             self.give_up(now);
             return;
@@ -153,7 +199,7 @@ impl Group {
         }
         match (self.phase, joining.asked) {
             (Phase::Locating, None) => {
-                joining.act_at = now + LOCATE_EVERY;
+                joining.act_at = now + (self.settings.locate / LOCATES).clamp(LOCATE_EVERY_MIN, LOCATE_EVERY);
                 let nonce = joining.nonce;
                 self.post_to_rendezvous(Frame::Locate { nonce });
             }
@@ -189,14 +235,19 @@ impl Group {
             self.join_failed(JoinFailure::OtherVersion { by, version });
             return;
         }
-        match (self.phase, joining.config.take()) {
-            (Phase::Locating, Some(config)) if joining.found.is_none() => {
-                let hello = joining.hello.clone();
+        match (self.phase, &joining.otherwise) {
+            (Phase::Locating, Otherwise::Found(config)) if joining.found.is_none() && !joining.exists => {
+                let (config, hello) = (config.clone(), joining.hello.clone());
                 self.found(now, config, hello);
             }
-            (Phase::Locating, _) if joining.found.is_none() => {
-                let heard = joining.answered_at.is_some();
-                self.join_failed(if heard { JoinFailure::Lost } else { JoinFailure::NotFound });
+            (Phase::Locating, otherwise) if joining.found.is_none() => {
+                let heard = joining.exists || joining.answered_at.is_some();
+                let forms = matches!(otherwise, Otherwise::Form(_));
+                self.join_failed(match (heard, forms) {
+                    (true, _) => JoinFailure::Lost,
+                    (false, true) => JoinFailure::NotFormed,
+                    (false, false) => JoinFailure::NotFound,
+                });
             }
             // Its JOIN has a seqno, or may have: then it is a member, and its vote may be needed. The join ends by
             // acceptance, a reset, or `Farewell`; or, as for leavers, after a minute without members.
@@ -205,9 +256,49 @@ impl Group {
         }
     }
 
+    /// Planted bug: a process that may only join or form founds a group alone when it hears no answer.
+    fn founds_after_silence(&mut self, now: Time) -> bool {
+        if !self.broken(Planted::FoundsAfterSilence) || self.phase != Phase::Locating {
+            return false;
+        }
+        let Some(joining) = &self.joining else { return false };
+        let silent = joining.found.is_none() && joining.kept_out_by.is_none() && !joining.exists;
+        if matches!(joining.otherwise, Otherwise::Found(_))
+            || !silent
+            || now.since(joining.began_at) < self.settings.locate
+        {
+            return false;
+        }
+        let hello = joining.hello.clone();
+        let config =
+            self.forming.take().map_or_else(GroupConfig::default, |forming| forming.config().clone());
+        self.found(now, config, hello);
+        true
+    }
+
+    /// Notes that a formation decided a group without this process, which goes on looking for it.
+    pub(crate) fn formed_without(&mut self) {
+        if let Some(joining) = &mut self.joining {
+            joining.exists = true;
+        }
+    }
+
+    /// Gives up this process's part in a formation, because a group exists. Returns false if this life ends instead: it
+    /// has promised a founding that may have named it, and a reset has excluded that founding's absent members since.
+    fn prefer_to_join(&mut self, here: &HereIs) -> bool {
+        let Some(forming) = &mut self.forming else { return true };
+        forming.fall_silent();
+        if forming.has_promised() && here.epoch_counter > 0 {
+            self.join_failed(JoinFailure::Reset);
+            return false;
+        }
+        true
+    }
+
     pub(crate) fn join_failed(&mut self, reason: JoinFailure) {
         self.phase = Phase::Gone;
         self.joining = None;
+        self.forming = None;
         self.order.stop();
         self.detector.stop();
         self.recovery.stop();
@@ -222,6 +313,12 @@ impl Group {
             if here.nonce != joining.nonce {
                 return;
             }
+            joining.exists |= here.condition != Condition::Pristine;
+            if !self.prefer_to_join(&here) {
+                return;
+            }
+            let by_lot = self.broken(Planted::GivesWayByLot);
+            let Some(joining) = &mut self.joining else { return };
             if here.condition == Condition::Halted {
                 joining.wait_outside(now, JoinFailure::Halted);
                 return;
@@ -237,12 +334,16 @@ impl Group {
                 self.post_outside(here.sequencer, Frame::Locate { nonce });
                 return;
             }
+            // Of two groups, the one that does not give way when they meet (`seek`).
             let better = |known: &HereIs| {
                 let rank = |here: &HereIs| {
                     let pristine = here.condition == Condition::Pristine;
-                    (pristine, here.instance, core::cmp::Reverse(here.epoch_counter))
+                    (pristine, Reverse(if by_lot { 0 } else { here.ordered }), here.instance)
                 };
-                rank(&here) < rank(known)
+                match here.instance == known.instance {
+                    true => here.epoch_counter > known.epoch_counter,
+                    false => rank(&here) < rank(known),
+                }
             };
             if joining.found.as_ref().is_none_or(|(known, _)| better(known)) {
                 joining.found = Some((here, from));
@@ -292,6 +393,8 @@ impl Group {
     pub(crate) fn handle_welcome(&mut self, now: Time, from: Uid, welcome: Welcome) {
         let asked = self.asked_with(welcome.cookie).filter(|here| here.instance == welcome.instance);
         let Some(asked) = asked.filter(|_| welcome.config.check().is_ok()) else { return };
+        // The sequencer does not know this process as a member, so no formation made it one.
+        self.forming = None;
         self.instance = welcome.instance;
         self.config = welcome.config;
         // Datagrams that this joiner could not open or read may have been from this group.

@@ -153,7 +153,7 @@ impl Group {
         }
         let Some(target) = (if inquires { self.random_peer() } else { Some(self.named()) }) else { return };
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
-        let ready = self.outbox.all_numbered() || self.broken(Planted::LeaveOvertakesMessages);
+        let ready = self.nothing_waits_for_a_seqno() || self.broken(Planted::LeaveOvertakesMessages);
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
             self.post(target, Frame::LeaveRequest { goodbye });
         }
@@ -243,6 +243,10 @@ impl Group {
     pub(crate) fn note_own_leave_accepted(&mut self, now: Time) {
         let is_last = self.is_last_to_leave();
         self.left = true;
+        if self.config.members_min > 1 {
+            // What waited for more members has no seqno below the LEAVE, and gets none above it.
+            self.fail_rest_of_outbox();
+        }
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + LEAVE_ASK_EVERY * 4);
             leaving.left_at.get_or_insert(now);
@@ -325,7 +329,7 @@ impl Group {
         if self.leaving.is_some()
             && self.is_member()
             && self.phase == Phase::Leaving
-            && self.outbox.all_numbered()
+            && self.nothing_waits_for_a_seqno()
             && self.may_go_from_view(self.me.uid)
         {
             let goodbye = self.leaving.as_ref().map(|leaving| leaving.goodbye.clone())?;
@@ -342,12 +346,23 @@ impl Group {
                 continue;
             }
             let last = self.history.sender_mark(uid);
-            if self.unordered.next(uid, last.number).is_none() && self.may_go_from_view(uid) {
+            let nothing_waits = self.is_below_minimum() || self.unordered.next(uid, last.number).is_none();
+            if nothing_waits && self.may_go_from_view(uid) {
                 self.departures.forget_request(uid);
                 return Some(Change::Leave { uid, sequencer: self.me.uid, goodbye });
             }
         }
         None
+    }
+
+    /// True if this leaver has no message that still gets a seqno. Below the group's minimum no message does.
+    fn nothing_waits_for_a_seqno(&self) -> bool {
+        self.outbox.all_numbered() || self.is_below_minimum()
+    }
+
+    /// True if a leave waits to be numbered.
+    pub(crate) fn has_leave_requests(&self) -> bool {
+        self.leaving.is_some() || self.departures.requests().next().is_some()
     }
 
     /// Returns the sequencer after this one's own LEAVE: the next in rank order that is there, or else itself.

@@ -17,7 +17,7 @@ mod view;
 pub(crate) use admission::Admission;
 pub(crate) use detector::Detector;
 pub(crate) use form::{Formed, Forming};
-pub(crate) use join::Joining;
+pub(crate) use join::{Joining, Otherwise};
 pub(crate) use leave::{Departures, Leaving};
 pub(crate) use previous::{INQUIRE_BYTES, INQUIRY_BYTES, PreviousEpoch};
 pub(crate) use recovery::{Force, Halt, Invitation, Recovery};

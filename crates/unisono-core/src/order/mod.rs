@@ -67,6 +67,8 @@ pub(crate) struct Order {
     turns: Vec<Uid>,
     /// Since when there is no room, and because of which member.
     shut_since: Option<(Time, Uid)>,
+    /// Since when messages wait because the view has too few members.
+    below_minimum_since: Option<Time>,
 }
 
 impl Order {

@@ -4,6 +4,10 @@
 //! long as the history has capacity. Senders take turns of up to 32 messages, and each sender's messages keep their
 //! order. Joins, leaves and role events (the *changes*) are numbered one at a time, each only after the last join or
 //! leave is accepted.
+//!
+//! While the view has fewer members than the group's minimum, no message is numbered; changes are. No message of
+//! several pieces is unfinished then: a leave that takes the view below the minimum waits for the last piece, and a
+//! reset discards what is unfinished.
 
 use super::capacity::Margin;
 use crate::blocks::Slice;
@@ -52,9 +56,34 @@ impl Group {
 
     /// Numbers messages, the senders taking turns, as long as the history has capacity.
     fn number_messages(&mut self, now: Time) {
-        if self.messages_wait_for_a_seqno() {
+        if !self.messages_wait_for_a_seqno() {
+            self.order.below_minimum_since = None;
+        } else if self.is_below_minimum() {
+            self.order.below_minimum_since.get_or_insert(now);
+        } else {
+            self.order.below_minimum_since = None;
             self.number_by_turns(now);
         }
+    }
+
+    /// True if the view at the end of the log has fewer members than the group's minimum.
+    pub(crate) fn is_below_minimum(&self) -> bool {
+        self.history.view().len() < usize::from(self.config.members_min)
+            && !self.broken(Planted::ServesBelowMinimum)
+    }
+
+    /// Returns since when messages wait because the group has too few members; now, if this member does not know it.
+    pub(crate) fn waits_for_members_since(&self, now: Time) -> Option<Time> {
+        let waits = self.messages_wait_for_a_seqno() && self.is_below_minimum();
+        waits.then(|| self.order.below_minimum_since.unwrap_or(now))
+    }
+
+    /// True if a leave waits for the last piece of a message: after the leave no message could be numbered.
+    fn leave_waits_for_pieces(&self) -> bool {
+        self.config.members_min > 1
+            && self.history.view().len() == usize::from(self.config.members_min)
+            && self.has_leave_requests()
+            && self.history.inside_a_message()
     }
 
     fn messages_wait_for_a_seqno(&self) -> bool {
@@ -105,9 +134,9 @@ impl Group {
         } else {
             self.unordered.next(sender, mark.number)?
         };
-        // A join waits until no message of several pieces is unfinished. So while a joiner waits, no first piece is
-        // numbered.
-        if more && !mark.open && self.join_is_possible() {
+        // A join waits until no message of several pieces is unfinished, and so do some leaves. While one waits, no
+        // first piece is numbered.
+        if more && !mark.open && (self.join_is_possible() || self.leave_waits_for_pieces()) {
             self.probe(Probe::JoinWaitedForPieces);
             return None;
         }
@@ -158,7 +187,8 @@ impl Group {
         if kept > u64::from(self.config.history_messages) + members {
             return;
         }
-        if let Some(change) = self.next_leave().or_else(|| self.next_join(now)) {
+        let leave = if self.leave_waits_for_pieces() { None } else { self.next_leave() };
+        if let Some(change) = leave.or_else(|| self.next_join(now)) {
             let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
             self.append_change(change);
             if is_my_leave {

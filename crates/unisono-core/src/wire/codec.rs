@@ -193,7 +193,15 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             epoch_counter: from.mark("epoch counter")?,
             members: from.u16("members")?,
             condition: read_condition(from)?,
+            ordered: from.mark("ordered")?,
             sequencer: read_address(from)?,
+        }),
+        FrameKind::Met => Frame::Met(Met {
+            cookie: from.u64("cookie")?,
+            instance: from.u128("instance").map(Instance)?,
+            ordered: from.mark("ordered")?,
+            gives_way: from.flag("gives way")?,
+            address: read_address(from)?,
         }),
         FrameKind::JoinRequest => Frame::JoinRequest {
             cookie: from.u64("cookie")?,
@@ -399,7 +407,15 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(here.epoch_counter);
             out.u16(here.members);
             out.u8(condition_number(here.condition));
+            out.u64(here.ordered);
             write_address(out, &here.sequencer);
+        }
+        Frame::Met(met) => {
+            out.u64(met.cookie);
+            out.u128(met.instance.0);
+            out.u64(met.ordered);
+            out.flag(met.gives_way);
+            write_address(out, &met.address);
         }
         Frame::JoinRequest { cookie, name, hello } => {
             out.u64(*cookie);

@@ -113,6 +113,7 @@ impl Explainer {
                     details(lines, &frame);
                     match frame {
                         Frame::HereIs(here) => self.add_instance(here.instance),
+                        Frame::Met(met) => self.add_instance(met.instance),
                         Frame::Welcome(welcome) => self.add_instance(welcome.instance),
                         Frame::FormPrepare { founding, .. } | Frame::Formed { founding, .. } => {
                             self.add_instance(founding.instance);
@@ -309,18 +310,29 @@ impl fmt::Display for Frame {
             Frame::Locate { nonce } => write!(f, "where is this group? {nonce:016x}"),
             Frame::HereIs(here) => write!(
                 f,
-                "{:016x}: the sequencer is at {}, cookie {:016x}; founding {:032x}, {} resets, {} members{}",
+                "{:016x}: the sequencer is at {}, cookie {:016x}; founding {:032x}, {} resets, {} members, {} events ordered{}",
                 here.nonce,
                 here.sequencer,
                 here.cookie,
                 here.instance.0,
                 here.epoch_counter,
                 here.members,
+                here.ordered,
                 match here.condition {
                     Condition::Open => "",
                     Condition::Pristine => ", nothing ordered yet",
                     Condition::Halted => ", halted",
                 }
+            ),
+            Frame::Met(met) => write!(
+                f,
+                "another group, founding {:032x}, has a member at {} and {} events ordered; {} group is to give way, cookie \
+                 {:016x}",
+                met.instance.0,
+                met.address,
+                met.ordered,
+                if met.gives_way { "the receiver's" } else { "that" },
+                met.cookie,
             ),
             Frame::JoinRequest { cookie, name, hello } => {
                 write!(f, "{:?} asks to join, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))
@@ -713,9 +725,10 @@ impl fmt::Display for Config<'_> {
         let config = self.0;
         write!(
             f,
-            "resilience {}, at most {} members, history of {} messages and {} bytes, messages of at most {} bytes, \
+            "resilience {}, {} to {} members, history of {} messages and {} bytes, messages of at most {} bytes, \
              window {}, BB above {} bytes, ",
             config.resilience,
+            config.members_min,
             config.members_max,
             config.history_messages,
             config.history_bytes,

@@ -70,8 +70,11 @@ pub enum Frame {
         /// Echoed in the answer.
         nonce: u64,
     },
-    /// Answers [`Frame::Locate`]. Within an epoch: reports that the sender has met another group of this port.
+    /// Answers [`Frame::Locate`].
     HereIs(HereIs),
+    /// Reports that two groups of this port have met, and which is to give way: to the other group outside of any epoch,
+    /// to the own members within the epoch.
+    Met(Met),
     /// Asks the sequencer to let the sender join.
     JoinRequest {
         /// From [`HereIs`]; proves that the joiner receives at its address.
@@ -494,6 +497,23 @@ pub struct HereIs {
     pub members: u16,
     /// Whether the group admits joiners.
     pub condition: Condition,
+    /// Number of events that the answering member knows to be ordered: the seqno through which all is accepted.
+    pub ordered: Seqno,
+}
+
+/// Content of [`Frame::Met`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// To the other group: the cookie of its [`HereIs`], which shows that this follows that answer. Within an epoch: 0.
+    pub cookie: u64,
+    /// Founding of the group that the receiver's group has met.
+    pub instance: Instance,
+    /// Number of events that that group had ordered when they met.
+    pub ordered: Seqno,
+    /// True if the receiver's group is the one to give way.
+    pub gives_way: bool,
+    /// Address of a member of that group.
+    pub address: SocketAddr,
 }
 
 /// Condition of a group that answers [`Frame::Locate`].

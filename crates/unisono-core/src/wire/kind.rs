@@ -76,12 +76,13 @@ kinds! {
     Alive = 0x11, 8;
     // finding, joining, leaving
     Locate = 0x20, QUESTION_BYTES_MIN;
-    HereIs = 0x21, 50;
+    HereIs = 0x21, 58;
     JoinRequest = 0x22, 11;
-    Welcome = 0x23, 141;
+    Welcome = 0x23, 143;
     Refused = 0x24, 9;
     LeaveRequest = 0x25, 2;
     Farewell = 0x26, 16;
+    Met = 0x27, 40;
     // reset
     Invite = 0x30, 14;
     Vote = 0x31, 29;
@@ -104,9 +105,9 @@ kinds! {
     Form = 0x60, QUESTION_BYTES_MIN;
     FormPromise = 0x61, 29;
     FormOutbid = 0x62, 20;
-    FormPrepare = 0x63, 119;
+    FormPrepare = 0x63, 121;
     FormPrepared = 0x64, 20;
-    Formed = 0x65, 119;
+    Formed = 0x65, 121;
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;
     PortHere = 0x71, 141;

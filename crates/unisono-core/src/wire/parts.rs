@@ -173,6 +173,7 @@ pub(super) fn read_duration(from: &mut Reader) -> Result<Duration> {
 
 pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     out.u8(config.resilience);
+    out.u16(config.members_min);
     out.u16(config.members_max);
     out.u32(config.history_messages);
     out.u64(config.history_bytes);
@@ -212,8 +213,10 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
         if range.contains(&value) { Ok(()) } else { Err(from.out_of_range(what, value)) }
     }
     let resilience = from.u8("resilience")?;
+    let members_min = from.u16("members_min")?;
     let members_max = from.u16("members_max")?;
     within(from, "members_max", members_max.into(), 1..=MEMBERS_MAX as u64)?;
+    within(from, "members_min", members_min.into(), 1..=members_max.into())?;
     let history_messages = from.u32("history_messages")?;
     within(from, "history_messages", history_messages.into(), 16..=1 << 20)?;
     let history_bytes = from.u64("history_bytes")?;
@@ -254,6 +257,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
     };
     Ok(GroupConfig {
         resilience,
+        members_min,
         members_max,
         history_messages,
         history_bytes,

@@ -266,6 +266,7 @@ fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
         WaitReason::Token => 3,
         WaitReason::Flush => 4,
         WaitReason::Reset => 6,
+        WaitReason::Minimum => 7,
     });
     out.flag(waiting.member.is_some());
     out.u64(waiting.member.unwrap_or_default().0);
@@ -281,6 +282,7 @@ fn read_waiting(from: &mut Reader) -> Result<Waiting> {
         3 => WaitReason::Token,
         4 => WaitReason::Flush,
         6 => WaitReason::Reset,
+        7 => WaitReason::Minimum,
         other => return Err(from.out_of_range("reason", other)),
     };
     let known = from.flag("member known")?;

@@ -76,6 +76,7 @@ fn a_group_whose_sequencer_is_out_of_reach_is_not_founded_again() {
         sequencer: address(7),
         members: 4,
         condition: Condition::Open,
+        ordered: 9,
     };
     let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, uid(5), 1, &[Frame::HereIs(here)]);
     net.inject(joiner, address(5), &answer);
@@ -180,7 +181,7 @@ fn members_learn_of_another_group_though_multicast_does_not_reach_them() {
     let mut net = two_groups(0, &Settings::default());
     assert!(net.group(0).audience().multicast, "the case was not reached");
     net.filter(|seen| {
-        let passes_on = !seen.outside && seen.has(|frame| matches!(frame, Frame::HereIs(_)));
+        let passes_on = !seen.outside && seen.has(|frame| matches!(frame, Frame::Met(_)));
         if seen.multicast && passes_on { LOST } else { PROMPT }
     });
     let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
@@ -251,12 +252,12 @@ fn answers_that_are_replayed_are_not_passed_on() {
     let passed_on = Rc::new(Cell::new(0));
     let (recorded, count) = (answers.clone(), passed_on.clone());
     net.filter(move |seen| {
-        for frame in seen.frames.iter().filter(|frame| matches!(frame, Frame::HereIs(_))) {
-            if seen.outside && seen.from >= 3 && seen.to == 0 {
+        for frame in &seen.frames {
+            if matches!(frame, Frame::HereIs(_)) && seen.outside && seen.from >= 3 && seen.to == 0 {
                 let mut all = recorded.take();
                 all.push(frame.clone());
                 recorded.set(all);
-            } else if !seen.outside && seen.from == 0 {
+            } else if matches!(frame, Frame::Met(_)) && !seen.outside && seen.from == 0 {
                 count.set(count.get() + 1);
             }
         }
@@ -285,4 +286,184 @@ fn answers_that_are_replayed_are_not_passed_on() {
     assert_eq!(replay(&mut net, 1), 0, "an old answer");
     net.run(300 * MS);
     assert!(conflicts(&net, joiner).is_empty());
+}
+
+// The verdict does not depend on which group asks, nor on how the groups were founded (hazard H87).
+#[test]
+fn of_two_groups_the_one_with_fewer_ordered_events_gives_way() {
+    for busy in [1, 4] {
+        let mut net = two_groups(0, &unicast());
+        for _ in 0..20 {
+            net.send(busy, b"state").unwrap();
+            net.run(MS);
+        }
+        net.run(200 * MS);
+        net.calm();
+        let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
+        assert!(net.run_until(MS, 19_000 * MS, all_told), "a member did not report the conflict");
+        for member in 0..5 {
+            let is_busy = (member < 3) == (busy < 3);
+            assert_eq!(conflicts(&net, member), [!is_busy], "m{member}, m{busy} sends");
+            let others = net.events[member].iter().find_map(|event| match event {
+                Event::Conflict { other_ordered, .. } => Some(*other_ordered),
+                _ => None,
+            });
+            assert_eq!(others.unwrap() >= 20, !is_busy, "m{member}: {others:?}");
+        }
+        let joiner = net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
+        net.run(1_000 * MS);
+        assert_eq!(net.group(joiner).info().instance, net.group(busy).info().instance, "the newcomer");
+    }
+}
+
+// Both groups go on ordering while they meet: one verdict counts for all members of both.
+#[test]
+fn two_busy_groups_get_one_verdict() {
+    let mut net = two_groups(0, &unicast());
+    net.calm();
+    for _ in 0..400 {
+        for member in [0, 1, 3, 4] {
+            net.send(member, b"more").ok();
+        }
+        net.run(10 * MS);
+    }
+    net.run(20_000 * MS);
+    let gives_way = conflicts(&net, 0);
+    assert_eq!(gives_way.len(), 1);
+    for member in 1..5 {
+        assert_eq!(conflicts(&net, member), [gives_way[0] == (member < 3)], "m{member}");
+    }
+}
+
+// A verdict counts only with the cookie of a recent answer to the member that sends it.
+#[test]
+fn a_verdict_without_the_cookie_of_an_answer_is_ignored() {
+    let mut net = group_of(2, 1);
+    net.run(100 * MS);
+    let met = Met { cookie: 5, instance: Instance(1), ordered: 9, gives_way: true, address: address(9) };
+    let forged = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(9), 1, &[Frame::Met(met)]);
+    net.inject(0, address(9), &forged);
+    net.run(1_000 * MS);
+    assert!(conflicts(&net, 0).is_empty() && conflicts(&net, 1).is_empty());
+}
+
+// The joiner hears every member but the sequencer (hazard H87).
+#[test]
+fn members_answer_for_a_sequencer_that_the_joiner_does_not_hear() {
+    for settings in [unicast(), Settings { locate: core::time::Duration::from_millis(30), ..unicast() }] {
+        let mut net = group_of(5, 1);
+        net.run(100 * MS);
+        let joiner = net.members.len();
+        let asked = Rc::new(Cell::new(0));
+        let answered = Rc::new(Cell::new(0));
+        let (questions, answers) = (asked.clone(), answered.clone());
+        net.filter(move |seen| {
+            let (here, there) = ((seen.from, seen.to) == (0, joiner), (seen.from, seen.to) == (joiner, 0));
+            let asks = seen.has(|frame| matches!(frame, Frame::Locate { .. }));
+            questions.set(questions.get() + u32::from(asks && seen.from == joiner && seen.to == 1));
+            let answers_it = seen.outside && seen.has(|frame| matches!(frame, Frame::HereIs(_)));
+            answers.set(answers.get() + u32::from(answers_it && seen.to == joiner));
+            if here || there { LOST } else { PROMPT }
+        });
+        net.add(EntryMode::JoinOrFound(GroupConfig::default()), settings);
+        net.run(10_000 * MS);
+        let reason = JoinFailure::Unreachable { sequencer: address(0) };
+        assert_eq!(net.events[joiner], [Event::JoinFailed { reason }]);
+        let (asked, answered) = (asked.get(), answered.get());
+        assert!(answered <= 3 * asked, "{answered} answers to {asked} questions");
+    }
+}
+
+// The sequencer answered the joiner, then all members that it hears die one after the other.
+#[test]
+fn a_joiner_that_heard_a_group_that_was_used_never_founds() {
+    let mut net = group_of(2, 1);
+    net.send(0, b"state").unwrap();
+    net.run(100 * MS);
+    let answered = Rc::new(Cell::new(false));
+    let seen_answer = answered.clone();
+    net.filter(move |seen| {
+        seen_answer.set(seen_answer.get() || seen.has(|frame| matches!(frame, Frame::HereIs(_))));
+        if seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })) { LOST } else { PROMPT }
+    });
+    let joiner = net.add(EntryMode::JoinOrFound(GroupConfig::default()), unicast());
+    assert!(net.run_until(MS / 20, 100 * MS, |_| answered.get()), "the case was not reached");
+    net.run(20 * MS);
+    net.crash(0);
+    net.crash(1);
+    net.run(60_000 * MS);
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::Lost }]);
+}
+
+/// Returns three participants that look for the group, and form it if they find none.
+fn participants() -> Net {
+    let mut net = Net::new();
+    join_the_formation(&mut net, 3);
+    net
+}
+
+fn join_the_formation(net: &mut Net, count: usize) {
+    let names: Vec<Name> = ["a", "b", "c"].map(name).into();
+    for text in ["a", "b", "c"].iter().take(count) {
+        let within = core::time::Duration::from_secs(10);
+        let formation = Formation { participants: names.clone(), at_least: 2, within };
+        net.add_named(EntryMode::JoinOrForm(formation, GroupConfig::default()), unicast(), text);
+    }
+}
+
+// The decision names a participant that does not learn it, and that hears of the group meanwhile. The group counts on
+// it, so it must not join as another member.
+#[test]
+fn a_participant_that_missed_the_decision_learns_it_when_it_asks_to_join() {
+    let mut net = participants();
+    let asked = Rc::new(Cell::new(false));
+    let asks = asked.clone();
+    net.filter(move |seen| {
+        asks.set(
+            asks.get() || seen.from == 2 && seen.has(|frame| matches!(frame, Frame::JoinRequest { .. })),
+        );
+        let decision = seen.has(|frame| matches!(frame, Frame::Formed { .. } | Frame::FormPrepare { .. }));
+        if seen.to == 2 && decision && !asks.get() { LOST } else { PROMPT }
+    });
+    net.run(3_000 * MS);
+    assert!(asked.get(), "the case was not reached");
+    for member in 0..3 {
+        assert_eq!(
+            (net.phase(member), net.size(member), net.epoch(member)),
+            (Phase::Member, 3, 0),
+            "m{member}"
+        );
+    }
+}
+
+// The third participant hears one of the others, and not the coordinator, which forms the group without it.
+#[test]
+fn a_participant_that_is_left_out_joins() {
+    let mut net = participants();
+    net.filter(|seen| {
+        let forms = seen.has(|frame| {
+            matches!(frame, Frame::Form { .. } | Frame::FormPromise(_) | Frame::FormPrepare { .. })
+        });
+        if forms && seen.concerns(2) { LOST } else { PROMPT }
+    });
+    net.run(5_000 * MS);
+    assert!(matches!(net.events[2].first(), Some(Event::Entered { seqno: 1.., .. })), "{:?}", net.events[2]);
+    assert_eq!(net.size(0), 3);
+}
+
+// Both participants that start anew hear one member of the group, and a majority of the list could form another.
+#[test]
+fn participants_that_hear_a_member_form_no_second_group() {
+    let mut net = participants();
+    net.run(1_000 * MS);
+    net.send(0, b"state").unwrap();
+    net.run(100 * MS);
+    net.crash(0);
+    net.crash(1);
+    net.run(1_000 * MS);
+    join_the_formation(&mut net, 2);
+    net.run(15_000 * MS);
+    for late in [3, 4] {
+        assert_eq!(net.events[late], [Event::JoinFailed { reason: JoinFailure::Halted }], "m{late}");
+    }
 }

@@ -289,6 +289,7 @@ fn a_joiner_whose_sequencer_has_handed_over_asks_the_new_one() {
         sequencer: address(sequencer),
         members: 4,
         condition: Condition::Open,
+        ordered: 0,
     };
     let answer = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(1), 1 << 40, &[Frame::HereIs(here)]);
     net.inject(joiner, address(1), &answer);
@@ -650,6 +651,7 @@ fn a_joiner_believes_no_answer_to_what_it_did_not_ask() {
         sequencer: address(5),
         members: 1,
         condition: Condition::Open,
+        ordered: 0,
     };
     let answer = forge(net.group(joiner).tag(), EpochTag::OUTSIDE, Uid(999), 1, &[Frame::HereIs(here)]);
     net.inject(joiner, address(5), &answer);

@@ -128,3 +128,86 @@ fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firml
     net.calm();
     assert!(net.run_until(MS, 2_000 * MS, is_sent));
 }
+
+fn outcomes(net: &Net, member: usize) -> Vec<Outcome> {
+    net.outcomes[member].iter().map(|(_, outcome)| *outcome).collect()
+}
+
+fn at_least(members_min: u16) -> GroupConfig {
+    GroupConfig { members_min, ..GroupConfig::default() }
+}
+
+// A lone founder acknowledges nothing, and a group below its minimum can grow (hazard H87).
+#[test]
+fn messages_wait_until_the_group_has_its_minimum() {
+    let mut net = group_with(1, at_least(3), unicast());
+    net.send(0, b"alone").unwrap();
+    net.run(1_000 * MS);
+    assert_eq!(net.group(0).info().expected, 1, "a message was ordered");
+    let report = net.group(0).report(Time::from_nanos(net.now));
+    assert_eq!(
+        report.waiting.iter().map(|wait| wait.reason).collect::<Vec<_>>(),
+        [look::WaitReason::Minimum]
+    );
+    assert!(report.waiting[0].since >= core::time::Duration::from_millis(900));
+    let second = net.add(EntryMode::Join, unicast());
+    net.run(1_000 * MS);
+    net.send(second, b"two").unwrap();
+    net.run(1_000 * MS);
+    assert_eq!((net.size(0), net.delivered(0), net.delivered(second)), (2, 0, 0));
+    let third = net.add(EntryMode::Join, unicast());
+    net.run(1_000 * MS);
+    assert_eq!(net.size(third), 3);
+    for member in [0, second, third] {
+        assert_eq!(net.delivered(member), 2, "m{member}");
+    }
+}
+
+#[test]
+fn a_survivor_below_the_minimum_orders_changes_and_no_message() {
+    let mut net = group_with(3, at_least(2), unicast());
+    net.run(100 * MS);
+    net.crash(1);
+    net.run(2_000 * MS);
+    net.leave(2);
+    net.run(2_000 * MS);
+    assert_eq!((net.phase(2), net.size(0)), (Phase::Gone, 1));
+    net.send(0, b"alone").unwrap();
+    net.run(2_000 * MS);
+    assert_eq!(net.delivered(0), 0);
+    net.add(EntryMode::Join, unicast());
+    net.run(1_000 * MS);
+    assert_eq!(net.delivered(0), 1);
+}
+
+// A leaver does not wait for messages that may never be ordered; it learns that they are not.
+#[test]
+fn leavers_of_a_group_below_its_minimum_leave() {
+    for leaver in [0, 1] {
+        let mut net = group_with(2, at_least(3), unicast());
+        net.send(leaver, b"never").unwrap();
+        net.run(200 * MS);
+        net.leave(leaver);
+        net.run(3_000 * MS);
+        assert_eq!((net.phase(leaver), net.size(1 - leaver)), (Phase::Gone, 1), "m{leaver}");
+        assert_eq!(outcomes(&net, leaver), [Outcome::Failed], "m{leaver}");
+    }
+}
+
+// No message is cut in two by a leave that takes the group below its minimum: the second half would never come, and no
+// joiner could be let in.
+#[test]
+fn a_leave_that_takes_the_group_below_its_minimum_waits_for_the_last_piece() {
+    let config = GroupConfig { window: 4, ..at_least(3) };
+    let mut net = group_with(3, config, unicast());
+    net.run(100 * MS);
+    for _ in 0..2 {
+        net.send(1, &[7; 100_000]).ok();
+    }
+    net.leave(2);
+    net.run(5_000 * MS);
+    assert_eq!((net.phase(2), net.size(0)), (Phase::Gone, 2));
+    net.add(EntryMode::Join, unicast());
+    net.run(2_000 * MS);
+    assert_eq!(net.size(0), 3);
+}

@@ -87,6 +87,7 @@ fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
         sequencer: "127.0.0.1:9".parse().unwrap(),
         members: 1,
         condition: Condition::Pristine,
+        ordered: 0,
     });
     let outside = datagram(&[here], Instance(0), &mut Toy(9));
     let inside = datagram(&[gone()], instance, &mut Toy(9));

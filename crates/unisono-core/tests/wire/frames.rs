@@ -57,6 +57,9 @@ proptest! {
         // A question is padded to the room that is left.
         let needed = match frame {
             Frame::Locate { .. } | Frame::Inquiry | Frame::LocatePort { .. } => PADDED_BYTES_MIN,
+            Frame::Force { ref without, .. } => {
+                PADDED_BYTES_MIN.max(FRAME_HEAD_BYTES + 8 + 8 + 2 + 8 * without.len())
+            }
             _ => bytes.len(),
         };
         prop_assert_eq!(fits, 10 + needed <= limit);

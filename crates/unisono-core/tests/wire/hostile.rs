@@ -253,7 +253,9 @@ fn configurations_out_of_range_are_refused() {
     for change in good {
         assert!(Decoder::new(welcome(change).into()).all(|frame| frame.is_ok()));
     }
-    let bad: [(fn(&mut GroupConfig), _, _); 11] = [
+    let bad: [(fn(&mut GroupConfig), _, _); 13] = [
+        (|config| config.members_min = 0, "members_min", 0),
+        (|config| config.members_min = 257, "members_min", 257),
         (|config| config.members_max = 0, "members_max", 0),
         (|config| config.members_max = 4097, "members_max", 4097),
         (|config| config.history_messages = 15, "history_messages", 15),
@@ -271,11 +273,11 @@ fn configurations_out_of_range_are_refused() {
     }
     // A duration for slow members, and a flag that says that the group waits for them.
     let mut bytes = welcome(good[2]);
-    bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 28] = 0;
+    bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 30] = 0;
     assert_eq!(fault(bytes), Fault::Range { field: "slow member", value: 7 });
     for value in [0, 4, 255] {
         let mut bytes = welcome(good[0]);
-        bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 37] = value;
+        bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 39] = value;
         assert_eq!(fault(bytes), Fault::Range { field: "migration", value: value.into() });
     }
 }

@@ -76,8 +76,10 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
 
         FrameKind::Locate => any::<u64>().prop_map(|nonce| Frame::Locate { nonce }).boxed(),
         FrameKind::HereIs => {
-            (any::<[u64; 2]>(), any::<u128>(), mark(), address(), any::<u16>(), select(&CONDITIONS[..]))
-                .prop_map(|([nonce, cookie], instance, epoch_counter, sequencer, members, condition)| {
+            let counts = (mark(), mark());
+            (any::<[u64; 2]>(), any::<u128>(), counts, address(), any::<u16>(), select(&CONDITIONS[..]))
+                .prop_map(|([nonce, cookie], instance, counts, sequencer, members, condition)| {
+                    let (epoch_counter, ordered) = counts;
                     let instance = Instance(instance);
                     Frame::HereIs(HereIs {
                         nonce,
@@ -87,10 +89,16 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                         sequencer,
                         members,
                         condition,
+                        ordered,
                     })
                 })
                 .boxed()
         }
+        FrameKind::Met => (any::<u64>(), any::<u128>(), mark(), any::<bool>(), address())
+            .prop_map(|(cookie, instance, ordered, gives_way, address)| {
+                Frame::Met(Met { cookie, instance: Instance(instance), ordered, gives_way, address })
+            })
+            .boxed(),
         FrameKind::JoinRequest => (any::<u64>(), name(), greeting())
             .prop_map(|(cookie, name, hello)| Frame::JoinRequest { cookie, name, hello })
             .boxed(),
@@ -323,13 +331,12 @@ fn member_report() -> impl Strategy<Value = MemberReport> {
 
 fn waiting() -> impl Strategy<Value = Waiting> {
     use WaitReason::*;
-    (uid(), select(&[Ack, Window, Token, Flush, Reset][..]), option::of(uid()), mark(), duration()).prop_map(
-        |(who, reason, member, seqno, since)| {
+    (uid(), select(&[Ack, Window, Token, Flush, Reset, Minimum][..]), option::of(uid()), mark(), duration())
+        .prop_map(|(who, reason, member, seqno, since)| {
             let mut waiting = Waiting::new(who, reason);
             (waiting.member, waiting.seqno, waiting.since) = (member, seqno, since);
             waiting
-        },
-    )
+        })
 }
 
 fn data() -> impl Strategy<Value = Data> {
@@ -382,6 +389,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     (numbers, sizes, quorum, any::<bool>(), slow, migration).prop_map(
         |(numbers, sizes, quorum, automatic, slow_member, migration)| GroupConfig {
             resilience: numbers.0,
+            members_min: (numbers.0 as u16 % numbers.1) + 1,
             members_max: numbers.1,
             history_messages: numbers.2,
             history_bytes: numbers.3,

@@ -4,7 +4,8 @@
 //!
 //! Three promises are not checked here: how soon members receive the event, that the members of the other group
 //! receive it too, and that one of the two groups is to give way. Groups come and go in these runs, and a conflict
-//! event does not name the other group. The core's own tests check these promises.
+//! event does not name the other group. The core's own tests check these promises; `fewer_gives_way` checks which of
+//! the two is to give way.
 
 use super::healing::Healing;
 use super::streams::Lineage;
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn rejects_a_conflict_without_another_group() {
         let mut fixture = good();
-        fixture.record(Life(1), What::Conflict { gives_way: true });
+        fixture.record(Life(1), What::Conflict { gives_way: true, other_ordered: 0 });
         fixture.bad(ConflictsEnd::default());
     }
 
@@ -132,7 +133,7 @@ mod tests {
         };
         fixture.record(alone, What::Entered { seqno: 0, view: Box::new(elsewhere) });
         for life in [0, 1, 2] {
-            fixture.record(Life(life), What::Conflict { gives_way: false });
+            fixture.record(Life(life), What::Conflict { gives_way: false, other_ordered: 0 });
         }
         check(&fixture, &fixture.ending()).unwrap();
         fixture.records.pop();

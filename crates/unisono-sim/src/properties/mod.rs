@@ -16,6 +16,7 @@ mod change_quorum;
 mod conflicts_end;
 mod consensus;
 mod facts;
+mod fewer_gives_way;
 #[cfg(test)]
 mod fixture;
 mod gap_free;
@@ -25,10 +26,12 @@ mod integrity;
 mod keeping;
 mod leaver_serves;
 mod membership_precision;
+mod minimum_kept;
 #[cfg(test)]
 mod mutations;
 mod no_creation_after_failure;
 mod no_duplication;
+mod no_lone_founder;
 mod old_epoch_silence;
 mod ordered_changes;
 mod quorum;
@@ -122,6 +125,29 @@ impl fmt::Display for Violation {
 pub struct GroupTerms {
     /// Configuration that all its members share.
     pub config: GroupConfig,
+    /// The processes that may found groups of its name.
+    pub founders: Founders,
+}
+
+/// The processes that may found groups of one name in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Founders {
+    /// Any process, alone, if it hears no answer.
+    Any,
+    /// One process, once; then only this number of processes together.
+    One {
+        /// Minimum number of members of a later founding.
+        then: usize,
+    },
+    /// Only this number of processes together.
+    Together(usize),
+}
+
+impl GroupTerms {
+    /// Returns the terms of a group that any process may found.
+    pub fn any_founders(config: GroupConfig) -> GroupTerms {
+        GroupTerms { config, founders: Founders::Any }
+    }
 }
 
 /// Returns all properties of groups.
@@ -142,6 +168,9 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(consensus::Consensus::new(terms)),
         Box::<separate_lineages::SeparateLineages>::default(),
         Box::<conflicts_end::ConflictsEnd>::default(),
+        Box::<fewer_gives_way::FewerGivesWay>::default(),
+        Box::new(no_lone_founder::NoLoneFounder::new(terms)),
+        Box::new(minimum_kept::MinimumKept::new(terms)),
         Box::<virtual_synchrony::VirtualSynchrony>::default(),
         Box::<sending_view::SendingView>::default(),
         Box::<old_epoch_silence::OldEpochSilence>::default(),
@@ -154,8 +183,8 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<watermarks::Watermarks>::default(),
         Box::new(change_quorum::ChangeQuorum::new(terms)),
         Box::new(membership_precision::MembershipPrecision::new(terms)),
-        Box::<termination::Termination>::default(),
-        Box::<sends_resolved::SendsResolved>::default(),
+        Box::new(termination::Termination::new(terms)),
+        Box::new(sends_resolved::SendsResolved::new(terms)),
         Box::<halted_is_told::HaltedIsTold>::default(),
         Box::<resources::Resources>::default(),
     ]

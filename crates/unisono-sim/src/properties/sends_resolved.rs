@@ -1,12 +1,12 @@
 //! L3, every send is resolved: each message gets one outcome, in the order of message numbers. No outcome comes
 //! before its message was sent or after the last event. *Unknown* is reported only to a sender whose part in the
 //! group is over: from then on it sends, acknowledges and numbers nothing, and enters no epoch. Once the faults are
-//! over, no message is left without an outcome.
+//! over, no message is left without an outcome, unless the group has fewer members than its minimum.
 
 use super::healing::Healing;
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Facts, Property, Violation, broken, final_result};
+use super::{Facts, GroupTerms, Property, Violation, broken, final_result};
 use crate::record::{End, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Phase};
 
@@ -27,6 +27,8 @@ pub(super) struct SendsResolved {
     /// True for messages sent and not resolved.
     pending: Messages<bool>,
     senders: Table<Sender>,
+    /// Minimum number of members with which messages are ordered.
+    members_min: usize,
     checked: u64,
 }
 
@@ -38,6 +40,10 @@ const FOR_THE_GROUP: u64 =
     Kind::Sent.bit() | Kind::Acknowledged.bit() | Kind::Numbered.bit() | Kind::EpochBegun.bit();
 
 impl SendsResolved {
+    pub(super) fn new(terms: &GroupTerms) -> SendsResolved {
+        SendsResolved { members_min: terms.config.members_min.into(), ..SendsResolved::default() }
+    }
+
     fn fault(&mut self, end: &End) -> Option<String> {
         for standing in &end.standings {
             let life: Life = standing.life;
@@ -48,7 +54,9 @@ impl SendsResolved {
                     "number {number} of {life:?} was reported unknown, and it is still a member"
                 ));
             }
-            if sender.pending > 0 && self.healing.covers(life) {
+            // A member of a group that has fewer members than its minimum waits until others join.
+            let waits = goes_on && standing.members.len() < self.members_min;
+            if sender.pending > 0 && !waits && self.healing.covers(life) {
                 return Some(format!("{} messages of {life:?} have no outcome", sender.pending));
             }
         }

@@ -1,10 +1,11 @@
 //! L2, termination: once the faults are over, every message that a member sends gets a seqno, or fails because of a
-//! reset. Every member delivers everything through the last seqno.
+//! reset. Every member delivers everything through the last seqno. While the group has fewer members than its minimum,
+//! messages wait.
 
 use super::healing::Healing;
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Facts, Property, Violation, final_result};
+use super::{Facts, GroupTerms, Property, Violation, final_result};
 use crate::record::{End, Epoch, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -16,10 +17,16 @@ pub(super) struct Termination {
     sent: Vec<(Life, MessageNumber, u32)>,
     outcomes: Messages<Option<Outcome>>,
     resets: Table<u32>,
+    /// Minimum number of members with which messages are ordered.
+    members_min: usize,
     checked: u64,
 }
 
 impl Termination {
+    pub(super) fn new(terms: &GroupTerms) -> Termination {
+        Termination { members_min: terms.config.members_min.into(), ..Termination::default() }
+    }
+
     fn fault(&mut self, end: &End, facts: &Facts) -> Option<String> {
         let members: Vec<_> = self.healing.members(end).collect();
         let mut last: Vec<(Option<Epoch>, Life, Seqno)> = Vec::new();
@@ -53,6 +60,8 @@ impl Termination {
                     }
                 }
                 Some(Outcome::Failed) if failed_with_reset => {}
+                // It waits until the group has enough members.
+                None if facts.stream(*life).view.len() < self.members_min => {}
                 other => {
                     return Some(format!(
                         "number {number} of {life:?} has the outcome {other:?}, with {} under way",

@@ -94,7 +94,7 @@ fn rare_content(what: &What) -> u64 {
         What::Suspected { member, reason } => fold([life(member), of_suspicion(*reason)]),
         What::Excluded { epoch: named } => fold([named.as_ref().map_or(u64::MAX, epoch)]),
         What::JoinFailed { reason } => fold([of_join_failure(reason)]),
-        What::Conflict { gives_way } => fold([u64::from(*gives_way)]),
+        What::Conflict { gives_way, .. } => fold([u64::from(*gives_way)]),
         What::EpochBegun { epoch: begun } => fold([epoch(begun)]),
         What::Promised { epoch: ending, ballot } => fold([epoch(ending), of_ballot(*ballot)]),
         What::Prepared { epoch: ending, preparation } => {
@@ -192,8 +192,8 @@ mod tests {
             of(1, What::Gone),
             of(2, What::Gone),
             of(1, What::Parted),
-            of(1, What::Conflict { gives_way: true }),
-            of(1, What::Conflict { gives_way: false }),
+            of(1, What::Conflict { gives_way: true, other_ordered: 0 }),
+            of(1, What::Conflict { gives_way: false, other_ordered: 0 }),
             of(1, What::Stored { epoch: Epoch(0), through: 7 }),
             of(1, What::Stored { epoch: Epoch(0), through: 8 }),
         ];

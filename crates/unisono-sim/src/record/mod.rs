@@ -174,6 +174,8 @@ pub enum What {
     Conflict {
         /// True if its own group has to give way.
         gives_way: bool,
+        /// Number of events that the other group had ordered.
+        other_ordered: Seqno,
     },
 
     // --- how marks moved (white box), in this order after an input ---

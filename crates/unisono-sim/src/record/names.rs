@@ -131,7 +131,9 @@ impl Names {
             Event::Excluded { epoch } => What::Excluded { epoch: epoch.map(|id| self.epoch(id)) },
             Event::Gone => What::Gone,
             Event::JoinFailed { reason } => What::JoinFailed { reason: Box::new(*reason) },
-            Event::Conflict { gives_way, .. } => What::Conflict { gives_way: *gives_way },
+            Event::Conflict { gives_way, other_ordered, .. } => {
+                What::Conflict { gives_way: *gives_way, other_ordered: *other_ordered }
+            }
             other => unreachable!("no checker knows {other:?}"),
         }
     }

@@ -72,6 +72,8 @@ pub(crate) struct Forming {
     /// Highest round seen.
     round: u32,
     attempts: u32,
+    /// Until when this member takes no part: it may find a group to join.
+    silent_until: Time,
     /// When this member begins a ballot of its own.
     begin_at: Time,
     attempt: Option<Attempt>,
@@ -159,6 +161,7 @@ impl Forming {
             prepared: None,
             round: 0,
             attempts: 0,
+            silent_until: now,
             begin_at: now,
             attempt: None,
             begun_at: now,
@@ -170,6 +173,28 @@ impl Forming {
         };
         forming.begin_at = now + forming.stagger(random);
         Ok(forming)
+    }
+
+    /// Takes no part before this time, except that it learns of a decision.
+    pub(super) fn wait_until(&mut self, at: Time) {
+        self.begin_at = at + (self.begin_at - self.begun_at);
+        self.silent_until = at;
+    }
+
+    /// Takes no part any more, except that it learns of a decision: a group exists.
+    pub(crate) fn fall_silent(&mut self) {
+        (self.silent_until, self.begin_at, self.attempt) = (Time::NEVER, Time::NEVER, None);
+        // The search for the group has a deadline of its own.
+        self.give_up_at = Time::NEVER;
+    }
+
+    /// True if a founding may name this life: only those that promised a ballot are named.
+    pub(crate) fn has_promised(&self) -> bool {
+        self.promised.is_some()
+    }
+
+    pub(crate) fn config(&self) -> &GroupConfig {
+        &self.config
     }
 
     pub(crate) fn wake_at(&self) -> Time {
@@ -375,6 +400,9 @@ impl Forming {
         frame: Frame,
         random: &mut Random,
     ) {
+        if now < self.silent_until && !matches!(frame, Frame::Formed { .. }) {
+            return;
+        }
         let is_ours =
             |formation: u64, ballot: Ballot| formation == self.tag && ballot.round <= FORM_ROUND_MAX;
         match frame {

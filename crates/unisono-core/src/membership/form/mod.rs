@@ -18,15 +18,23 @@
 //! with the decision, for as long as it is a member. Waiting after a start would not close this hole, because the
 //! participants with which the restarted one forms again may have started later still. Only a disk would.
 //!
+//! **Join or form.** A process that may also join looks for the group all the while, and is silent in the formation for
+//! the time of one search. Once a member of a group answers, it is silent for good: it promises and prepares nothing
+//! more. It then enters in one of two ways. If the group that answered is the one that this formation decided, with this
+//! process as a member, the sequencer answers its request to join with the decision. Otherwise it joins.
+//!
 //! `consensus` decides and knows nothing of the group; `founding` says what may be decided. This file connects them to
 //! the group: it sends frames, enters or fails, and passes the decision on.
 
 mod consensus;
 mod founding;
 
+use crate::config::{Formation, GroupConfig};
+use crate::error::ConfigError;
 use crate::event::JoinFailure;
 use crate::group::{Destination, Group, Phase};
 use crate::identity::{Ballot, Member, Uid};
+use crate::membership::Otherwise;
 use crate::time::{Time, earlier};
 use crate::wire::{Founding, Frame};
 use alloc::boxed::Box;
@@ -72,6 +80,33 @@ impl Formed {
 }
 
 impl Group {
+    /// Begins to look for the group, and to take part in a formation once the time of a search is over.
+    pub(crate) fn join_or_form(
+        &mut self,
+        now: Time,
+        formation: Formation,
+        config: GroupConfig,
+        hello: Bytes,
+    ) -> Result<(), ConfigError> {
+        let (me, within) = (self.me.clone(), formation.within);
+        let mut forming = Forming::new(now, me, formation, config, &self.settings, &mut self.random)?;
+        // A formation with little time still gets half of it.
+        forming.wait_until(now + self.settings.locate.min(within / 2));
+        self.forming = Some(Box::new(forming));
+        self.look_for_group(now, Otherwise::Form(now + within), hello);
+        Ok(())
+    }
+
+    /// Sends the decision to a process that asks to join, and is a member by that decision without knowing it.
+    pub(crate) fn repeat_formed(&mut self, uid: Uid, address: SocketAddr) {
+        let entered = self.peers.get(uid).is_some_and(|peer| peer.entered);
+        let named = |formed: &&Box<Formed>| !entered && formed.decision.founding.names(uid);
+        if let Some(formed) = self.formed.as_ref().filter(named) {
+            let frame = formed.frame(formed.decision.ballot);
+            self.post_outside(address, frame);
+        }
+    }
+
     /// Handles a frame of a formation. Members of the group that was formed answer every question about it.
     pub(crate) fn handle_forming(&mut self, now: Time, from: SocketAddr, sender: Uid, frame: Frame) {
         if let (Some(formed), &Frame::Form { formation, ballot, room, .. }) = (&self.formed, &frame) {
@@ -91,8 +126,7 @@ impl Group {
 
     pub(crate) fn forming_timeout(&mut self, now: Time) {
         if let Some(forming) = &mut self.forming {
-            if forming.give_up_at <= now {
-                self.forming = None;
+            if forming.give_up_at <= now && self.joining.is_none() {
                 self.join_failed(JoinFailure::NotFormed);
                 return;
             }
@@ -115,12 +149,20 @@ impl Group {
         }
         let Some(decision) = decision else { return };
         self.forming = None;
+        // A process that may also join fails only if it does not find the group that the others formed.
+        let joins = self.joining.is_some();
         let (ours, enters) = (decision.ours, decision.founding.names(self.me.uid));
         if enters {
             self.begin_group(now, decision.founding.clone());
             self.seek_others(now, Bytes::new());
             self.acknowledging.due = true;
             self.detector.look_soon(now);
+        }
+        if joins && !enters {
+            self.formed_without();
+            if !ours {
+                return;
+            }
         }
         self.formed = Some(Box::new(Formed {
             tag,
@@ -137,7 +179,9 @@ impl Group {
         let Some(formed) = &self.formed else { return };
         if formed.fail_at.is_some_and(|at| at <= now) {
             self.formed = None;
-            self.join_failed(JoinFailure::NotFormed);
+            if self.phase == Phase::Locating && self.joining.is_none() {
+                self.join_failed(JoinFailure::NotFormed);
+            }
             return;
         }
         if formed.tell_at.is_none_or(|at| at > now) {

@@ -166,7 +166,7 @@ impl Group {
         }
     }
 
-    fn fail_rest_of_outbox(&mut self) {
+    pub(crate) fn fail_rest_of_outbox(&mut self) {
         let failed = self.outbox.fail_rest();
         if !failed.is_empty() {
             self.probe(Probe::SendFailed);

@@ -473,7 +473,7 @@ fn notice(event: &Event) -> Option<Notice> {
         Event::Reset { degraded: true, excluded, .. } => {
             Some(Notice::Degraded { excluded: excluded.clone() })
         }
-        Event::Conflict { address, gives_way } => {
+        Event::Conflict { address, gives_way, .. } => {
             Some(Notice::OtherGroup { address: *address, gives_way: *gives_way })
         }
         _ => None,
