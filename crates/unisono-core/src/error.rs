@@ -101,6 +101,23 @@ pub enum LeaveError {
 
 debug_as_sentence!(LeaveError { NotMember, Left, TooLarge });
 
+/// A confirmation was refused, or ended without a result. It changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfirmError {
+    /// This process is not a member yet. Wait for [`crate::Event::Entered`].
+    #[error("not a member of the group yet")]
+    NotMember,
+    /// This member is leaving, has left, ended its life or was excluded. What it holds may be out of date.
+    #[error("this member is no longer in the group, and what it holds may be out of date")]
+    Left,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
+}
+
+debug_as_sentence!(ConfirmError { NotMember, Left, Forked });
+
 /// Why a reset was not begun, or cannot end at present ([`ResetError::Halted`]).
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -261,6 +261,12 @@ impl History {
         self.changes.last().copied().filter(|&change| change > seqno)
     }
 
+    /// Returns the seqno of the last change of the view within `seqno + 1..=through`.
+    pub(crate) fn last_change_within(&self, seqno: Seqno, through: Seqno) -> Option<Seqno> {
+        let changes = self.views.iter().rev().map(|(from, _)| *from);
+        changes.take_while(|&from| from > seqno).find(|&from| from <= through)
+    }
+
     /// True if the view changed at one of the seqnos `seqno + 1..=through`.
     pub(crate) fn view_changed_within(&self, seqno: Seqno, through: Seqno) -> bool {
         self.views.iter().any(|(from, _)| *from > seqno && *from <= through)

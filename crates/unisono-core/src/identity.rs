@@ -18,6 +18,10 @@ pub type Seqno = u64;
 /// for ever.
 pub type MessageNumber = u64;
 
+/// Number of a confirmation at one member ([`Group::confirm`](crate::Group::confirm)), from 1. All calls that one
+/// confirmation answers have the same number.
+pub type ConfirmNumber = u64;
+
 /// Names one life of one member: 64 random bits, never used again, not even by the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]

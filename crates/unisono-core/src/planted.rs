@@ -104,6 +104,14 @@ named! {
         FoundsAfterSilence,
         /// Of two groups that meet, chance decides which gives way, not the number of events ordered.
         GivesWayByLot,
+        /// A member that promised a ballot confirms.
+        ConfirmedByPromised,
+        /// A confirmation counts one member that has not answered.
+        ConfirmedEarly,
+        /// A confirmation does not heed how far the logs of those that answer go.
+        ConfirmIgnoresEnds,
+        /// A member goes on after its life has ended.
+        EndedAcknowledges,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.
@@ -274,6 +282,14 @@ named! {
         ParcelUsed,
         /// A reset found no quorum for the failure detector's time.
         Halted,
+        /// A confirmation asked members again.
+        ConfirmRepeated,
+        /// A confirmation began anew after a reset.
+        ConfirmMetReset,
+        /// A confirmation waited for entries that a member that answered holds.
+        ConfirmWaitedForEntries,
+        /// A life ended at once.
+        EndedAtOnce,
         /// A client repeated a request because no answer came.
         RequestRepeated,
         /// A request arrived again that had been answered.

@@ -17,8 +17,8 @@ use unisono_core::{EntryMode, Quorum};
 pub(crate) const TARGETS: Targets = Targets {
     steps: STEPS,
     may_drop: |kind| {
-        use FrameKind::{Ask, Force, Forcing, Tell};
-        !kind.is_of_calls() && !matches!(kind, Ask | Tell | Force | Forcing)
+        use FrameKind::{Ask, Confirm, Confirmed, Force, Forcing, Tell};
+        !kind.is_of_calls() && !matches!(kind, Ask | Tell | Force | Forcing | Confirm | Confirmed)
     },
 };
 

@@ -62,20 +62,7 @@ impl Group {
             if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
         while self.delivered < limit {
             let seqno = self.delivered + 1;
-            let event = match self.history.get(seqno)? {
-                Entry::Message(message) => {
-                    let message = *message;
-                    self.event_of_message(seqno, message)
-                }
-                Entry::Change(change) => {
-                    let change = change.clone();
-                    self.event_of_change(seqno, *change)
-                }
-                Entry::Reset(reset) => {
-                    let reset = reset.clone();
-                    self.event_of_reset(seqno, *reset)
-                }
-            };
+            let event = self.event_at(seqno)?;
             self.delivered = seqno;
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
@@ -84,6 +71,25 @@ impl Group {
         }
         self.note_delivered();
         self.last_event()
+    }
+
+    /// Returns the event for the entry at `seqno`, which may have none. `None` if the entry is not held.
+    #[inline]
+    pub(crate) fn event_at(&mut self, seqno: Seqno) -> Option<Option<Event>> {
+        Some(match self.history.get(seqno)? {
+            Entry::Message(message) => {
+                let message = *message;
+                self.event_of_message(seqno, message)
+            }
+            Entry::Change(change) => {
+                let change = change.clone();
+                self.event_of_change(seqno, *change)
+            }
+            Entry::Reset(reset) => {
+                let reset = reset.clone();
+                self.event_of_reset(seqno, *reset)
+            }
+        })
     }
 
     /// Returns the last event, if it is time for it.

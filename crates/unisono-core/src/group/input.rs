@@ -33,6 +33,9 @@ impl Group {
 
     /// Handles the timeout that [`Group::poll_timeout`] named. Harmless at any other time.
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.ending.is_silent() {
+            return;
+        }
         self.notice_sleep(now);
         self.joining_timeout(now);
         self.forming_timeout(now);
@@ -54,6 +57,9 @@ impl Group {
     }
 
     fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
+        if self.ending.is_silent() {
+            return;
+        }
         self.notice_sleep(now);
         let length = datagram.len();
         let header = match Header::parse(&datagram) {
@@ -325,6 +331,8 @@ impl Group {
             Frame::Gone { through } => self.handle_gone(now, from, through),
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
+            Frame::Confirm { nonce } => self.handle_confirm(from, nonce),
+            Frame::Confirmed { nonce, end } => self.handle_confirmed(from, nonce, end),
             Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
             Frame::Met(met) => self.note_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),

@@ -33,8 +33,8 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Departures, Detector, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
-    PreviousEpoch, Recovery, Seek,
+    Admission, Confirming, Departures, Detector, Ending, Force, Formed, Forming, Halt, Joining, Leaving,
+    Otherwise, PreviousEpoch, Recovery, Seek,
 };
 use crate::order::Order;
 use crate::peers::Peers;
@@ -60,9 +60,10 @@ pub(crate) use output::Serve;
 ///
 /// - `handle_…` takes input: a datagram, or a timeout.
 /// - Commands come from the application: [`send`](Group::send), [`leave`](Group::leave), [`reset`](Group::reset),
-///   [`hand_over`](Group::hand_over).
+///   [`hand_over`](Group::hand_over), [`confirm`](Group::confirm), [`end`](Group::end).
 /// - `poll_…` returns output. After every input and command, and after taking events, call
-///   [`poll_transmit`](Group::poll_transmit) and [`poll_sent`](Group::poll_sent) until they return nothing. Call
+///   [`poll_transmit`](Group::poll_transmit), [`poll_sent`](Group::poll_sent) and
+///   [`poll_confirmed`](Group::poll_confirmed) until they return nothing. Call
 ///   [`poll_event`](Group::poll_event) as long as the application takes events; events that it does not take slow down
 ///   the senders. Then wait for input, or until [`poll_timeout`](Group::poll_timeout).
 /// - The other methods read, and change nothing.
@@ -120,6 +121,8 @@ pub struct Group {
     pub(crate) recovery: Recovery,
     pub(crate) halt: Halt,
     pub(crate) force: Force,
+    pub(crate) confirming: Confirming,
+    pub(crate) ending: Ending,
     pub(crate) previous: Option<Box<PreviousEpoch>>,
 
     /// Frames that wait to be sent.
@@ -227,6 +230,8 @@ impl Group {
             recovery: Recovery::default(),
             halt: Halt::default(),
             force: Force::default(),
+            confirming: Confirming::default(),
+            ending: Ending::default(),
             previous: None,
             mail: VecDeque::new(),
             serves: VecDeque::new(),
@@ -292,6 +297,9 @@ impl Group {
         if self.phase == Phase::Resetting {
             self.purge();
         }
+        if self.confirming.is_asked() {
+            self.go_on_confirming(now);
+        }
         if self.audience_is_stale {
             self.rebuild_audience();
         }
@@ -321,6 +329,7 @@ impl Group {
         consider(self.outbox.resend_at(), Reason::Resend);
         consider(self.detector.wake_at(), Reason::Detector);
         consider(self.recovery.wake_at(), Reason::Reset);
+        consider(self.confirm_at(), Reason::Confirm);
         consider(self.previous.as_deref().and_then(PreviousEpoch::wake_at), Reason::Linger);
         next
     }

@@ -92,6 +92,9 @@ impl Group {
             self.settle_events(now);
         }
         out.clear();
+        if self.ending.is_silent() {
+            return None;
+        }
         let (to, under) = self.pack(now, out)?;
         self.finish(under, out);
         self.counters.datagrams_sent += self.copies(to);

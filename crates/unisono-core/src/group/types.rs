@@ -68,6 +68,8 @@ pub enum Reason {
     Detector,
     /// The next step of a reset.
     Reset,
+    /// Asking members again that have not answered a confirmation.
+    Confirm,
     /// An excluded member asking whether it may go.
     Linger,
 }

@@ -5,7 +5,9 @@
 //! partition) is a reset: the members of the old epoch decide the first view of a new epoch.
 
 mod admission;
+mod confirm;
 mod detector;
+mod end;
 mod form;
 mod join;
 mod leave;
@@ -15,7 +17,9 @@ mod seek;
 mod view;
 
 pub(crate) use admission::Admission;
+pub(crate) use confirm::Confirming;
 pub(crate) use detector::Detector;
+pub(crate) use end::Ending;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Joining, Otherwise};
 pub(crate) use leave::{Departures, Leaving};

@@ -179,6 +179,8 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
 
         FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
         FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
+        FrameKind::Confirm => Frame::Confirm { nonce: from.u64("nonce")? },
+        FrameKind::Confirmed => Frame::Confirmed { nonce: from.u64("nonce")?, end: from.mark("end")? },
 
         FrameKind::Locate => {
             check_padding(from)?;
@@ -394,7 +396,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         }
         Frame::Gone { through } => out.u64(*through),
 
-        Frame::Probe { nonce } | Frame::Alive { nonce } => out.u64(*nonce),
+        Frame::Probe { nonce } | Frame::Alive { nonce } | Frame::Confirm { nonce } => out.u64(*nonce),
+        Frame::Confirmed { nonce, end } => {
+            out.u64(*nonce);
+            out.u64(*end);
+        }
 
         Frame::Locate { nonce } => {
             out.u64(*nonce);

@@ -306,6 +306,10 @@ impl fmt::Display for Frame {
 
             Frame::Probe { nonce } => write!(f, "are you there? {nonce:016x}"),
             Frame::Alive { nonce } => write!(f, "I am here: {nonce:016x}"),
+            Frame::Confirm { nonce } => write!(f, "are you in this epoch, and how far? {nonce:016x}"),
+            Frame::Confirmed { nonce, end } => {
+                write!(f, "in this epoch, with a log through seqno {end}: {nonce:016x}")
+            }
 
             Frame::Locate { nonce } => write!(f, "where is this group? {nonce:016x}"),
             Frame::HereIs(here) => write!(

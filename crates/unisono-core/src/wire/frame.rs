@@ -63,6 +63,18 @@ pub enum Frame {
         /// Nonce of the probe.
         nonce: u64,
     },
+    /// Asks whether the receiver still takes part in this epoch, and how far its log goes.
+    Confirm {
+        /// Echoed in the answer.
+        nonce: u64,
+    },
+    /// Answers [`Frame::Confirm`]: the sender is a member in this epoch and has promised no reset.
+    Confirmed {
+        /// Nonce of the question.
+        nonce: u64,
+        /// End of the sender's log: contiguous through here, data included.
+        end: Seqno,
+    },
 
     // --- finding, joining, leaving ---
     /// Asks where the group is. Outside of any epoch; padded, so that the answer is never longer.

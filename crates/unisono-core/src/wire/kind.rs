@@ -74,6 +74,8 @@ kinds! {
     // liveness
     Probe = 0x10, 8;
     Alive = 0x11, 8;
+    Confirm = 0x12, 8;
+    Confirmed = 0x13, 16;
     // finding, joining, leaving
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 58;

@@ -7,8 +7,10 @@
 //! those of `docs/protocol/deviations.md`.
 
 mod ballots;
+mod confirming;
 mod detection;
 mod eavesdropper;
+mod ending;
 mod finding;
 mod halting;
 mod hostile_input;

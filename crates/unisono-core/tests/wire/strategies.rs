@@ -73,6 +73,10 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
 
         FrameKind::Probe => any::<u64>().prop_map(|nonce| Frame::Probe { nonce }).boxed(),
         FrameKind::Alive => any::<u64>().prop_map(|nonce| Frame::Alive { nonce }).boxed(),
+        FrameKind::Confirm => any::<u64>().prop_map(|nonce| Frame::Confirm { nonce }).boxed(),
+        FrameKind::Confirmed => {
+            (any::<u64>(), mark()).prop_map(|(nonce, end)| Frame::Confirmed { nonce, end }).boxed()
+        }
 
         FrameKind::Locate => any::<u64>().prop_map(|nonce| Frame::Locate { nonce }).boxed(),
         FrameKind::HereIs => {
