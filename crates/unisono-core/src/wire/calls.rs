@@ -75,7 +75,9 @@ pub struct PortHere {
     pub grant: Grant,
     /// The service recognises a repeated call by its number, whichever server executed it first.
     pub repeats: bool,
-    /// Proof of a claim: nonce, port, cookie, `repeats`, and the uids of both sides.
+    /// Instance of the service; 0: it has none.
+    pub instance: u64,
+    /// Proof of a claim: nonce, port, cookie, `repeats`, `instance`, and the uids of both sides.
     pub proof: Proof,
 }
 
@@ -90,6 +92,8 @@ pub struct Request {
     pub finished_below: u64,
     /// The service that is called.
     pub port: Port,
+    /// Instance of the service that is called; 0: it has none.
+    pub instance: u64,
     /// Number of times that the call was passed on.
     pub hops: u8,
     /// How much longer the client will wait, in milliseconds.
@@ -191,6 +195,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             write_cookie(out, &here.cookie);
             write_grant(out, here.grant);
             out.flag(here.repeats);
+            out.u64(here.instance);
             out.bytes(&here.proof.0);
         }
         Frame::PortNotHere { nonce, port } => {
@@ -202,6 +207,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u64(request.call);
             out.u64(request.finished_below);
             out.u128(request.port.0);
+            out.u64(request.instance);
             out.u8(request.hops);
             out.u32(request.left_ms);
             out.flag(request.cookie.is_some());
@@ -242,8 +248,9 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u32(got.through);
             got.beyond.iter().for_each(|word| out.u64(*word));
         }
-        Frame::Done { to, attempts } => {
+        Frame::Done { to, finished_below, attempts } => {
             out.u64(to.0);
+            out.u64(*finished_below);
             out.count(attempts.len(), DONE_MAX);
             for (slot, number) in attempts {
                 out.u16(*slot);
@@ -271,6 +278,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             cookie: read_cookie(from)?,
             grant: read_grant(from)?,
             repeats: from.flag("repeats")?,
+            instance: from.u64("instance")?,
             proof: from.array("proof").map(Proof)?,
         })),
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
@@ -279,6 +287,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             call: from.number("call")?,
             finished_below: from.number("finished below")?,
             port: read_port(from)?,
+            instance: from.u64("instance")?,
             hops: match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,
                 other => return Err(from.out_of_range("hops", other)),
@@ -327,9 +336,10 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }),
         FrameKind::Done => {
             let to = read_uid(from)?;
-            let count = from.count("attempt count", 1..=DONE_MAX, 10)?;
+            let finished_below = from.u64("finished below")?;
+            let count = from.count("attempt count", 0..=DONE_MAX, 10)?;
             let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.number("number")?)));
-            Frame::Done { to, attempts: attempts.collect::<Result<Vec<_>>>()? }
+            Frame::Done { to, finished_below, attempts: attempts.collect::<Result<Vec<_>>>()? }
         }
         FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
         other => return Err(from.error(Fault::Kind(other as u8))),

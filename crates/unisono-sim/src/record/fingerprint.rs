@@ -164,6 +164,7 @@ fn of_outcome(outcome: &CallOutcome) -> u64 {
         CallOutcome::Failed => 3,
         CallOutcome::Busy => 4,
         CallOutcome::Unknown => 5,
+        CallOutcome::OtherInstance => 6,
     }
 }
 

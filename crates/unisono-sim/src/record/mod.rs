@@ -416,6 +416,8 @@ pub enum CallOutcome {
     Failed,
     /// Pushed back by the servers: not executed.
     Busy,
+    /// Only servers of another instance were found.
+    OtherInstance,
     /// It may have been executed.
     Unknown,
 }

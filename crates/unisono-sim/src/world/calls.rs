@@ -196,6 +196,7 @@ fn outcome(result: &Result<Bytes, CallFailure>) -> CallOutcome {
         Err(CallFailure::Refused(reason)) => CallOutcome::Refused { hash: record::hash(reason) },
         Err(CallFailure::NotFound) => CallOutcome::NotFound,
         Err(CallFailure::Failed) => CallOutcome::Failed,
+        Err(CallFailure::OtherInstance) => CallOutcome::OtherInstance,
         Err(CallFailure::Busy) => CallOutcome::Busy,
         Err(CallFailure::Unknown) => CallOutcome::Unknown,
     }

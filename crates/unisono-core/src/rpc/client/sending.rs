@@ -128,6 +128,7 @@ fn write_request(
         call: call.number,
         finished_below: unfinished,
         port: call.port,
+        instance: sent.instance,
         hops: call.hops,
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
         cookie: cookie.map(Box::new),

@@ -44,6 +44,7 @@ impl Client {
     fn remote_timeouts(&mut self, now: Time, common: &mut Common) {
         let mut silent = Vec::new();
         let mut next = None;
+        let finished_below = self.finished_below();
         for (uid, remote) in self.remotes.iter_mut() {
             if remote.done_at.is_some_and(|at| at <= now) {
                 remote.done_at = None;
@@ -52,7 +53,7 @@ impl Client {
                     if attempts.is_empty() {
                         break;
                     }
-                    common.post(remote.address, Frame::Done { to: uid, attempts });
+                    common.post(remote.address, Frame::Done { to: uid, finished_below, attempts });
                 }
             }
             next = earlier(next, remote.done_at);
@@ -126,7 +127,9 @@ fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known,
         && let Some(so_far) = ports.get(call.port).and_then(why_it_waits)
     {
         call.note(so_far);
-        call.waits_since = now;
+        if so_far == SoFar::PushedBack {
+            call.waits_since = now;
+        }
     }
     let (deadline, may_have_happened) = (call.deadline, call.may_have_happened());
     if deadline <= now && !common.broken(Planted::DeadlineForgotten) {
