@@ -17,7 +17,7 @@ macro_rules! kinds {
 
             /// True if records of this kind are part of the fingerprint of a run.
             pub(crate) const fn is_in_fingerprint(self) -> bool {
-                !matches!(self, Kind::Halted | Kind::WentOn | Kind::ForceAsked)
+                !matches!(self, Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Replica)
             }
 
             /// Returns its bit.
@@ -45,6 +45,7 @@ kinds! {
     Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked,
+    Replica,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The records of replicated state: what callers asked for and got, and what each copy applied.
 
 use super::{Epoch, Life};
-use crate::replica::{Op, Reply};
+pub use crate::replica::{Op, Reply};
 
 /// A caller's operation, numbered in the order in which operations of a run begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,6 +121,17 @@ pub enum ReplicaRecord {
         /// True if the answer was confirmed: it was no local read.
         confirmed: bool,
     },
+    /// A server's own process looked at its state after a barrier.
+    Looked {
+        /// The service of the copy.
+        service: Service,
+        /// Name of the operation.
+        name: (Life, u64),
+    },
+    /// The program of a server ended its life in the group.
+    EndedAtOnce,
+    /// A member sent a datagram of the group after its life had ended.
+    SentAfterEnd,
     /// A copy stopped by itself.
     Stopped {
         /// Where it was.

@@ -8,9 +8,9 @@ use crate::record::{Trail, hash, mix};
 use bytes::{Buf, BufMut, Bytes};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use unisono_core::Uid;
 use unisono_core::replica::{Command, Kind, NotRestored, Outcome, Server, StateMachine};
 use unisono_core::rpc::CallNumber;
-use unisono_core::Uid;
 
 /// Number of registers.
 pub(crate) const REGISTERS: usize = 5;
@@ -248,7 +248,10 @@ impl StateMachine for Copy {
     }
 
     fn members(&mut self, members: &[Server]) {
-        let hashed = members.iter().map(|server| mix(server.uid.0, hash(server.name.as_str().as_bytes()))).fold(2, mix);
+        let hashed = members
+            .iter()
+            .map(|server| mix(server.uid.0, hash(server.name.as_str().as_bytes())))
+            .fold(2, mix);
         self.step(hashed, Stepped::Members);
     }
 
@@ -297,7 +300,9 @@ mod tests {
     #[test]
     fn requests_and_replies_are_read_as_written() {
         let ops = [Op::Append(7), Op::GetAll, Op::Put(1, 2), Op::Get(4), Op::Cas(2, 3, 4), Op::Add(0, 9)];
-        for (op, kind) in ops.into_iter().zip([Kind::Command, Kind::Read, Kind::LocalRead].into_iter().cycle()) {
+        for (op, kind) in
+            ops.into_iter().zip([Kind::Command, Kind::Read, Kind::LocalRead].into_iter().cycle())
+        {
             let bytes = op.write(kind, 5);
             assert_eq!((Op::read(&bytes), Copy::kind(&bytes)), (Some(op), kind));
         }
