@@ -271,7 +271,7 @@ impl<S: StateMachine> Copy<S> {
                 reports.extend(self.errands.begin(transfer::fetch(life.clone(), call, to, request)));
             }
             if work.stops {
-                life.end();
+                life.group.end();
             }
         }
         if work.rings {

@@ -3,7 +3,7 @@
 use super::options::durability_of;
 use super::transfer;
 use crate::commands::Message;
-use crate::engine::{Attempt, Listed};
+use crate::engine::Listed;
 use crate::error::OpenError;
 use crate::group::Group;
 use crate::rpc::{Client, ServeOptions, Server, ServiceError};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use unisono_core::replica::ReplicaSettings;
+use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::{SendError, Uid};
 
 /// A life. See the module.
@@ -19,8 +19,6 @@ use unisono_core::{SendError, Uid};
 pub(super) struct Life {
     pub(super) group: Group,
     pub(super) me: Uid,
-    /// Name of the group.
-    pub(super) name: String,
     /// Asks other members for the state.
     pub(super) client: Client,
     /// Answers other members that ask for it.
@@ -47,10 +45,9 @@ impl Life {
             },
         };
         let client = Client::beside(&group)?;
-        let port = transfer::port(name, client.address());
+        let port = transfer::port(name);
         let transfer = Server::beside(&group, &port, ServeOptions::default()).map_err(open)?;
-        let services = Mutex::default();
-        Ok(Life { me, name: name.to_owned(), client, transfer, services, group })
+        Ok(Life { me, client, transfer, services: Mutex::default(), group })
     }
 
     /// Returns the settings of this life's copy.
@@ -62,6 +59,11 @@ impl Life {
             message_bytes_max: config.message_bytes_max as usize,
             digest,
         }
+    }
+
+    /// Returns the identity of the service, which callers stay with.
+    pub(super) fn instance(&self) -> u64 {
+        instance_of(self.group.info().instance)
     }
 
     /// Sends a message to the group, unless that has to wait: then the message comes back.
@@ -132,17 +134,7 @@ impl Life {
             crate::commands::leave(member, now, &Bytes::new(), &mut begun)
         });
         if left.is_none() {
-            self.end();
+            self.group.end();
         }
-    }
-
-    /// Ends this life at once: it acknowledges, votes and confirms nothing any more.
-    pub(super) fn end(&self) {
-        let ended = self.group.shared().block(Some(Duration::ZERO), |member, now| {
-            member.group.end(now);
-            Attempt::Done(())
-        });
-        // Nothing to wait for: the first attempt ends it.
-        ended.unwrap_or(());
     }
 }

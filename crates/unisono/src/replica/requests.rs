@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+/// Interval at which replies are freed that clients need no more.
+const TIDIES_EVERY: Duration = Duration::from_millis(500);
 /// Pause before a port is tried again that could not be served in a later life.
 const SERVE_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Begins to serve a port in this life.
 pub(super) fn begin(life: &Life, port: &PrivatePort) -> Result<Server, ServiceError> {
-    let serve = ServeOptions { repeats: true, ..ServeOptions::default() };
+    let serve = ServeOptions { repeats: true, instance: life.instance(), ..ServeOptions::default() };
     let server = Server::beside(&life.group, port, serve)?;
     // If the life is over, the server is withdrawn, which its user notices.
     life.add(&server);
@@ -70,8 +72,27 @@ fn pause<S: StateMachine>(copy: &Copy<S>) {
     });
 }
 
+/// Takes requests, and what clients say of the replies that they need no more, until the service is withdrawn.
 fn take<S: StateMachine>(copy: &Copy<S>, server: &Server) {
-    while let Ok(request) = server.get_request() {
-        copy.step(|state, now| state.take_request(now, request));
+    let mut tidied = Instant::now();
+    while let Ok(request) = server.get_request_timeout(TIDIES_EVERY) {
+        if let Some(request) = request {
+            copy.step(|state, now| state.take_request(now, request));
+        }
+        if tidied.elapsed() >= TIDIES_EVERY {
+            tidied = Instant::now();
+            tidy(copy, server);
+        }
+    }
+}
+
+fn tidy<S: StateMachine>(copy: &Copy<S>, server: &Server) {
+    let finished = server.finished();
+    if !finished.is_empty() {
+        copy.step(|state, now| {
+            for (client, below) in finished {
+                state.copy_mut().into_iter().for_each(|copy| copy.handle_finished(now, client, below));
+            }
+        });
     }
 }

@@ -52,7 +52,7 @@ impl Replica<Words> {
     /// Ends this life as a crash would.
     fn kill(&self) {
         let life = self.copy().lock().life.clone();
-        life.unwrap().end();
+        life.unwrap().group.end();
     }
 
     fn words(&self) -> Vec<Bytes> {

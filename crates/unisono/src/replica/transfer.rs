@@ -5,19 +5,15 @@ use super::copy::Copy;
 use super::errands::{Errand, Report};
 use super::life::Life;
 use super::waits::block_on;
-use crate::commands::Message;
 use crate::engine::Listed;
-use crate::error::SendFailure;
 use crate::rpc::PrivatePort;
 use bytes::Bytes;
 use ring::digest;
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use unisono_core::SendError;
-use unisono_core::replica::{CopyStatus, Digest, Donor, FetchNumber};
+use unisono_core::replica::{Digest, Donor, FetchNumber};
 use unisono_core::rpc::CallFailure;
 
 /// Time for which a snapshot is kept after the last question of a newcomer.
@@ -32,15 +28,15 @@ pub(super) fn sha256(bytes: &[u8]) -> Digest {
     hash
 }
 
-/// Returns the port at which a member of this group gives the state.
-pub(super) fn port(name: &str, member: SocketAddr) -> PrivatePort {
-    PrivatePort::from_name(&format!("state of {name:?} at {member}"))
+/// Returns the port at which the members of this group give the state. Whoever asks knows their addresses.
+pub(super) fn port(name: &str) -> PrivatePort {
+    PrivatePort::from_name(&format!("state of {name}"))
 }
 
 /// Asks another member.
 pub(super) fn fetch(life: Arc<Life>, call: FetchNumber, to: SocketAddr, request: Bytes) -> Errand {
     Box::pin(async move {
-        let asked = life.client.start(port(&life.name, to).public(), request, FETCH_MAX);
+        let asked = life.client.start_at(life.transfer.port(), to, request, FETCH_MAX);
         let reply = match asked {
             Ok(asked) => asked.await.map_err(|_| CallFailure::Failed),
             Err(_) => Err(CallFailure::Failed),
@@ -52,21 +48,13 @@ pub(super) fn fetch(life: Arc<Life>, call: FetchNumber, to: SocketAddr, request:
 /// Confirms the group's end.
 pub(super) fn confirm(life: Arc<Life>) -> Errand {
     Box::pin(async move {
-        loop {
-            let (mut number, mut obstacle) = (None, SendError::WindowFull);
-            let (message, mut listed) =
-                (Message { payload: Bytes::new(), resilience: None }, Listed::default());
-            let sent = poll_fn(|context| {
-                life.group.shared().poll(context, &mut listed, |member, now| {
-                    message.send(member, now, &mut number, &mut obstacle)
-                })
-            });
-            match sent.await {
-                Ok(seqno) => return (life, Report::Confirmed(seqno)),
-                Err(SendFailure::Failed | SendFailure::NotReceiving) => {}
-                Err(_) => return (life, Report::Nothing),
-            }
-        }
+        let confirmed = match life.group.begin_confirm() {
+            Ok(confirmation) => confirmation.await,
+            Err(error) => Err(error),
+        };
+        // Without a result this life is over.
+        let report = confirmed.map_or(Report::Nothing, Report::Confirmed);
+        (life, report)
     })
 }
 
@@ -121,9 +109,4 @@ fn give_in<S: StateMachine>(copy: &Copy<S>, life: &Life) {
             donor.forget();
         }
     }
-}
-
-/// Returns the question for a copy's status, and the port at which the member with this address answers it.
-pub(super) fn status_question(name: &str, member: SocketAddr) -> (crate::rpc::Port, Bytes) {
-    (port(name, member).public(), CopyStatus::question())
 }

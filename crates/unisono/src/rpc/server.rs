@@ -149,6 +149,13 @@ impl Server {
         self.service().shared.withdraw(self.service().port.0);
     }
 
+    /// Takes what clients have said of replies: each needs none of its calls with lower numbers any more.
+    pub(crate) fn finished(&self) -> Vec<(Uid, CallNumber)> {
+        let service = self.service();
+        let next = |calls: &mut Calls| calls.endpoint.poll_finished(service.port.0);
+        service.shared.with(|calls, _| std::iter::from_fn(|| next(calls)).collect())
+    }
+
     fn take(&self, timeout: Option<Duration>) -> Option<Result<Request, Withdrawn>> {
         let service = self.service();
         let taken = service.shared.block(timeout, |calls, now| next(calls, now, service.port));
