@@ -260,8 +260,12 @@ impl Shared {
             for at_calls in [calls_first, !calls_first] {
                 if tried.is_err() {
                     tried = match at_calls {
-                        true => engine.attempt(&mut state, calls.index, now, leaves, &mut of_calls).map_err(drop),
-                        false => engine.attempt(&mut state, self.index, now, leaves, &mut of_member).map_err(drop),
+                        true => {
+                            engine.attempt(&mut state, calls.index, now, leaves, &mut of_calls).map_err(drop)
+                        }
+                        false => {
+                            engine.attempt(&mut state, self.index, now, leaves, &mut of_member).map_err(drop)
+                        }
                     };
                 }
             }
@@ -280,8 +284,11 @@ impl Shared {
                         }
                         None => {
                             let register = |state: &mut State, waker: &Waker, listed: &mut Listed| {
-                                for interest in [Interest::Event, Interest::Progress, Interest::Confirmation] {
-                                    state.occupant::<Membership>(self.index).register(interest, waker, listed);
+                                for interest in [Interest::Event, Interest::Progress, Interest::Confirmation]
+                                {
+                                    state
+                                        .occupant::<Membership>(self.index)
+                                        .register(interest, waker, listed);
                                 }
                                 ports(&mut |port| {
                                     let occupant = state.occupant::<Calls>(calls.index);

@@ -291,8 +291,7 @@ impl State {
                 if entry.slot.has_waiters() {
                     self.with_waiters.push(index);
                 }
-                if self.turn.sleeper().is_some_and(|sleeper| sleeper.waits_in(index))
-                    && entry.slot.has_news()
+                if self.turn.sleeper().is_some_and(|sleeper| sleeper.waits_in(index)) && entry.slot.has_news()
                 {
                     self.turn.request_wakeup();
                 }

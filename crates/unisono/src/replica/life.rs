@@ -6,7 +6,7 @@
 use super::options::durability_of;
 use super::transfer;
 use crate::commands::{self, Message};
-use crate::engine::{Attempt, Calls, Membership};
+use crate::engine::{Attempt, CallInterest, Calls, Membership};
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
 use crate::rpc::{Client, PrivatePort, Request, ServeOptions, Server, ServiceError};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
-use unisono_core::{ConfirmNumber, Event, SendError, Seqno, Time, Uid};
+use unisono_core::{ConfirmError, ConfirmNumber, Event, SendError, Seqno, Time, Uid};
 
 /// A life. See the module.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Life {
         let of_member = |member: &mut Membership, now| self.take_of_member(member, now, events);
         let of_calls = |calls: &mut Calls, now| match self.take_of_calls(calls, now) {
             Some(input) => Attempt::Taken(Ok(input)),
-            None => Attempt::Wait(crate::engine::CallInterest::Request(self.transfer.port().0)),
+            None => Attempt::Wait(CallInterest::Request(self.transfer.port().0)),
         };
         self.group.shared().block_beside(self.transfer.shared(), *turn, ports, of_member, of_calls)
     }
@@ -158,7 +158,7 @@ impl Life {
 
     /// Begins a confirmation. Returns its result if it is known at once; else [`Life::wait`] returns it.
     pub(super) fn confirm(&self) -> Option<Seqno> {
-        let begun = self.group.shared().command(|member, now| {
+        let begun = self.group.shared().command(|member, now| -> Result<Option<Seqno>, ConfirmError> {
             let number = commands::begin_confirm(member, now)?;
             let seqno = member.confirmed(number);
             if seqno.is_none() {
@@ -167,7 +167,7 @@ impl Life {
             Ok(seqno)
         });
         // An error is the end of this life.
-        begun.unwrap_or_else(|_: unisono_core::ConfirmError| None)
+        begun.unwrap_or(None)
     }
 
     // --- callers ---
@@ -219,9 +219,10 @@ impl Life {
     /// Leaves the group within `timeout`, or else ends this life at once.
     pub(super) fn leave(&self, timeout: Duration) {
         let mut begun = false;
-        let left = self.group.shared().block(Some(timeout), |member, now| {
-            commands::leave(member, now, &Bytes::new(), &mut begun)
-        });
+        let left = self
+            .group
+            .shared()
+            .block(Some(timeout), |member, now| commands::leave(member, now, &Bytes::new(), &mut begun));
         if left.is_none() {
             self.group.end();
         }
