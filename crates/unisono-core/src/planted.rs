@@ -148,6 +148,8 @@ named! {
         WithdrawalForgotten,
         /// A queue has no bound.
         QueueUnbounded,
+        /// A call that may have happened is repeated at a server of another instance.
+        RepeatsAtOtherInstance,
         /// A member that was excluded founds a group if it finds none.
         ExcludedFounds,
         /// A read is answered without a confirmation.
@@ -330,6 +332,8 @@ named! {
         ImpostorRefused,
         /// A request waited when its port was withdrawn.
         WithdrawnWaiting,
+        /// A server of another instance than the client's answered.
+        OtherInstanceMet,
         /// A newcomer got the state from a donor.
         StateFetched,
         /// A piece of a state did not have the digest that it was listed with.

@@ -92,6 +92,7 @@ impl EventLog {
             Err(CallFailure::Refused(reason)) => format!("refused {}", text(reason)),
             Err(CallFailure::NotFound) => "not found".to_string(),
             Err(CallFailure::Failed) => "failed".to_string(),
+            Err(CallFailure::OtherInstance) => "other instance".to_string(),
             Err(CallFailure::Busy) => "busy".to_string(),
             Err(CallFailure::Unknown) => "unknown".to_string(),
         };

@@ -188,8 +188,9 @@ impl fmt::Display for Brief<'_> {
                 let grant = grant(here.grant);
                 write!(
                     f,
-                    "PortHere {} nonce {:x} {grant} cookie {:x}",
+                    "PortHere {} instance {:x} nonce {:x} {grant} cookie {:x}",
                     short(here.port),
+                    here.instance,
                     here.nonce,
                     here.cookie.seal
                 )
@@ -197,7 +198,8 @@ impl fmt::Display for Brief<'_> {
             Frame::PortNotHere { port, nonce } => write!(f, "PortNotHere {} nonce {nonce:x}", short(*port)),
             Frame::Request(request) => {
                 let (attempt, port) = (self.attempt(&request.attempt), short(request.port));
-                write!(f, "Request {attempt} call {:x} port {port} hops {} ", request.call, request.hops)?;
+                write!(f, "Request {attempt} call {:x} port {port} ", request.call)?;
+                write!(f, "instance {:x} hops {} ", request.instance, request.hops)?;
                 write!(f, "left {} ms {}", request.left_ms, payload(&request.payload))?;
                 request.cookie.as_ref().map_or(Ok(()), |cookie| write!(f, " cookie {:x}", cookie.seal))
             }
@@ -221,7 +223,9 @@ impl fmt::Display for Brief<'_> {
             Frame::Got(got) => {
                 write!(f, "Got {} {} of the {}", self.attempt(&got.attempt), got.through, side(got.reply))
             }
-            Frame::Done { to, attempts } => write!(f, "Done {} {attempts:?}", self.life(*to)),
+            Frame::Done { to, finished_below, attempts } => {
+                write!(f, "Done {} below {finished_below:x} {attempts:?}", self.life(*to))
+            }
             Frame::Cancel { attempt } => write!(f, "Cancel {}", self.attempt(attempt)),
             Frame::Parcel { id, index, count, .. } => write!(f, "Parcel {id} {}/{count}", index + 1),
             other => write!(f, "{other:?}"),

@@ -218,6 +218,7 @@
 
 mod asynchronous;
 mod commands;
+mod confirmation;
 mod engine;
 mod error;
 mod group;
@@ -227,6 +228,7 @@ mod opening;
 mod options;
 mod outside;
 mod reach;
+pub mod replica;
 pub mod rpc;
 mod sealed;
 mod seeds;
@@ -235,6 +237,7 @@ mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
+pub use confirmation::Confirmation;
 pub use error::{Ended, ForceFailure, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
 pub use group::Group;
 pub use key::Key;
@@ -246,8 +249,8 @@ pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info,
-    JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum,
+    ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp,
+    Info, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum,
     ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;

@@ -107,6 +107,7 @@ fn print(reply: &[u8]) -> io::Result<()> {
 fn outcome(failure: &CallFailure) -> &'static str {
     match failure {
         CallFailure::NotFound => "not found",
+        CallFailure::OtherInstance => "other instance",
         CallFailure::Busy => "busy",
         CallFailure::Refused(_) => "refused",
         CallFailure::Unknown => "unknown",

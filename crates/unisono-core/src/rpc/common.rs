@@ -20,7 +20,7 @@ pub(super) const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// Maximum number of queued frames that belong to no attempt; only a flood of questions reaches it.
 const MAIL_MAX: usize = 4096;
 /// Bytes of a datagram besides the request or reply that it carries whole: more than any of the frames needs.
-const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 72;
+const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 88;
 
 pub(super) struct Common {
     pub(super) me: Uid,

@@ -154,7 +154,9 @@ impl Endpoint {
             Frame::Forward { attempt, grant, to } => {
                 client.handle_forward(now, common, uid, (attempt, grant), to);
             }
-            Frame::Done { to, attempts } => server.handle_done(now, common, uid, to, &attempts),
+            Frame::Done { to, finished_below, attempts } => {
+                server.handle_done(now, common, uid, to, (finished_below, &attempts));
+            }
             Frame::Cancel { attempt } => server.handle_cancel(now, common, uid, attempt),
             Frame::LocatePort { nonce, port } => {
                 server.handle_locate(now, common, from, (nonce, port), multicast);
@@ -180,7 +182,35 @@ impl Endpoint {
         request: Bytes,
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
-        self.client.call(now, &mut self.common, port, request, deadline)
+        self.client.call(now, &mut self.common, (port, None), request, deadline)
+    }
+
+    /// Calls the server of the port at this address, and no other one. If the port is not served there, the outcome is
+    /// [`CallFailure::NotFound`] or [`CallFailure::Failed`]; if the server falls silent, [`CallFailure::Unknown`].
+    ///
+    /// # Errors
+    /// As for [`Endpoint::call`].
+    pub fn call_at(
+        &mut self,
+        now: Time,
+        port: Port,
+        address: SocketAddr,
+        request: Bytes,
+        deadline: Duration,
+    ) -> Result<CallNumber, CallError> {
+        self.client.call(now, &mut self.common, (port, Some(address)), request, deadline)
+    }
+
+    /// Accepts servers of any instance for this port from now on: the one that gets the next call is the instance with
+    /// which this client then stays. A call that may have happened still goes to no other instance.
+    pub fn forget_instance(&mut self, now: Time, port: Port) {
+        self.client.forget_instance(now, &mut self.common, port);
+    }
+
+    /// Ends all calls without an outcome, and informs the servers at once that this client needs none of their replies.
+    /// Before an endpoint is dropped, call this and send what [`Endpoint::poll_transmit`] returns.
+    pub fn end_calls(&mut self, now: Time) {
+        self.client.end(now, &mut self.common);
     }
 
     /// Ends a call without an outcome. The call may have happened.
@@ -218,6 +248,15 @@ impl Endpoint {
     /// Returns the next request for this port.
     pub fn poll_request_for(&mut self, now: Time, port: Port) -> Option<Request> {
         self.server.poll_request_for(now, &mut self.common, port)
+    }
+
+    /// Returns a client, and a number below which it knows the outcomes of all its calls, so that their remembered replies
+    /// can be dropped. Only for ports served with [`ServeOptions::repeats`]; the client may have called other ports of
+    /// this endpoint instead. A client says so 10 ms after an answer if no further call follows, and when it ends; what
+    /// its requests say ([`Request::finished_below`]) is not reported here once more. At most 4,096 clients wait to be
+    /// reported, and what others say meanwhile is dropped.
+    pub fn poll_finished(&mut self, port: Port) -> Option<(Uid, CallNumber)> {
+        self.server.poll_finished(port)
     }
 
     /// Returns the number of requests for this port that wait to be taken; some of them may be past their deadline.

@@ -31,7 +31,7 @@ pub trait PortProof: Send {
 }
 
 /// Length of a claim in bytes.
-const CLAIM_BYTES: usize = 73;
+const CLAIM_BYTES: usize = 81;
 
 /// Returns the claim that a server signs: that this life serves the port, for this client's question with this nonce.
 pub(super) fn claim(
@@ -41,6 +41,7 @@ pub(super) fn claim(
     port: Port,
     cookie: Cookie,
     repeats: bool,
+    instance: u64,
 ) -> [u8; CLAIM_BYTES] {
     let mut claim = [0; CLAIM_BYTES];
     let mut rest = &mut claim[..];
@@ -55,6 +56,7 @@ pub(super) fn claim(
         put(&word.to_be_bytes());
     }
     put(&[u8::from(repeats)]);
+    put(&instance.to_be_bytes());
     claim
 }
 
@@ -65,15 +67,16 @@ mod tests {
     #[test]
     fn a_claim_differs_with_everything_in_it() {
         let cookie = Cookie { issued: 5, seal: 6 };
-        let base = claim(1, Uid(2), Uid(3), Port(4), cookie, false);
+        let base = claim(1, Uid(2), Uid(3), Port(4), cookie, false, 0);
         for other in [
-            claim(9, Uid(2), Uid(3), Port(4), cookie, false),
-            claim(1, Uid(9), Uid(3), Port(4), cookie, false),
-            claim(1, Uid(2), Uid(9), Port(4), cookie, false),
-            claim(1, Uid(2), Uid(3), Port(9), cookie, false),
-            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 9, seal: 6 }, false),
-            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 5, seal: 9 }, false),
-            claim(1, Uid(2), Uid(3), Port(4), cookie, true),
+            claim(9, Uid(2), Uid(3), Port(4), cookie, false, 0),
+            claim(1, Uid(9), Uid(3), Port(4), cookie, false, 0),
+            claim(1, Uid(2), Uid(9), Port(4), cookie, false, 0),
+            claim(1, Uid(2), Uid(3), Port(9), cookie, false, 0),
+            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 9, seal: 6 }, false, 0),
+            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 5, seal: 9 }, false, 0),
+            claim(1, Uid(2), Uid(3), Port(4), cookie, true, 0),
+            claim(1, Uid(2), Uid(3), Port(4), cookie, false, 9),
         ] {
             assert_ne!(other, base);
         }

@@ -78,11 +78,15 @@ pub struct ServeOptions {
     /// and answers it again, as a replicated state machine can. When a server falls silent, a client then repeats its
     /// call at another one.
     pub repeats: bool,
+    /// Identity of the replicated service: the same at all its servers, and another one at a service of the same port
+    /// that was founded apart. A client stays with the first one that it meets, see [`CallFailure::OtherInstance`]. 0,
+    /// the default: the service has none.
+    pub instance: u64,
 }
 
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
-        ServeOptions { queue_max: 1024, repeats: false }
+        ServeOptions { queue_max: 1024, repeats: false, instance: 0 }
     }
 }
 
@@ -134,6 +138,11 @@ pub enum CallFailure {
     /// Servers were found, and all pushed back until the deadline: the call did not happen.
     #[error("all servers are busy; the call did not happen")]
     Busy,
+    /// The servers that were found belong to another instance of the service than the one that this client has spoken
+    /// to: the call did not happen. [`Endpoint::forget_instance`](super::Endpoint::forget_instance) accepts the other
+    /// one from then on.
+    #[error("only servers of another instance of the service were found; the call did not happen")]
+    OtherInstance,
     /// The application refuses the call, with this reason.
     #[error("the server refuses the call")]
     Refused(Bytes),

@@ -28,6 +28,10 @@ pub const SLOTS_MAX: usize = 1024;
 /// Maximum number of times that a call is passed on.
 pub const HOPS_MAX: u8 = 8;
 
+/// Bits of the byte in a request that says what it carries besides.
+const WITH_COOKIE: u8 = 1;
+const WITH_INSTANCE: u8 = 2;
+
 /// The name of one attempt at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -75,7 +79,9 @@ pub struct PortHere {
     pub grant: Grant,
     /// The service recognises a repeated call by its number, whichever server executed it first.
     pub repeats: bool,
-    /// Proof of a claim: nonce, port, cookie, `repeats`, and the uids of both sides.
+    /// Instance of the service; 0: it has none.
+    pub instance: u64,
+    /// Proof of a claim: nonce, port, cookie, `repeats`, `instance`, and the uids of both sides.
     pub proof: Proof,
 }
 
@@ -90,6 +96,8 @@ pub struct Request {
     pub finished_below: u64,
     /// The service that is called.
     pub port: Port,
+    /// Instance of the service that is called; 0: it has none.
+    pub instance: u64,
     /// Number of times that the call was passed on.
     pub hops: u8,
     /// How much longer the client will wait, in milliseconds.
@@ -191,6 +199,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             write_cookie(out, &here.cookie);
             write_grant(out, here.grant);
             out.flag(here.repeats);
+            out.u64(here.instance);
             out.bytes(&here.proof.0);
         }
         Frame::PortNotHere { nonce, port } => {
@@ -204,7 +213,12 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u128(request.port.0);
             out.u8(request.hops);
             out.u32(request.left_ms);
-            out.flag(request.cookie.is_some());
+            // One byte for both: in most requests there is neither.
+            let has_instance = request.instance != 0;
+            out.u8(u8::from(request.cookie.is_some()) * WITH_COOKIE + u8::from(has_instance) * WITH_INSTANCE);
+            if has_instance {
+                out.u64(request.instance);
+            }
             if let Some(cookie) = &request.cookie {
                 write_cookie(out, cookie);
             }
@@ -242,8 +256,9 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u32(got.through);
             got.beyond.iter().for_each(|word| out.u64(*word));
         }
-        Frame::Done { to, attempts } => {
+        Frame::Done { to, finished_below, attempts } => {
             out.u64(to.0);
+            out.u64(*finished_below);
             out.count(attempts.len(), DONE_MAX);
             for (slot, number) in attempts {
                 out.u16(*slot);
@@ -271,25 +286,47 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             cookie: read_cookie(from)?,
             grant: read_grant(from)?,
             repeats: from.flag("repeats")?,
+            instance: from.u64("instance")?,
             proof: from.array("proof").map(Proof)?,
         })),
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
-        FrameKind::Request => Frame::Request(Request {
-            attempt: read_attempt(from)?,
-            call: from.number("call")?,
-            finished_below: from.number("finished below")?,
-            port: read_port(from)?,
-            hops: match from.u8("hops")? {
+        FrameKind::Request => {
+            let attempt = read_attempt(from)?;
+            let (call, finished_below) = (from.number("call")?, from.number("finished below")?);
+            let port = read_port(from)?;
+            let hops = match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,
                 other => return Err(from.out_of_range("hops", other)),
-            },
-            left_ms: from.u32("left")?,
-            cookie: match from.flag("has cookie")? {
-                true => Some(Box::new(read_cookie(from)?)),
-                false => None,
-            },
-            payload: read_payload(from)?,
-        }),
+            };
+            let left_ms = from.u32("left")?;
+            let with = match from.u8("with")? {
+                with if with <= WITH_COOKIE + WITH_INSTANCE => with,
+                other => return Err(from.out_of_range("with", other)),
+            };
+            let instance = match with & WITH_INSTANCE {
+                0 => 0,
+                _ => match from.u64("instance")? {
+                    0 => return Err(from.out_of_range("instance", 0u8)),
+                    instance => instance,
+                },
+            };
+            let cookie = match with & WITH_COOKIE {
+                0 => None,
+                _ => Some(Box::new(read_cookie(from)?)),
+            };
+            let payload = read_payload(from)?;
+            Frame::Request(Request {
+                attempt,
+                call,
+                finished_below,
+                port,
+                instance,
+                hops,
+                left_ms,
+                cookie,
+                payload,
+            })
+        }
         FrameKind::Reply => Frame::Reply(Reply {
             attempt: read_attempt(from)?,
             grant: read_grant(from)?,
@@ -327,9 +364,10 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }),
         FrameKind::Done => {
             let to = read_uid(from)?;
-            let count = from.count("attempt count", 1..=DONE_MAX, 10)?;
+            let finished_below = from.u64("finished below")?;
+            let count = from.count("attempt count", 0..=DONE_MAX, 10)?;
             let attempts = (0..count).map(|_| Ok((read_slot(from)?, from.number("number")?)));
-            Frame::Done { to, attempts: attempts.collect::<Result<Vec<_>>>()? }
+            Frame::Done { to, finished_below, attempts: attempts.collect::<Result<Vec<_>>>()? }
         }
         FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
         other => return Err(from.error(Fault::Kind(other as u8))),

@@ -465,9 +465,10 @@ impl fmt::Display for Frame {
             Frame::LocatePort { nonce, port } => write!(f, "who serves {:032x}? {nonce:016x}", port.0),
             Frame::PortHere(here) => write!(
                 f,
-                "{:016x}: I serve {:032x}, cookie {:016x} of {}, {}{}",
+                "{:016x}: I serve {:032x}, {}, cookie {:016x} of {}, {}{}",
                 here.nonce,
                 here.port.0,
+                Of(here.instance),
                 here.cookie.seal,
                 here.cookie.issued,
                 Granted(here.grant),
@@ -478,11 +479,12 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} (finished below {}) of {:032x}, hops {}, {} ms left{}: {}",
+                "{}: call {} (finished below {}) of {:032x}, {}, hops {}, {} ms left{}: {}",
                 In(request.attempt),
                 request.call,
                 request.finished_below,
                 request.port.0,
+                Of(request.instance),
                 request.hops,
                 request.left_ms,
                 if request.cookie.is_some() { ", with a cookie" } else { "" },
@@ -522,10 +524,10 @@ impl fmt::Display for Frame {
                 let (attempt, through) = (In(got.attempt), got.through);
                 write!(f, "{attempt}: has {through} parts of the {whole}, and {beyond} beyond a gap")
             }
-            Frame::Done { to, attempts } => {
-                write!(f, "to {to}: has the replies to")?;
+            Frame::Done { to, finished_below, attempts } => {
+                write!(f, "to {to}: finished below {finished_below}")?;
                 for (index, (slot, number)) in attempts.iter().enumerate() {
-                    let comma = if index == 0 { "" } else { "," };
+                    let comma = if index == 0 { "; has the replies to" } else { "," };
                     write!(f, "{comma} attempt {number} in slot {slot}")?;
                 }
                 Ok(())
@@ -594,6 +596,18 @@ struct Granted(Grant);
 impl fmt::Display for Granted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} slots, load {}", self.0.slots, self.0.load)
+    }
+}
+
+/// The instance of a service.
+struct Of(u64);
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("of no instance"),
+            instance => write!(f, "instance {instance:016x}"),
+        }
     }
 }
 

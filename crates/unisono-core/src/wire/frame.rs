@@ -328,6 +328,8 @@ pub enum Frame {
     Done {
         /// Uid of the server's life.
         to: Uid,
+        /// The client knows the outcomes of all its calls with lower numbers.
+        finished_below: u64,
         /// Slot and number of each attempt; at most [`DONE_MAX`](super::DONE_MAX) attempts.
         attempts: Vec<(u16, u64)>,
     },

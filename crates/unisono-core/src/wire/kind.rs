@@ -112,7 +112,7 @@ kinds! {
     Formed = 0x65, 121;
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;
-    PortHere = 0x71, 141;
+    PortHere = 0x71, 149;
     PortNotHere = 0x72, 24;
     Request = 0x73, 57;
     Reply = 0x74, 24;
@@ -121,7 +121,7 @@ kinds! {
     Working = 0x77, 22;
     Part = 0x78, 22;
     Got = 0x79, 55;
-    Done = 0x7a, 20;
+    Done = 0x7a, 18;
     Cancel = 0x7b, 18;
 }
 

@@ -36,6 +36,7 @@ fn name(outcome: &Result<Bytes, CallFailure>) -> &'static str {
         Ok(_) => "ok",
         Err(CallFailure::NotFound) => "not found",
         Err(CallFailure::Failed) => "failed",
+        Err(CallFailure::OtherInstance) => "other instance",
         Err(CallFailure::Busy) => "busy",
         Err(CallFailure::Refused(_)) => "refused",
         Err(CallFailure::Unknown) => "unknown",

@@ -347,6 +347,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
         call: number,
         finished_below: 1,
         port,
+        instance: 0,
         hops: 0,
         left_ms: 1000,
         cookie: cookie.map(Box::new),

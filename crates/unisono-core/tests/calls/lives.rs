@@ -289,7 +289,7 @@ fn a_server_that_is_asked_is_not_followed_to_another_address() {
     let (client, server) = (world.host(2).endpoint.uid(), world.host(1).endpoint.uid());
     let (cookie, grant) = (Cookie { issued: 0, seal: 0 }, Grant { slots: 1, load: 0 });
     let proof = PlainProof.prove(&PRIVATE, &claim(nonce, client, server, port));
-    let here = PortHere { nonce, port, cookie, grant, repeats: false, proof };
+    let here = PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, proof };
     world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here.into())), WAY);
     world.fate = Box::new(|_, to, _, _| {
         assert_ne!(to, 4, "all of an attempt goes to one address");
@@ -433,7 +433,8 @@ fn a_server_without_the_private_port_is_not_believed() {
     // The right answer, but with the proof of another port.
     let cookie = Cookie { issued: 0, seal: 0 };
     let grant = Grant { slots: 1, load: 0 };
-    let here = |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, proof };
+    let here =
+        |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, instance: 0, proof };
     let client = world.host(2).endpoint.uid();
     let answer = |private| here(PlainProof.prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
     let other = nonce.unwrap() + 1;
@@ -486,7 +487,7 @@ fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
     for word in [nonce, client.0, server.0, 0, 0] {
         claim.extend_from_slice(&word.to_be_bytes());
     }
-    claim.push(0);
+    claim.extend_from_slice(&[0; 9]);
     claim
 }
 

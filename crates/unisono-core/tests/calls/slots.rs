@@ -55,6 +55,7 @@ impl Table {
             call: number,
             finished_below: 1,
             port: self.port,
+            instance: 0,
             hops: 0,
             left_ms: 5000,
             cookie: self.cookie.map(Box::new),
@@ -99,7 +100,7 @@ fn an_acknowledgement_is_about_one_attempt_and_only_if_it_was_answered() {
     let mut table = Table::new();
     table.request(0, 1);
     table.request(0, 2);
-    let done = |to, number| Frame::Done { to, attempts: vec![(0, number)] };
+    let done = |to, number| Frame::Done { to, finished_below: 1, attempts: vec![(0, number)] };
     table.say(&done(SERVER, 2));
     let (call, id) = table.take().unwrap();
     assert_eq!(call, 2);

@@ -193,9 +193,20 @@ fn values_of_calls_out_of_range_are_refused() {
     };
     let request = |call, finished_below, hops| {
         let (port, left_ms, cookie, payload) = (Port(1), 1, None, Payload::Omitted);
-        Frame::Request(Request { attempt, call, finished_below, port, hops, left_ms, cookie, payload })
+        Frame::Request(Request {
+            attempt,
+            call,
+            finished_below,
+            port,
+            instance: 0,
+            hops,
+            left_ms,
+            cookie,
+            payload,
+        })
     };
-    let done = |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), attempts: attempts.to_vec() };
+    let done =
+        |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), finished_below: 1, attempts: attempts.to_vec() };
     for (frame, field, value) in [
         (cancel(1024, 1), "slot", 1024),
         (cancel(0, 0), "number", 0),
@@ -206,7 +217,6 @@ fn values_of_calls_out_of_range_are_refused() {
         (request(0, 1, 0), "call", 0),
         (request(1, 0, 0), "finished below", 0),
         (request(1, 1, 9), "hops", 9),
-        (done(&[]), "attempt count", 0),
         (done(&[(1024, 1)]), "slot", 1024),
     ] {
         assert_eq!(fault(written(&frame)), Fault::Range { field, value }, "{frame}");

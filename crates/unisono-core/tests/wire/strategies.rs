@@ -207,39 +207,44 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::LocatePort => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::LocatePort { nonce, port }).boxed()
         }
-        FrameKind::PortHere => (any::<u64>(), port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
-            .prop_map(|(nonce, port, cookie, grant, repeats, proof)| {
-                let mut whole = [0; 96];
-                whole[..32].copy_from_slice(&proof);
-                whole[64..].copy_from_slice(&proof);
-                let proof = Proof(whole);
-                Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, proof }.into())
-            })
-            .boxed(),
+        FrameKind::PortHere => {
+            ([any::<u64>(); 2], port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
+                .prop_map(|([nonce, instance], port, cookie, grant, repeats, proof)| {
+                    let mut whole = [0; 96];
+                    whole[..32].copy_from_slice(&proof);
+                    whole[64..].copy_from_slice(&proof);
+                    let proof = Proof(whole);
+                    Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, instance, proof }.into())
+                })
+                .boxed()
+        }
         FrameKind::PortNotHere => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
         }
         FrameKind::Request => (
             attempt(),
             [place(), place()],
-            port(),
+            (port(), any::<u64>()),
             0..=HOPS_MAX,
             any::<u32>(),
             option::of(cookie().prop_map(Box::new)),
             payload(),
         )
-            .prop_map(|(attempt, [call, finished_below], port, hops, left_ms, cookie, payload)| {
-                Frame::Request(Request {
-                    attempt,
-                    call,
-                    finished_below,
-                    port,
-                    hops,
-                    left_ms,
-                    cookie,
-                    payload,
-                })
-            })
+            .prop_map(
+                |(attempt, [call, finished_below], (port, instance), hops, left_ms, cookie, payload)| {
+                    Frame::Request(Request {
+                        attempt,
+                        call,
+                        finished_below,
+                        port,
+                        instance,
+                        hops,
+                        left_ms,
+                        cookie,
+                        payload,
+                    })
+                },
+            )
             .boxed(),
         FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())
             .prop_map(|(attempt, grant, refused, payload)| {
@@ -263,8 +268,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Got => (attempt(), any::<bool>(), any::<u32>(), any::<[u64; GOT_PARTS / 64]>())
             .prop_map(|(attempt, reply, through, beyond)| Frame::Got(Got { attempt, reply, through, beyond }))
             .boxed(),
-        FrameKind::Done => (uid(), vec((slot(), place()), 1..=DONE_MAX))
-            .prop_map(|(to, attempts)| Frame::Done { to, attempts })
+        FrameKind::Done => (uid(), any::<u64>(), vec((slot(), place()), 0..=DONE_MAX))
+            .prop_map(|(to, finished_below, attempts)| Frame::Done { to, finished_below, attempts })
             .boxed(),
         FrameKind::Cancel => attempt().prop_map(|attempt| Frame::Cancel { attempt }).boxed(),
     }

@@ -103,8 +103,8 @@ fn rare_content(what: &What) -> u64 {
         }
         What::CallEnded { call, outcome } => fold([*call, of_outcome(outcome)]),
         What::CallCancelled { call } => fold([*call]),
-        What::Serving { port, owns, repeats } => {
-            fold([u64::from(*port), u64::from(*owns), u64::from(*repeats)])
+        What::Serving { port, owns, repeats, instance } => {
+            fold([u64::from(*port), u64::from(*owns), u64::from(*repeats) + 2 * *instance])
         }
         What::Withdrawn { port } => fold([u64::from(*port)]),
         What::RefusedCall { client, call, hash } => fold([life(client), *call, *hash]),
@@ -164,6 +164,7 @@ fn of_outcome(outcome: &CallOutcome) -> u64 {
         CallOutcome::Failed => 3,
         CallOutcome::Busy => 4,
         CallOutcome::Unknown => 5,
+        CallOutcome::OtherInstance => 6,
     }
 }
 

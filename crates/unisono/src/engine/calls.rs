@@ -114,15 +114,18 @@ impl Calls {
         }
     }
 
-    /// Begins a call. The caller has to ask for its outcome, or to cancel it.
+    /// Begins a call, to any server of the port or to the one at this address. The caller has to ask for its outcome, or to cancel it.
     pub(crate) fn call(
         &mut self,
         now: Time,
-        port: Port,
+        (port, address): (Port, Option<SocketAddr>),
         request: Bytes,
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
-        let number = self.endpoint.call(now, port, request, deadline)?;
+        let number = match address {
+            None => self.endpoint.call(now, port, request, deadline)?,
+            Some(address) => self.endpoint.call_at(now, port, address, request, deadline)?,
+        };
         self.calls.insert(number, Pending::default());
         Ok(number)
     }
@@ -261,6 +264,7 @@ impl Occupant for Calls {
     fn release(&mut self, now: Time) {
         self.handles -= 1;
         if self.handles == 0 {
+            self.endpoint.end_calls(now);
             self.out_by = now + REPLY_LINGER;
         }
     }
@@ -367,6 +371,11 @@ impl Shared {
 }
 
 impl Shared<Calls> {
+    /// Accepts any instance of the service at this port from now on.
+    pub(crate) fn forget_instance(&self, port: Port) {
+        self.end(|calls, now| calls.endpoint.forget_instance(now, port));
+    }
+
     /// Cancels a call whose outcome no handle will ask for.
     pub(crate) fn cancel(&self, number: CallNumber) {
         self.end(|calls, now| calls.cancel(now, number));

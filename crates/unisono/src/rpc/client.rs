@@ -91,11 +91,60 @@ impl Client {
     /// Begins a call and returns it, to wait for its reply later or to await it. Other calls may be made meanwhile,
     /// to the same service too.
     pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
-        let mut request = request.into();
+        self.begin(port, None, request.into(), deadline)
+    }
+
+    /// Begins a call to the server at this address, and to no other one. If the port is not served there, the call
+    /// fails as [`NotFound`](CallFailure::NotFound) or [`Failed`](CallFailure::Failed); if the server falls silent, as
+    /// [`Unknown`](CallFailure::Unknown).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use unisono::Options;
+    /// use unisono::rpc::Client;
+    /// # use unisono::rpc::{PrivatePort, ServeOptions, Server};
+    /// # let name = &format!("start-at-docs-{}", std::process::id());
+    /// # let server = Server::new(&PrivatePort::from_name(name), ServeOptions::default(), &Options::default())?;
+    /// # let (port, address) = (server.port(), server.address());
+    /// # std::thread::spawn(move || server.serve(1, |request| request.payload().to_ascii_uppercase().into()));
+    /// let client = Client::new(&Options::default())?;
+    /// let call = client.start_at(port, address, "hello", Duration::from_secs(5))?;
+    /// assert_eq!(call.wait()?, "HELLO");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start_at(
+        &self,
+        port: Port,
+        address: SocketAddr,
+        request: impl Into<Bytes>,
+        deadline: Duration,
+    ) -> Result<Call, NotSent> {
+        self.begin(port, Some(address), request.into(), deadline)
+    }
+
+    /// Calls the server at this address, and no other one, and returns its reply; see [`Client::start_at`]. Blocks until
+    /// `deadline` has passed at most.
+    pub fn call_at(
+        &self,
+        port: Port,
+        address: SocketAddr,
+        request: impl Into<Bytes>,
+        deadline: Duration,
+    ) -> Result<Bytes, CallFailure> {
+        self.start_at(port, address, request, deadline)?.wait()
+    }
+
+    fn begin(
+        &self,
+        port: Port,
+        address: Option<SocketAddr>,
+        mut request: Bytes,
+        deadline: Duration,
+    ) -> Result<Call, NotSent> {
         let begin = |calls: &mut Calls, now: Time| {
             let returns_soon = calls.has_outcomes();
             // The first attempt succeeds; and a copy of the handle could cost an allocation.
-            let begun = calls.call(now, port.0, mem::take(&mut request), deadline);
+            let begun = calls.call(now, (port.0, address), mem::take(&mut request), deadline);
             match begun.is_ok() && calls.gathers(now, returns_soon) {
                 true => Attempt::Kept(begun),
                 false => Attempt::Done(begun),
@@ -103,6 +152,24 @@ impl Client {
         };
         let begun = self.shared.block(Some(Duration::ZERO), begin).unwrap_or(Err(NotSent::TooMany));
         Ok(Call { shared: self.shared.clone(), number: begun?, asked: false })
+    }
+
+    /// Accepts any instance of the service at this port from now on, after a call failed as
+    /// [`OtherInstance`](CallFailure::OtherInstance). The client, with all others at its address, then stays with the
+    /// instance that gets its next call. A call that may have happened still goes to no other instance.
+    ///
+    /// ```no_run
+    /// use unisono::Options;
+    /// use unisono::rpc::{CallFailure, Client, Port};
+    /// let (client, port) = (Client::new(&Options::default())?, Port::from_name("archive"));
+    /// if let Err(CallFailure::OtherInstance) = client.call(port, "hello") {
+    ///     println!("the archive was founded anew: what was stored before may be missing");
+    ///     client.forget_instance(port);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn forget_instance(&self, port: Port) {
+        self.shared.forget_instance(port.0);
     }
 
     /// Returns the counters of this address, of all clients and services that use it.

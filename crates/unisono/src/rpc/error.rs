@@ -18,6 +18,7 @@ pub use unisono_core::rpc::CallError as NotSent;
 /// | [`NotSent`](CallFailure::NotSent) | no | make it smaller, or wait for others |
 /// | [`NotFound`](CallFailure::NotFound) | no | check the port, the server, the key |
 /// | [`Failed`](CallFailure::Failed) | no | try again |
+/// | [`OtherInstance`](CallFailure::OtherInstance) | no | find out why the service was founded twice |
 /// | [`Busy`](CallFailure::Busy) | no | try again later, or with more time |
 /// | [`Refused`](CallFailure::Refused) | as the service says | read the reason |
 /// | [`Unknown`](CallFailure::Unknown) | perhaps, once at most | ask the service, or repeat what may happen twice |
@@ -39,6 +40,14 @@ pub enum CallFailure {
         "failed: none of the servers that were found took the call; it did not happen, and may be tried again"
     )]
     Failed,
+    /// The servers that were found belong to another instance of the service than the one that this client has spoken
+    /// to, founded apart from it: the call did not happen. What the first instance knows may be missing there. Find out
+    /// why there are two. [`Client::forget_instance`](super::Client::forget_instance) accepts the other one.
+    #[error(
+        "other instance: only servers of another instance of this service answered, which was founded apart from the \
+         one that this client has called; the call did not happen: find out why there are two"
+    )]
+    OtherInstance,
     /// All servers were full until the deadline: the call did not happen. Try again later, or with more time.
     #[error(
         "busy: all servers were full until the deadline; the call did not happen, and may be tried again later"
@@ -55,7 +64,7 @@ pub enum CallFailure {
     Unknown,
 }
 
-debug_as_sentence!(CallFailure { NotFound, Failed, Busy, Refused, Unknown; of NotSent });
+debug_as_sentence!(CallFailure { NotFound, Failed, OtherInstance, Busy, Refused, Unknown; of NotSent });
 
 impl CallFailure {
     /// True if the call certainly did not happen, so that it is safe to repeat. Only the service knows what a refusal
@@ -70,6 +79,7 @@ impl From<rpc::CallFailure> for CallFailure {
         match failure {
             rpc::CallFailure::NotFound => CallFailure::NotFound,
             rpc::CallFailure::Failed => CallFailure::Failed,
+            rpc::CallFailure::OtherInstance => CallFailure::OtherInstance,
             rpc::CallFailure::Busy => CallFailure::Busy,
             rpc::CallFailure::Refused(reason) => CallFailure::Refused(reason),
             rpc::CallFailure::Unknown => CallFailure::Unknown,

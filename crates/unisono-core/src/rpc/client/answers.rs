@@ -175,7 +175,7 @@ impl Client {
                 service.note_taken();
             }
             if let Some(first_at) = sent.first_at.filter(|_| !sent.is_repeated) {
-                remote.round_trip.note(now.since(first_at));
+                remote.note_round_trip(now.since(first_at));
             }
         }
     }
@@ -190,11 +190,12 @@ impl Client {
 
     /// Acknowledges an answer that arrived before, because the server still sends it.
     pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Uid, attempt: Attempt) {
+        let finished_below = self.finished_below();
         let Some(remote) = self.remotes.get(from).filter(|_| attempt.to == common.me) else { return };
         let slot = remote.slots.get(usize::from(attempt.slot));
         if slot.is_some_and(|slot| slot.number == attempt.number && slot.call.is_none()) {
             let attempts = vec![(attempt.slot, attempt.number)];
-            common.post(remote.address, Frame::Done { to: from, attempts });
+            common.post(remote.address, Frame::Done { to: from, finished_below, attempts });
         }
     }
 }

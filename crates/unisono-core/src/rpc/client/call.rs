@@ -24,6 +24,10 @@ pub(in crate::rpc) struct Call {
     pub(in crate::rpc) so_far: SoFar,
     /// A server that is avoided until this time, because it passed the call on or fell silent.
     pub(in crate::rpc) avoids: Option<(Uid, Time)>,
+    /// The only address to which it goes, if the application chose one.
+    pub(in crate::rpc) pinned: Option<SocketAddr>,
+    /// Instance of the server that may have executed it.
+    pub(in crate::rpc) instance: u64,
 }
 
 /// Stage of a call.
@@ -44,6 +48,8 @@ pub(in crate::rpc) enum SoFar {
     NoServerFound,
     /// Servers were found, and none has taken it.
     NotTaken,
+    /// Only servers of another instance were found.
+    OtherInstance,
     /// Servers were found, and pushed back.
     PushedBack,
     /// A server may have executed it.
@@ -55,6 +61,7 @@ impl SoFar {
         match self {
             SoFar::NoServerFound => CallFailure::NotFound,
             SoFar::NotTaken => CallFailure::Failed,
+            SoFar::OtherInstance => CallFailure::OtherInstance,
             SoFar::PushedBack => CallFailure::Busy,
             SoFar::Unclear => CallFailure::Unknown,
         }
@@ -65,6 +72,10 @@ impl SoFar {
 #[derive(Debug)]
 pub(in crate::rpc) struct Sent {
     pub(in crate::rpc) server: Uid,
+    /// True if its service recognises repeated calls.
+    pub(in crate::rpc) repeats: bool,
+    /// Instance of its service.
+    pub(in crate::rpc) instance: u64,
     pub(in crate::rpc) slot: u16,
     pub(in crate::rpc) number: u64,
     /// When it was first sent; `None` before that.

@@ -7,10 +7,12 @@
 
 use super::Client;
 use super::call::{SoFar, Stage};
+use super::locate::Serving;
 use super::losing::AVOIDS_FOR;
+use super::remote::Remote;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, PATIENCE_MAX};
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
 use crate::wire::{Attempt, Frame, Grant, HOPS_MAX, SLOTS_MAX};
@@ -57,24 +59,42 @@ impl Client {
         call.note(SoFar::NotTaken);
         call.avoids = Some((from, now + ASK_FOR + AVOIDS_FOR));
         let port = call.port;
-        let there = self.remotes.iter().find(|(_, remote)| {
-            remote.address == to
-                && remote.service(port).is_some()
-                && now.since(remote.heard_at) <= HEARD_LATELY
-                && usize::from(remote.under_way) < SLOTS_MAX
-        });
-        match there.map(|(uid, _)| uid).filter(|uid| self.may_have(*uid, number)) {
-            Some(uid) => self.start(now, common, number, uid),
+        if call.pinned.is_some() {
+            let failure = call.so_far.failure();
+            return self.finish(now, common, number, Err(failure), true);
+        }
+        let there = self.heard_lately(now, port, to);
+        let there = there.filter(|(_, remote)| usize::from(remote.under_way) < SLOTS_MAX);
+        let there = there.and_then(|(uid, _)| self.serving(port, uid));
+        match there.filter(|serving| self.may_have(*serving, number)) {
+            // It is of this client's instance, because it is known.
+            Some(serving) => self.start(now, common, number, serving),
             None => self.follow(now, common, number, (port, to)),
         }
         // Other calls may wait for the slot that became free.
         self.place(now, common, port);
     }
 
-    /// Asks whether the port is served at the address to which the call was passed on.
-    fn follow(&mut self, now: Time, common: &mut Common, number: CallNumber, (port, to): (Port, SocketAddr)) {
+    /// Returns the server of the port at this address, if it was heard so lately that it need not be asked.
+    pub(super) fn heard_lately(&self, now: Time, port: Port, at: SocketAddr) -> Option<(Uid, &Remote)> {
+        self.remotes.iter().find(|(_, remote)| {
+            remote.address == at
+                && remote.service(port).is_some()
+                && now.since(remote.heard_at) <= HEARD_LATELY
+        })
+    }
+
+    /// Asks whether the port is served at the address to which the call was passed on, or to which alone it goes.
+    pub(super) fn follow(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        (port, to): (Port, SocketAddr),
+    ) {
         let Some(call) = self.get_mut(number) else { return };
         call.stage = Stage::Following(to);
+        let asks_for = if call.pinned.is_some() { common.settings.locate } else { ASK_FOR };
         common.probe(Probe::ForwardFollowed);
         let nonce = common.random.next_u64();
         let target = self.targets.entry((port, to)).or_insert_with(|| Target {
@@ -85,6 +105,7 @@ impl Client {
             calls: Vec::new(),
         });
         target.calls.push(number);
+        target.until = target.until.max(now + asks_for);
         self.target_timeout(now, common, port, to);
     }
 
@@ -92,11 +113,11 @@ impl Client {
     pub(super) fn target_timeout(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
         let Some(target) = self.targets.get_mut(&(port, to)) else { return };
         if target.until <= now {
-            return self.give_up_target(now, common, port, to);
+            return self.give_up_target(now, common, (port, to), SoFar::NoServerFound);
         }
         if target.ask_at <= now {
             target.ask_at = now + target.ask_again_after;
-            target.ask_again_after *= 2;
+            target.ask_again_after = (target.ask_again_after * 2).min(PATIENCE_MAX);
             let nonce = target.nonce;
             common.counters.locates += 1;
             common.post_to(CallDestination::Address(to), Frame::LocatePort { nonce, port });
@@ -112,29 +133,47 @@ impl Client {
         common: &mut Common,
         port: Port,
         to: SocketAddr,
-        server: Uid,
+        serving: Serving,
     ) {
         let Some(target) = self.targets.remove(&(port, to)) else { return };
+        if let Some(known) = self.ports.get_mut(port) {
+            known.stay_with(serving.instance);
+        }
         for number in target.calls {
             if !self.follows(number, to) {
                 continue;
             }
             let has_slot =
-                self.remotes.get(server).is_some_and(|remote| usize::from(remote.under_way) < SLOTS_MAX);
-            match has_slot && self.may_have(server, number) {
-                true => self.start(now, common, number, server),
+                self.remotes.get(serving.uid).is_some_and(|remote| usize::from(remote.under_way) < SLOTS_MAX);
+            match has_slot && self.may_have(serving, number) {
+                true => self.start(now, common, number, serving),
                 false => self.wait_for_server(now, common, number),
             }
         }
     }
 
-    /// Gives up an address that does not serve the port, or does not answer; its calls go to any other server.
-    pub(super) fn give_up_target(&mut self, now: Time, common: &mut Common, port: Port, to: SocketAddr) {
+    /// Gives up an address that does not serve the port, or does not answer; its calls go to any other server. Those
+    /// that go nowhere else end.
+    pub(super) fn give_up_target(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (port, to): (Port, SocketAddr),
+        so_far: SoFar,
+    ) {
         let Some(target) = self.targets.remove(&(port, to)) else { return };
         common.probe(Probe::ForwardAstray);
         for number in target.calls {
-            if self.follows(number, to) {
-                self.wait_for_server(now, common, number);
+            if !self.follows(number, to) {
+                continue;
+            }
+            match self.get_mut(number) {
+                Some(call) if call.pinned.is_some() => {
+                    call.note(so_far);
+                    let failure = call.so_far.failure();
+                    self.finish(now, common, number, Err(failure), false);
+                }
+                _ => self.wait_for_server(now, common, number),
             }
         }
         self.ask_for(now, common, port);

@@ -5,6 +5,7 @@
 //! falls silent, or at whose address another life answers.
 
 use super::Client;
+use super::call::SoFar;
 use super::remote::Remote;
 use super::service::Service;
 use crate::identity::{Port, Uid};
@@ -39,6 +40,10 @@ pub(in crate::rpc) struct Known {
     pub(in crate::rpc) waiting: VecDeque<CallNumber>,
     question: Question,
     pub(super) used_at: Time,
+    /// Instance with which this client stays: that of the first server with one that got a call. 0: none yet.
+    instance: u64,
+    /// True if servers of other instances answered the last question.
+    pub(super) others_answered: bool,
 }
 
 /// A server of a port.
@@ -47,6 +52,8 @@ pub(super) struct Serving {
     pub(super) uid: Uid,
     /// True if it recognises repeated calls.
     pub(super) repeats: bool,
+    /// Its instance; 0: it has none.
+    pub(super) instance: u64,
 }
 
 /// State of the question which servers serve a port.
@@ -65,6 +72,15 @@ impl Known {
         self.question.again_at.is_none() && !self.was_asked_lately(now)
     }
 
+    /// Notes that a call goes to a server of this instance: if it is the first with one, the client stays with it.
+    #[inline]
+    pub(super) fn stay_with(&mut self, instance: u64) {
+        if self.instance == 0 && instance != 0 {
+            self.instance = instance;
+            self.servers.retain(|serving| serving.instance == instance);
+        }
+    }
+
     /// True if an answer to the last question may still be new.
     fn was_asked_lately(&self, now: Time) -> bool {
         self.question.asked_at.is_some_and(|asked| now.since(asked) < REFRESH_EVERY)
@@ -77,6 +93,7 @@ impl Client {
         let Some(known) = self.ports.get_mut(port) else { return };
         if known.question.again_at.is_none() {
             let nonce = common.random.next_u64();
+            known.others_answered = false;
             known.question =
                 Question { nonce, asked_at: None, again_at: Some(now), again_after: LOCATE_ASK_FIRST };
             self.question_timeout(now, common, port);
@@ -89,6 +106,21 @@ impl Client {
         if let Some(known) = self.ports.get_mut(port) {
             known.question.again_at = None;
         }
+    }
+
+    /// Asks all servers of the port once more, because one of them is quiet. The last question is repeated as long as its
+    /// answers count: they may take long.
+    pub(super) fn ask_beside(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get(port) else { return };
+        if known.question.again_at.is_some() {
+            return;
+        }
+        if !known.was_asked_lately(now) {
+            return self.refresh(now, common, port);
+        }
+        let nonce = known.question.nonce;
+        common.counters.locates += 1;
+        common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
     }
 
     /// Asks again if it is due.
@@ -129,17 +161,58 @@ impl Client {
             common.counters.stale += 1;
             return;
         }
-        let claim = claim(here.nonce, common.me, uid, here.port, here.cookie, here.repeats);
+        let claim = claim(here.nonce, common.me, uid, here.port, here.cookie, here.repeats, here.instance);
         if !common.proof.verify(here.port, &claim, &here.proof) && !common.broken(Planted::ProofUnchecked) {
             common.counters.malformed += 1;
             common.probe(Probe::ImpostorRefused);
             return;
         }
+        if self.is_of_other_instance(here) && !common.broken(Planted::RepeatsAtOtherInstance) {
+            return self.refuse_instance(now, common, (uid, from), here.port);
+        }
         if !self.remember(now, (uid, from), here) {
             return;
         }
-        self.start_followers(now, common, here.port, from, uid);
+        let serving = Serving { uid, repeats: here.repeats, instance: here.instance };
+        self.start_followers(now, common, here.port, from, serving);
+        self.relieve_quiet_servers(now, common);
         self.place(now, common, here.port);
+    }
+
+    /// True if this client stays with another instance of the service.
+    fn is_of_other_instance(&self, here: &PortHere) -> bool {
+        let known = self.ports.get(here.port).map_or(0, |known| known.instance);
+        known != 0 && known != here.instance
+    }
+
+    /// Ignores a server of another instance; a call that waits for a server learns of it.
+    fn refuse_instance(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (uid, from): (Uid, SocketAddr),
+        port: Port,
+    ) {
+        common.probe(Probe::OtherInstanceMet);
+        self.forget_server(uid, port);
+        if let Some(known) = self.ports.get_mut(port) {
+            known.others_answered = true;
+        }
+        self.give_up_target(now, common, (port, from), SoFar::OtherInstance);
+    }
+
+    /// Accepts any instance from now on, and asks at once which there are.
+    pub(in crate::rpc) fn forget_instance(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get_mut(port) else { return };
+        (known.instance, known.others_answered) = (0, false);
+        // Those that are still there answer again.
+        known.servers.clear();
+        known.question.again_at = None;
+        match known.waiting.is_empty() {
+            // The next call asks.
+            true => known.question.asked_at = None,
+            false => self.ask_for(now, common, port),
+        }
     }
 
     /// Records a server under its port. Returns false without capacity, or if it has calls under way at another
@@ -153,6 +226,7 @@ impl Client {
             return false;
         }
         remote.address = from;
+        remote.repeats |= here.repeats;
         // An answer that is no newer than the last may be a recording of it, and its server dead since.
         if remote.last_answer.is_none_or(|last| here.cookie.issued > last) {
             remote.last_answer = Some(here.cookie.issued);
@@ -165,7 +239,7 @@ impl Client {
             remote.services.push(Service::new(here.port));
         }
         let Some(known) = self.ports.get_mut(here.port) else { return true };
-        let serving = Serving { uid, repeats: here.repeats };
+        let serving = Serving { uid, repeats: here.repeats, instance: here.instance };
         let has_capacity = known.servers.len() < SERVERS_MAX;
         match known.servers.iter_mut().find(|known| known.uid == uid) {
             Some(entry) => *entry = serving,
@@ -186,7 +260,7 @@ impl Client {
         let target = self.targets.get(&(port, from)).filter(|target| target.nonce == nonce);
         let known = self.ports.get(port);
         if target.is_some() {
-            self.give_up_target(now, common, port, from);
+            self.give_up_target(now, common, (port, from), SoFar::NoServerFound);
         } else if known.is_none_or(|known| known.question.nonce != nonce) {
             common.counters.stale += 1;
             return;

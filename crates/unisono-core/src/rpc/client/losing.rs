@@ -6,7 +6,8 @@
 //! server, with the same number.
 
 use super::Client;
-use super::call::{Call, SoFar};
+use super::call::{Call, Sent, SoFar};
+use super::remote::Standing;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
@@ -35,6 +36,10 @@ impl Client {
         self.leave_server(now, common, number, true);
         let Some(call) = self.get_mut(number) else { return };
         call.note(so_far);
+        if call.pinned.is_some() && so_far != SoFar::PushedBack {
+            let failure = call.so_far.failure();
+            return self.finish(now, common, number, Err(failure), true);
+        }
         call.avoids = avoids.map(|uid| (uid, now + AVOIDS_FOR));
         self.wait_for_server(now, common, number);
     }
@@ -42,16 +47,14 @@ impl Client {
     /// Handles an attempt of which no server can say any more whether it was executed.
     pub(super) fn lose_attempt(&mut self, now: Time, common: &mut Common, number: CallNumber, silent: bool) {
         let Some(call) = self.get_mut(number) else { return };
-        let (port, server) = (call.port, call.sent().map(|sent| sent.server));
-        let serving = self
-            .ports
-            .get(port)
-            .and_then(|known| known.servers.iter().find(|serving| Some(serving.uid) == server));
-        let repeats = serving.is_some_and(|serving| serving.repeats);
+        let pinned = call.pinned.is_some();
+        let Some(&mut Sent { server, repeats, instance, .. }) = call.sent() else { return };
+        call.instance = instance;
+        let repeats = repeats && !pinned;
         if repeats || common.broken(Planted::ElsewhereOnSilence) {
             common.probe(Probe::RepeatedElsewhere);
             let so_far = if repeats { SoFar::Unclear } else { SoFar::NotTaken };
-            self.go_elsewhere(now, common, number, so_far, server.filter(|_| silent));
+            self.go_elsewhere(now, common, number, so_far, silent.then_some(server));
         } else {
             self.finish(now, common, number, Err(CallFailure::Unknown), true);
         }
@@ -72,7 +75,7 @@ impl Client {
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
         // The calls need to know whether it recognises repeats, so it is forgotten after them; it gets no new call.
         if let Some(remote) = self.remotes.get_mut(server) {
-            remote.is_lost = true;
+            remote.standing = Standing::Lost;
         }
         for number in calls {
             let Some(sent) = self.get_mut(number).and_then(Call::sent) else { continue };

@@ -3,7 +3,7 @@
 //! This file has the application's operations. `locate` finds the servers of a port, `placing` chooses a server for a
 //! call, `call`, `remote` and `service` describe calls, servers and their services, `sending` writes requests,
 //! `answers` handles replies, `forward` follows calls that were passed on, `losing` handles calls whose server is lost,
-//! `timeouts` does what is due with time.
+//! `quiet` those whose server answers late, `timeouts` does what is due with time.
 
 mod answers;
 mod call;
@@ -11,6 +11,7 @@ mod forward;
 mod locate;
 mod losing;
 mod placing;
+mod quiet;
 mod remote;
 mod sending;
 mod service;
@@ -22,8 +23,9 @@ use super::types::{CallError, CallFailure, CallNumber};
 use crate::identity::{Port, Uid};
 use crate::table::Table;
 use crate::time::Time;
-use crate::wire::{Attempt, Frame};
+use crate::wire::{Attempt, DONE_MAX, Frame};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use bytes::Bytes;
 use call::{Call, SoFar, Stage};
 use core::net::SocketAddr;
@@ -63,7 +65,7 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        port: Port,
+        (port, pinned): (Port, Option<SocketAddr>),
         request: Bytes,
         within: Duration,
     ) -> Result<CallNumber, CallError> {
@@ -88,6 +90,8 @@ impl Client {
             waits_since: now,
             so_far: SoFar::NoServerFound,
             avoids: None,
+            pinned,
+            instance: 0,
         });
         self.note_order(number);
         self.wake_by(deadline);
@@ -130,6 +134,32 @@ impl Client {
             self.in_order.pop_front();
         }
         CallNumber::MAX
+    }
+
+    /// Returns a number below which this client knows the outcomes of all its calls.
+    fn finished_below(&mut self) -> CallNumber {
+        self.first_unfinished().min((self.begun + 1) * CALLS_MAX as u64)
+    }
+
+    /// Ends all calls, and informs all servers with a session that this life needs no reply any more.
+    pub(super) fn end(&mut self, now: Time, common: &mut Common) {
+        let under_way: Vec<CallNumber> = self.calls.iter().map(|call| call.number).collect();
+        for number in under_way {
+            self.take_out(now, common, number, false);
+        }
+        let finished_below = self.finished_below();
+        for (to, remote) in self.remotes.iter_mut().filter(|(_, remote)| remote.is_established) {
+            remote.done_at = None;
+            loop {
+                // Also without an answer to acknowledge, because of the calls that were given up.
+                let attempts = remote.take_unacknowledged(DONE_MAX);
+                let is_last = attempts.len() < DONE_MAX;
+                common.post(remote.address, Frame::Done { to, finished_below, attempts });
+                if is_last {
+                    break;
+                }
+            }
+        }
     }
 
     /// Ends a call with an outcome. If `answered` is true, its server keeps the answer until it is acknowledged.
@@ -212,6 +242,8 @@ mod tests {
             waits_since: Time::ZERO,
             so_far: SoFar::NoServerFound,
             avoids: None,
+            pinned: None,
+            instance: 0,
         });
         for number in first..first + 1_000_000 {
             client.note_order(number);

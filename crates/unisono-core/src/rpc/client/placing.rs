@@ -6,9 +6,11 @@
 
 use super::Client;
 use super::call::{Call, Sent, SoFar, Stage};
-use super::locate::Known;
+use super::locate::{Known, Serving};
+use super::losing::AVOIDS_FOR;
 use super::remote::Remote;
 use crate::identity::{Port, Uid};
+use crate::planted::Planted;
 use crate::random::Random;
 use crate::rpc::common::{Common, patience};
 use crate::rpc::transfer::Outgoing;
@@ -16,6 +18,7 @@ use crate::rpc::types::CallNumber;
 use crate::table::Table;
 use crate::time::Time;
 use alloc::boxed::Box;
+use core::net::SocketAddr;
 
 impl Client {
     /// Queues a call for its port's servers; it is sent at once if one takes it.
@@ -43,13 +46,22 @@ impl Client {
             let Some(number) = known.waiting.pop_front() else { return };
             let call = self.calls.get(super::index(number)).filter(|call| call.waits_as(number));
             let Some(call) = call else { continue };
+            if let Some(address) = call.pinned {
+                self.place_pinned(now, common, number, (port, address));
+                continue;
+            }
             let avoided = call.avoids.filter(|(_, until)| *until > now);
             let avoided_server = avoided.map(|(uid, _)| uid);
             let repeats = call.may_have_happened();
-            let server =
-                choose((now, port), known, &self.remotes, &mut common.random, avoided_server, repeats);
+            let of = (repeats && !common.broken(Planted::RepeatsAtOtherInstance)).then_some(call.instance);
+            let wanted = Wanted { avoided: avoided_server, repeats, of };
+            let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted)
+                .or_else(|| choose_quiet((now, port), known, &self.remotes, &wanted));
             match (server, avoided) {
-                (Some(server), _) => self.start(now, common, number, server),
+                (Some(serving), _) => {
+                    known.stay_with(serving.instance);
+                    self.start(now, common, number, serving);
+                }
                 // A call that may go to few servers, or avoids one, does not hold up the others.
                 (None, _) if repeats => {
                     known.waiting.push_back(number);
@@ -90,15 +102,53 @@ impl Client {
         }
     }
 
-    /// True if the server may get this call: a call that may have happened goes only to servers that recognise repeats.
-    pub(super) fn may_have(&self, server: Uid, number: CallNumber) -> bool {
+    /// Places a call that goes to one address only.
+    fn place_pinned(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        (port, address): (Port, SocketAddr),
+    ) {
+        let Some((uid, remote)) = self.heard_lately(now, port, address) else {
+            return self.follow(now, common, number, (port, address));
+        };
+        let tries_at = remote.service(port).map_or(Time::NEVER, |service| service.try_at);
+        let has_capacity = remote.has_capacity(now, port);
+        let Some(call) = self.calls.get(super::index(number)) else { return };
+        let avoids = call.avoids.map(|(_, until)| until).filter(|until| *until > now);
+        let serving = self.serving(port, uid);
+        let Some(known) = self.ports.get_mut(port) else { return };
+        match serving {
+            Some(serving) if has_capacity && avoids.is_none() => {
+                known.stay_with(serving.instance);
+                self.start(now, common, number, serving);
+            }
+            Some(_) => {
+                known.waiting.push_back(number);
+                // Without a limit of the service it waits until a call there ends.
+                let at = if tries_at > now { tries_at } else { now + AVOIDS_FOR };
+                self.wake_by(avoids.map_or(at, |until| until.max(at)));
+            }
+            None => self.follow(now, common, number, (port, address)),
+        }
+    }
+
+    /// Returns what is known of this server of the port.
+    pub(super) fn serving(&self, port: Port, server: Uid) -> Option<Serving> {
+        self.ports.get(port)?.servers.iter().find(|serving| serving.uid == server).copied()
+    }
+
+    /// True if the server may get this call: a call that may have happened goes only to servers that recognise repeats,
+    /// of the same instance.
+    pub(super) fn may_have(&self, serving: Serving, number: CallNumber) -> bool {
         let Some(call) = self.calls.get(super::index(number)) else { return false };
-        let servers = self.ports.get(call.port).map_or(&[][..], |known| &known.servers);
-        !call.may_have_happened() || servers.iter().any(|serving| serving.uid == server && serving.repeats)
+        !call.may_have_happened() || serving.repeats && serving.instance == call.instance
     }
 
     /// Begins a new attempt at this server.
-    pub(super) fn start(&mut self, now: Time, common: &mut Common, number: CallNumber, server: Uid) {
+    pub(super) fn start(&mut self, now: Time, common: &mut Common, number: CallNumber, serving: Serving) {
+        let Serving { uid: server, repeats, instance } = serving;
         let Some(remote) = self.remotes.get_mut(server) else { return };
         let Some(call) = self.calls.get_mut(super::index(number)) else { return };
         self.attempts += 1;
@@ -111,6 +161,8 @@ impl Client {
         }
         call.stage = Stage::Sent(Sent {
             server,
+            repeats,
+            instance,
             slot,
             number: self.attempts,
             first_at: None,
@@ -133,37 +185,70 @@ impl Call {
     }
 }
 
+/// What a call demands of its server.
+struct Wanted {
+    avoided: Option<Uid>,
+    /// The server must recognise repeats.
+    repeats: bool,
+    /// The server must be of this instance.
+    of: Option<u64>,
+}
+
+impl Wanted {
+    fn takes(&self, serving: &Serving) -> bool {
+        (serving.repeats || !self.repeats)
+            && self.of.is_none_or(|instance| serving.instance == instance)
+            && self.avoided != Some(serving.uid)
+    }
+}
+
 /// Returns the server that takes the next call for a port, if there is one.
 fn choose(
     (now, port): (Time, Port),
     known: &Known,
     remotes: &Table<Remote>,
     random: &mut Random,
-    avoided: Option<Uid>,
-    repeats: bool,
-) -> Option<Uid> {
+    wanted: &Wanted,
+) -> Option<Serving> {
     let servers = &known.servers;
     let load = |index: usize| {
-        let uid = servers.get(index).filter(|serving| serving.repeats || !repeats)?.uid;
-        let remote =
-            remotes.get(uid).filter(|remote| remote.has_capacity(now, port) && avoided != Some(uid))?;
-        Some((remote.load(), uid))
+        let serving = servers.get(index).filter(|serving| wanted.takes(serving))?;
+        let remote = remotes.get(serving.uid).filter(|remote| remote.has_capacity(now, port))?;
+        Some((remote.load(), *serving))
     };
     if servers.len() <= 1 {
-        return load(0).map(|(_, uid)| uid);
+        return load(0).map(|(_, serving)| serving);
     }
     let count = servers.len() as u64;
     let first = random.below(count);
     let second = (first + 1 + random.below(count - 1)) % count;
     match (load(first as usize), load(second as usize)) {
         // The first was drawn by lot, so it may have the call if both have the same load.
-        (Some((load, uid)), Some((other_load, other))) => Some(if load <= other_load { uid } else { other }),
-        (Some((_, uid)), None) | (None, Some((_, uid))) => Some(uid),
-        (None, None) => (0..servers.len()).find_map(load).map(|(_, uid)| uid),
+        (Some((load, first)), Some((other_load, other))) => {
+            Some(if load <= other_load { first } else { other })
+        }
+        (Some((_, serving)), None) | (None, Some((_, serving))) => Some(serving),
+        (None, None) => (0..servers.len()).find_map(load).map(|(_, serving)| serving),
     }
 }
 
-/// Returns why a call still waits although its port has servers: they push back.
+/// Returns a server that is quiet, for a call that no other server takes.
+fn choose_quiet(
+    (now, port): (Time, Port),
+    known: &Known,
+    remotes: &Table<Remote>,
+    wanted: &Wanted,
+) -> Option<Serving> {
+    let has_capacity = |serving: &Serving| {
+        remotes.get(serving.uid).is_some_and(|remote| remote.is_quiet_with_capacity(now, port))
+    };
+    known.servers.iter().copied().find(|serving| wanted.takes(serving) && has_capacity(serving))
+}
+
+/// Returns why a call still waits although its port has servers: they push back, or are of another instance.
 pub(super) fn why_it_waits(known: &Known) -> Option<SoFar> {
-    (!known.servers.is_empty()).then_some(SoFar::PushedBack)
+    match known.servers.is_empty() {
+        false => Some(SoFar::PushedBack),
+        true => known.others_answered.then_some(SoFar::OtherInstance),
+    }
 }

@@ -7,6 +7,7 @@ use super::Client;
 use super::call::{Call, SoFar, Stage};
 use super::locate::Known;
 use super::placing::why_it_waits;
+use super::remote::Standing;
 use crate::identity::{Port, Uid};
 use crate::planted::Planted;
 use crate::rpc::common::Common;
@@ -42,8 +43,9 @@ impl Client {
 
     /// Acknowledges answers, and gives up servers that have owed one for too long.
     fn remote_timeouts(&mut self, now: Time, common: &mut Common) {
-        let mut silent = Vec::new();
+        let (mut silent, mut quiet) = (Vec::new(), Vec::new());
         let mut next = None;
+        let finished_below = self.finished_below();
         for (uid, remote) in self.remotes.iter_mut() {
             if remote.done_at.is_some_and(|at| at <= now) {
                 remote.done_at = None;
@@ -52,13 +54,21 @@ impl Client {
                     if attempts.is_empty() {
                         break;
                     }
-                    common.post(remote.address, Frame::Done { to: uid, attempts });
+                    common.post(remote.address, Frame::Done { to: uid, finished_below, attempts });
                 }
             }
             next = earlier(next, remote.done_at);
             match remote.asked_since.map(|since| since + common.settings.silence) {
                 Some(until) if until <= now => silent.push(uid),
                 until => next = earlier(next, until),
+            }
+            let looks_at = match remote.standing {
+                Standing::Quiet(ask_at) => Some(ask_at),
+                _ => remote.quiet_from(now),
+            };
+            match looks_at {
+                Some(at) if at <= now => quiet.push(uid),
+                at => next = earlier(next, at),
             }
         }
         if let Some(at) = next {
@@ -67,6 +77,10 @@ impl Client {
         for uid in silent {
             self.lose_server(now, common, uid, None);
         }
+        for uid in quiet {
+            self.ask_quiet_server(now, common, uid);
+        }
+        self.relieve_quiet_servers(now, common);
     }
 
     fn call_timeouts(&mut self, now: Time, common: &mut Common) {
@@ -126,7 +140,9 @@ fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known,
         && let Some(so_far) = ports.get(call.port).and_then(why_it_waits)
     {
         call.note(so_far);
-        call.waits_since = now;
+        if so_far == SoFar::PushedBack {
+            call.waits_since = now;
+        }
     }
     let (deadline, may_have_happened) = (call.deadline, call.may_have_happened());
     if deadline <= now && !common.broken(Planted::DeadlineForgotten) {

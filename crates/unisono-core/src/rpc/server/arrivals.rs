@@ -12,6 +12,7 @@ use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::proof::claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
+use crate::rpc::types::{CallNumber, ServeOptions};
 use crate::time::Time;
 use crate::wire::{
     Attempt, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, Part,
@@ -60,13 +61,13 @@ impl Server {
             return;
         };
         let cookie = self.cookies.issue(now, from.uid, from.address);
-        let repeats = service.options.repeats;
-        let claim = claim(nonce, from.uid, common.me, port, cookie, repeats);
+        let ServeOptions { repeats, instance, .. } = service.options;
+        let claim = claim(nonce, from.uid, common.me, port, cookie, repeats, instance);
         let proof = common.proof.prove(&service.private, &claim);
         let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
         let in_progress = session.map_or(0, |session| session.in_progress);
         let grant = self.grant(in_progress);
-        let here = PortHere { nonce, port, cookie, grant, repeats, proof };
+        let here = PortHere { nonce, port, cookie, grant, repeats, instance, proof };
         common.post(from.address, Frame::PortHere(here.into()));
     }
 
@@ -178,7 +179,7 @@ impl Server {
 
     /// Takes a new attempt; it supersedes what was in its slot.
     fn take_request(&mut self, now: Time, common: &mut Common, id: SessionId, request: Request) {
-        let Request { attempt, call, finished_below, port, hops, left_ms, payload, .. } = request;
+        let Request { attempt, call, finished_below, port, instance, hops, left_ms, payload, .. } = request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
         let asked = Asked { port, call, finished_below, hops, deadline };
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -189,7 +190,9 @@ impl Server {
             self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
-        let is_full = self.services.get(port).map(|service| service.is_full() && !unbounded);
+        // The client may mean a service of another instance that was at this port before.
+        let service = self.services.get(port).filter(|service| service.options.instance == instance);
+        let is_full = service.map(|service| service.is_full() && !unbounded);
         let state = match (is_full, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(true), _) if !self.drops_expired(now, common, port) => State::Rejected(Rejection::Busy),
@@ -274,8 +277,11 @@ impl Server {
         common: &mut Common,
         from: Uid,
         to: Uid,
-        attempts: &[(u16, u64)],
+        (finished_below, attempts): (CallNumber, &[(u16, u64)]),
     ) {
+        if to == common.me {
+            self.note_finished(from, finished_below);
+        }
         for &(slot, number) in attempts {
             if let Some((id, last)) = self.attempt_of(now, common, from, Attempt { to, slot, number })
                 && !last.state.is_in_progress()

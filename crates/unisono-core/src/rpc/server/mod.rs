@@ -7,6 +7,7 @@
 mod arrivals;
 mod budget;
 mod cookie;
+mod finished;
 mod session;
 mod sessions;
 mod telling;
@@ -30,6 +31,7 @@ use budget::Budget;
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
+use finished::Finished;
 use session::{Kept, State};
 use sessions::{SessionId, Sessions};
 
@@ -65,6 +67,8 @@ struct Service {
     queue: VecDeque<(SessionId, u16, u64)>,
     /// Number of requests that wait, are incomplete or are being worked on.
     pending: u16,
+    /// What clients have acknowledged and the application does not know yet.
+    finished: Finished,
 }
 
 /// A request that the application has.
@@ -118,7 +122,10 @@ impl Server {
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
-        self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending });
+        self.services.insert(
+            port,
+            Service { private, options, queue: VecDeque::new(), pending, finished: Finished::default() },
+        );
         Ok(port)
     }
 
