@@ -22,7 +22,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use unisono::replica::{Command, CommandFailure, NotRestored, Outcome, Position, Replica, ReplicaState, Server, StateMachine};
+use unisono::replica::{
+    Command, CommandFailure, NotRestored, Outcome, Position, Replica, ReplicaState, Server, StateMachine,
+};
 use unisono::{Bytes, Formation, Options};
 
 /// The state that all members keep. The id of a job is the position of the command that added it.
@@ -128,7 +130,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for (id, result) in queue.read(|queue| queue.jobs.results.clone())? {
                 println!("result {id}: {result}");
             }
-            println!("{} jobs are not done", queue.look(|queue| queue.jobs.waiting.len() + queue.jobs.taken.len()));
+            println!("not done: {}", queue.look(|queue| queue.jobs.waiting.len() + queue.jobs.taken.len()));
         } else {
             match queue.command(format!("add {line}")) {
                 Ok(done) => println!("added {}", String::from_utf8_lossy(&done.reply)),

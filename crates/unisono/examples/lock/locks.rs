@@ -59,7 +59,9 @@ impl Locks {
     /// Grants each lock to the first in its line, and ends lines without claims.
     fn grant(&mut self) {
         self.lines.retain(|_, line| !line.is_empty());
-        for claim in self.lines.values_mut().filter_map(|line| line.front_mut()).filter(|claim| claim.fence == 0) {
+        for claim in
+            self.lines.values_mut().filter_map(|line| line.front_mut()).filter(|claim| claim.fence == 0)
+        {
             self.last_fence = claim.clock.max(self.last_fence + 1);
             claim.fence = self.last_fence;
         }
@@ -289,11 +291,13 @@ impl Held {
     /// Returns whether this process may act, as far as this member knows at present.
     pub(crate) fn standing(&self) -> Standing {
         match self.member.replica.status().state {
-            ReplicaState::Serving => match self.member.replica.look(|locks| locks.fence(&self.name, self.claim)) {
-                None => Standing::Lost,
-                Some(0) => Standing::InLine,
-                Some(fence) => Standing::Holds(fence),
-            },
+            ReplicaState::Serving => {
+                match self.member.replica.look(|locks| locks.fence(&self.name, self.claim)) {
+                    None => Standing::Lost,
+                    Some(0) => Standing::InLine,
+                    Some(fence) => Standing::Holds(fence),
+                }
+            }
             ReplicaState::Ended => Standing::Lost,
             _ => Standing::Suspended,
         }
