@@ -20,12 +20,12 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
+use unisono_core::{Time, Uid};
 use unisono_core::replica::{
     Answer, CommandFailure, CommandNumber, Done, FetchNumber, Notice, Output, ReadNumber, Replica,
     ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::RequestId;
-use unisono_core::{Time, Uid};
 
 /// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const REPLICA_NOTICES_MAX: usize = 64;

@@ -67,10 +67,9 @@ impl Life {
     /// Sends a message to the group, unless that has to wait: then the message comes back.
     pub(super) fn submit_now(&self, payload: Bytes) -> Option<Bytes> {
         let (message, mut obstacle) = (Message { payload, resilience: None }, SendError::WindowFull);
-        let submitted = self
-            .group
-            .shared()
-            .block(Some(Duration::ZERO), |member, now| message.submit_unwatched(member, now, &mut obstacle));
+        let submitted = self.group.shared().block(Some(Duration::ZERO), |member, now| {
+            message.submit_unwatched(member, now, &mut obstacle)
+        });
         match submitted {
             // An error is the end of this life, which takes care of what waits.
             Some(_) => None,

@@ -157,14 +157,9 @@ fn a_member_that_leaves_waits_until_another_has_the_state() {
     let name = fresh_name("leaves");
     let first = open(&name, Founding::Create, "first");
     first.command("x").unwrap();
-    let second = Replica::begin(
-        &name,
-        Founding::Join,
-        Words::default(),
-        ReplicaOptions::default(),
-        &options("second"),
-    )
-    .unwrap();
+    let second =
+        Replica::begin(&name, Founding::Join, Words::default(), ReplicaOptions::default(), &options("second"))
+            .unwrap();
     wait_until("it has joined", || first.status().members.len() == 2);
     first.end(LONG);
     assert!(second.ready().wait(LONG).unwrap());

@@ -54,8 +54,7 @@ pub(super) fn confirm(life: Arc<Life>) -> Errand {
     Box::pin(async move {
         loop {
             let (mut number, mut obstacle) = (None, SendError::WindowFull);
-            let (message, mut listed) =
-                (Message { payload: Bytes::new(), resilience: None }, Listed::default());
+            let (message, mut listed) = (Message { payload: Bytes::new(), resilience: None }, Listed::default());
             let sent = poll_fn(|context| {
                 life.group.shared().poll(context, &mut listed, |member, now| {
                     message.send(member, now, &mut number, &mut obstacle)
