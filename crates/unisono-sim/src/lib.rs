@@ -15,7 +15,7 @@
 //!
 //! The internal modules: `world` drives processes and datagrams (`process`, `network`, `seal`, `queue`, `clock`,
 //! `frame_faults`). `plan` draws what a seed determines, and `director` runs a plan (`workload`, `faults`, `injector`).
-//! `calls` contains runs of calls. `recorder` writes the records.
+//! `calls` contains runs of calls, and `replica` runs of a replicated service. `recorder` writes the records.
 #![forbid(unsafe_code)]
 
 mod calls;
@@ -37,6 +37,7 @@ mod readers;
 pub mod record;
 mod recorder;
 pub mod replay;
+mod replica;
 pub mod run;
 pub mod scenario;
 mod seal;

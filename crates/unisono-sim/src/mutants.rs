@@ -41,6 +41,18 @@ pub struct Mutant {
 const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
+const OF_REPLICAS: &[Profile] = &[Profile::Replica];
+
+/// Returns the profiles that can show a bug.
+fn profiles_of(bug: Planted) -> &'static [Profile] {
+    match bug {
+        // Servers of several instances, and reads that wait for confirmations, exist only there.
+        Planted::RepeatsAtOtherInstance => OF_REPLICAS,
+        bug if bug.is_of_replicas() => OF_REPLICAS,
+        bug if bug.is_of_calls() => OF_CALLS,
+        _ => OF_GROUPS,
+    }
+}
 
 /// Plants each bug in turn and returns the results. `progress` receives each result as soon as it is known, and the
 /// total number of bugs.
@@ -60,7 +72,7 @@ pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, us
 
 /// Plants one bug and returns the result for the first seed that shows it. Runs on `threads` threads.
 pub fn hunt(bug: Planted, threads: usize) -> Mutant {
-    let turns = if bug.is_of_calls() { OF_CALLS } else { OF_GROUPS };
+    let turns = profiles_of(bug);
     let world = |turn: u64| (turns[turn as usize % turns.len()], turn / turns.len() as u64 + 1);
     let found = find_first(SEEDS_MAX, threads, |turn| {
         let (profile, seed) = world(turn);

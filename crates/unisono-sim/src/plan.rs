@@ -35,6 +35,8 @@ pub enum Profile {
     Reach,
     /// Any faults, and groups of 12 to 40 members.
     Crowd,
+    /// A replicated service: servers with copies of a state, clients that call them, and any faults.
+    Replica,
 }
 
 impl Profile {
@@ -49,6 +51,7 @@ impl Profile {
         Profile::Calls,
         Profile::Reach,
         Profile::Crowd,
+        Profile::Replica,
     ];
 
     /// Returns its name on the command line.
@@ -63,6 +66,7 @@ impl Profile {
             Profile::Calls => "calls",
             Profile::Reach => "reach",
             Profile::Crowd => "crowd",
+            Profile::Replica => "replica",
         }
     }
 }
@@ -295,8 +299,8 @@ impl Plan {
             Profile::Swarm => plan.swarm(random),
             Profile::Reach => plan.reach(random),
             Profile::Crowd => plan.crowd(random),
-            // Runs of calls have another plan: see `calls::plan`.
-            Profile::Calls => {}
+            // Runs of calls and of replicated services have other plans: see `calls::plan` and `replica::plan`.
+            Profile::Calls | Profile::Replica => {}
         }
         if profile != Profile::Perf {
             match random.weigh(&[(70, 0), (15, 1), (15, 2)]) {

@@ -4,7 +4,7 @@
 use crate::properties::{Checkers, Violation};
 use crate::record::{CallOutcome, End, Fingerprint, Life, Names, Record, Reset, What};
 use std::io::Write;
-use unisono_core::{Destination, Event, Info, Instance, Outcome, Seqno, Time, Uid};
+use unisono_core::{Destination, EpochId, Event, Info, Instance, Outcome, Seqno, Time, Uid};
 
 /// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -222,9 +222,18 @@ impl Recorder {
         }
     }
 
+    /// Counts an epoch that began with a reset.
+    pub(crate) fn count_epoch(&mut self, id: EpochId) {
+        let index = self.names.epoch(id).index();
+        self.count_entered(index);
+    }
+
     #[cold]
     fn count_reset(&mut self, reset: &Reset) {
-        let index = reset.view.epoch.index();
+        self.count_entered(reset.view.epoch.index());
+    }
+
+    fn count_entered(&mut self, index: usize) {
         if self.entered.len() <= index {
             self.entered.resize(index + 1, false);
         }

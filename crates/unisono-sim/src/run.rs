@@ -9,6 +9,7 @@ use crate::plan::Profile;
 use crate::properties::Violation;
 use crate::record::mix;
 use crate::recorder::Totals;
+use crate::replica;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -175,7 +176,7 @@ pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) ->
     })
 }
 
-/// Runs a seed in a world of the profile's kind: a group or calls.
+/// Runs a seed in a world of the profile's kind: a group, calls, or a replicated service.
 pub(crate) fn run_profile(
     seed: u64,
     profile: Profile,
@@ -184,6 +185,7 @@ pub(crate) fn run_profile(
 ) -> Finding {
     match profile {
         Profile::Calls => calls::Director::new(seed, profile, planted, trace).run(),
+        Profile::Replica => replica::Director::new(seed, profile, planted, trace).run(),
         _ => Director::new(seed, profile, planted, trace).run(),
     }
 }
@@ -228,8 +230,12 @@ impl Tally {
     fn sum_up(mut self, profile: Profile, threads: usize, wall: Duration) -> Summary {
         self.failures.sort_by_key(|failure| failure.seed);
         // A run of groups hits no probes of calls, and the reverse.
-        let is_of_calls = profile == Profile::Calls;
-        let probes = Probe::ALL.iter().filter(|probe| probe.is_of_calls() == is_of_calls);
+        let is_of = |probe: &&Probe| match profile {
+            Profile::Calls => probe.is_of_calls(),
+            Profile::Replica => probe.is_of_replicas(),
+            _ => !probe.is_of_calls() && !probe.is_of_replicas(),
+        };
+        let probes = Probe::ALL.iter().filter(is_of);
         let missed = probes.clone().filter(|probe| self.probes & (1 << **probe as u32) == 0);
         let (probes, probes_missed) = (probes.count(), missed.map(|probe| format!("{probe:?}")));
         let probes_missed: Vec<String> = probes_missed.collect();

@@ -32,8 +32,8 @@
 //!
 //! Start it twice: the second process joins the group that the first one founded, and from then on both print the same
 //! lines. More programs are in the folder `examples`: `hello` (two processes greet each other), `chat` (names, and a
-//! thread for each direction), `counter` (a replicated number that survives `kill -9`); and, with calls, `calls` and
-//! `open_counter`. Run them with `cargo run -p unisono --example NAME`.
+//! thread for each direction), `calls`; and, with replicas, `counter` (a number that survives `kill -9`), `map`, `lock`,
+//! `queue` and `tsp`. Run them with `cargo run -p unisono --example NAME`.
 //!
 //! # The handles
 //!
@@ -115,9 +115,8 @@
 //! # Joining a running group
 //!
 //! A member receives the events after its own join, and none from before. The earlier state has to come from the
-//! application: when the first member of the view receives the join, it sends the state as of that seqno, and the
-//! joiner keeps later events until it has received that state. The example `counter` shows this; [`rpc::OpenGroup`]
-//! does it for services, with a state of any size.
+//! application. A [`Replica`](replica::Replica) does all of that: it fetches a state of any size from the other members,
+//! repeats commands that a reset dropped, and enters again after an exclusion.
 //!
 //! # Two machines
 //!

@@ -6,8 +6,8 @@ use common::{PATIENCE, block_on, fresh_name, watchful};
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Command, CommandFailure, Durability, Founding, Kind, NotRestored, Outcome, ReadFailure, Replica, ReplicaEnd,
-    ReplicaError, ReplicaOptions, ReplicaState, StateMachine, StopReason,
+    Command, CommandFailure, Durability, Founding, Kind, NotRestored, Outcome, ReadFailure, Replica,
+    ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, StateMachine, StopReason,
 };
 use unisono::rpc::{CallFailure, CallSettings, Client, PrivatePort};
 use unisono::{Bytes, Formation, JoinFailure, Name, OpenError, Options};
@@ -135,7 +135,8 @@ fn a_newcomer_gets_a_state_of_many_parts() {
 #[test]
 fn commands_and_waits_are_awaited_too() {
     let name = fresh_name("async");
-    let replica = Replica::begin(&name, Founding::Create, Sum::default(), patient(), &named("first")).unwrap();
+    let replica =
+        Replica::begin(&name, Founding::Create, Sum::default(), patient(), &named("first")).unwrap();
     // A command may begin before the replica has the state.
     let early = replica.start("add 1");
     block_on(async {
@@ -161,8 +162,7 @@ fn callers_are_answered_by_any_member_and_each_command_counts_once() {
     first.serve(&port).unwrap();
     second.serve(&port).unwrap();
     let client = Client::new(&named("client")).unwrap();
-    let calls: Vec<_> =
-        (0..200).map(|_| client.start(port.public(), "add 1", PATIENCE).unwrap()).collect();
+    let calls: Vec<_> = (0..200).map(|_| client.start(port.public(), "add 1", PATIENCE).unwrap()).collect();
     let mut sums: Vec<u64> =
         calls.into_iter().map(|call| text(&call.wait().unwrap()).parse().unwrap()).collect();
     sums.sort_unstable();

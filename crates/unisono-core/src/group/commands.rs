@@ -5,7 +5,7 @@ use crate::config::Migration;
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
 use crate::flow::Outgoing;
 use crate::fragment;
-use crate::identity::{GroupTag, MessageNumber, Uid};
+use crate::identity::{GroupTag, Instance, MessageNumber, Uid};
 use crate::look::Counters;
 use crate::planted::Probe;
 use crate::time::Time;
@@ -151,6 +151,11 @@ impl Group {
     /// Returns the phase of this member's life.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Returns the instance of its group: another group of the same name has another one. 0 before a group was found.
+    pub fn instance(&self) -> Instance {
+        self.instance
     }
 
     /// True if this member's own leave is in the order and accepted. Its application receives the leave as the last

@@ -11,7 +11,7 @@ use crate::process::ScheduledCrash;
 use crate::properties::{self, Checkers};
 use crate::record::{Life, What};
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Job, Service, Trigger, World};
+use crate::world::{Birth, CallBirth, CallCommon, CallService, CallSide, Job, Trigger, World};
 use std::io::Write;
 use unisono_core::rpc::{CallNumber, PrivatePort};
 use unisono_core::wire::FrameKind;
@@ -77,7 +77,7 @@ impl Director {
         let mut ports = fork();
         let mut service = |options| {
             let private = u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64());
-            Service::new(PrivatePort(private), options)
+            CallService::new(PrivatePort(private), options)
         };
         let common = CallCommon {
             services: plan.services.iter().map(|options| service(*options)).collect(),

@@ -1,8 +1,9 @@
 //! What a confirmation promises. When it has its result, no later epoch had begun anywhere when the call was made, and
 //! everything that any member knew to be accepted at the call lies at or below the result.
 //!
-//! The second part needs a holder of each message in every quorum: a resilience of at least half of the largest view.
-//! Neither part holds where quorums need not intersect (*at least n*), nor where an operator forces a reset.
+//! The second part needs a holder of each message in every quorum: a resilience of at least half of the largest view,
+//! rounded down. Neither part holds where quorums need not intersect (*at least n*), nor where an operator forces a
+//! reset.
 
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
@@ -70,7 +71,7 @@ impl Confirmed {
         if known.is_over {
             return Some(format!("{epoch:?} was over at the call"));
         }
-        let covers = 2 * self.resilience >= self.members_most;
+        let covers = 2 * self.resilience + 1 >= self.members_most;
         (covers && known.accepted > through)
             .then(|| format!("through {} was accepted at the call", known.accepted))
     }
@@ -102,7 +103,7 @@ impl Property for Confirmed {
                 known.accepted = known.accepted.max(*through);
             }
             What::EpochBegun { epoch } => {
-                if let Some(before) = self.epochs.at(life).replace(*epoch) {
+                if let Some(before) = self.epochs.at(life).replace(*epoch).filter(|before| before != epoch) {
                     self.known.at(before).is_over = true;
                 }
             }
@@ -132,7 +133,7 @@ mod tests {
     use crate::properties::fixture::Fixture;
     use unisono_core::GroupConfig;
 
-    const FIRST: Epoch = Epoch(0);
+    const NEXT: Epoch = Epoch(1);
 
     fn property(resilience: u8, quorum: Quorum) -> Confirmed {
         let config = GroupConfig { resilience, quorum, ..GroupConfig::default() };
@@ -144,53 +145,53 @@ mod tests {
         fixture.record(Life(0), What::Confirmed { number, through });
     }
 
-    /// Life 0 and others are in the first epoch, in which everything through 8 is accepted.
-    fn accepted() -> Fixture {
-        let mut fixture = Fixture::of(3, 2);
-        fixture.record(Life(0), What::EpochBegun { epoch: FIRST });
-        fixture.record(Life(1), What::EpochBegun { epoch: FIRST });
-        fixture.record(Life(1), What::Accepted { epoch: FIRST, through: 8 });
-        fixture
-    }
-
     #[test]
     fn takes_a_result_that_covers_what_was_accepted() {
-        let mut fixture = accepted();
-        confirm(&mut fixture, 1, 8);
-        fixture.record(Life(1), What::Accepted { epoch: FIRST, through: 9 });
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        confirm(&mut fixture, 1, accepted);
+        fixture.message(Life(1));
         fixture.good(property(2, Quorum::MajorityOfView));
     }
 
     #[test]
     fn rejects_a_result_below_what_was_accepted_if_the_resilience_covers_it() {
-        let mut fixture = accepted();
-        confirm(&mut fixture, 1, 7);
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        confirm(&mut fixture, 1, accepted - 1);
         fixture.bad(property(2, Quorum::MajorityOfView));
-        fixture.good(property(1, Quorum::MajorityOfView));
+        fixture.bad(property(1, Quorum::MajorityOfView));
+        fixture.good(property(0, Quorum::MajorityOfView));
     }
 
     #[test]
     fn rejects_a_result_in_an_epoch_that_was_over() {
-        let mut fixture = accepted();
-        fixture.record(Life(1), What::EpochBegun { epoch: Epoch(1) });
-        confirm(&mut fixture, 1, 8);
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        fixture.record(Life(1), What::EpochBegun { epoch: NEXT });
+        confirm(&mut fixture, 1, accepted);
         fixture.bad(property(1, Quorum::MajorityOfView));
-        fixture.good(property(1, Quorum::AtLeast(1)));
+        let mut any = property(1, Quorum::AtLeast(1));
+        for record in &fixture.records {
+            any.observe(record, &Facts::default()).unwrap();
+        }
     }
 
     #[test]
     fn takes_a_result_of_a_call_before_the_epoch_was_over() {
-        let mut fixture = accepted();
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
         fixture.record(Life(0), What::Confirming { number: 1 });
-        fixture.record(Life(1), What::EpochBegun { epoch: Epoch(1) });
-        fixture.record(Life(0), What::Confirmed { number: 1, through: 8 });
+        fixture.record(Life(1), What::EpochBegun { epoch: NEXT });
+        fixture.record(Life(0), What::Confirmed { number: 1, through: accepted });
         fixture.good(property(2, Quorum::MajorityOfView));
     }
 
     #[test]
     fn rejects_a_result_without_a_call() {
-        let mut fixture = accepted();
-        fixture.record(Life(0), What::Confirmed { number: 1, through: 9 });
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        fixture.record(Life(0), What::Confirmed { number: 1, through: accepted });
         fixture.bad(property(2, Quorum::MajorityOfView));
     }
 }

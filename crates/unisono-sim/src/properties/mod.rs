@@ -37,6 +37,7 @@ mod no_lone_founder;
 mod old_epoch_silence;
 mod ordered_changes;
 mod quorum;
+mod replica;
 mod reset_atomicity;
 mod resources;
 mod same_prefix;
@@ -66,6 +67,7 @@ use unisono_core::{GroupConfig, Time};
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
 pub use facts::Facts;
+pub use replica::all as replicas;
 
 /// A promise, and the checker that reports when it is broken.
 pub trait Property {

@@ -17,7 +17,10 @@ macro_rules! kinds {
 
             /// True if records of this kind are part of the fingerprint of a run.
             pub(crate) const fn is_in_fingerprint(self) -> bool {
-                !matches!(self, Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Creating)
+                !matches!(
+                    self,
+                    Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Creating | Kind::Replica
+                )
             }
 
             /// Returns its bit.
@@ -46,6 +49,7 @@ kinds! {
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
+    Replica,
 }
 
 #[cfg(test)]

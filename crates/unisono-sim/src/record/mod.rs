@@ -13,6 +13,7 @@ mod hash;
 mod kind;
 mod marks;
 mod names;
+mod replica;
 
 pub(crate) use fingerprint::Fingerprint;
 pub use hash::hash;
@@ -20,6 +21,7 @@ pub(crate) use hash::mix;
 pub use kind::Kind;
 pub(crate) use marks::{Listener, mark_changes};
 pub use names::Names;
+pub use replica::*;
 
 use unisono_core::{Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Seqno, Suspicion, Time};
 
@@ -415,6 +417,10 @@ pub enum What {
     },
     /// The next life of this process founds a group explicitly, whether or not one exists.
     Creating,
+
+    // --- replicated state (not part of the fingerprint) ---
+    /// What a caller asked for or got, or what a copy applied.
+    Replica(Box<ReplicaRecord>),
 }
 
 /// The outcome of a call.

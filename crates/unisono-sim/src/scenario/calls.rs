@@ -7,7 +7,7 @@ use crate::plan::name;
 use crate::properties::{self, Checkers};
 use crate::record::Life;
 use crate::recorder::Recorder;
-use crate::world::{Birth, CallBirth, CallCommon, CallSide, Response, Service, Trigger};
+use crate::world::{Birth, CallBirth, CallCommon, CallService, CallSide, Response, Trigger};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +20,7 @@ const SERVICE: u16 = 0;
 impl Scenario {
     pub(super) fn run_calls(&self, servers: &[usize], trace: Option<Box<dyn Write>>) -> Course {
         let common = CallCommon {
-            services: vec![Service::new(PrivatePort(1), ServeOptions::default())],
+            services: vec![CallService::new(PrivatePort(1), ServeOptions::default())],
             stray: None,
             multicast: true,
             responses: BTreeMap::new(),

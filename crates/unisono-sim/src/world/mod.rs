@@ -1,7 +1,7 @@
 //! The simulated world: processes, the network between them, and one queue of future events.
 //!
 //! Each life in a process has a [`Side`] of a protocol: a member's side of a group (`group`), or a process's side of
-//! all its calls (`calls`). The world drives the sides and moves the datagrams. Decisions of applications, faults and
+//! all its calls (`calls`), or a process of a replicated service (`replica`). The world drives the sides and moves the datagrams. Decisions of applications, faults and
 //! scripts are [`Trigger`]s: [`World::advance`] runs up to the next trigger and returns it to the director or script
 //! that runs the world. After each input of a side the world takes its output, as the library's engine would, and
 //! records what changed (`output`).
@@ -9,9 +9,11 @@
 mod calls;
 mod group;
 mod output;
+mod replica;
 
-pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service};
+pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
+pub(crate) use replica::{Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;

@@ -1,10 +1,10 @@
 //! The handles on what is under way: commands, reads, the state, the end, notices. Each can be waited for by a thread
 //! or awaited by a task.
 
+use super::StateMachine;
 use super::copy::Copy;
 use super::error::{ReadFailure, ReplicaEnd};
 use super::waits::block_on;
-use super::StateMachine;
 use crate::engine::Listed;
 use futures_core::Stream;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! What a replica says of itself, to its own program and to other processes.
 
-use super::transfer::status_question;
+use super::transfer;
 use crate::rpc::{CallFailure, Client};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub fn copy_status(
     member: SocketAddr,
     timeout: Duration,
 ) -> Result<CopyStatus, CallFailure> {
-    let (port, question) = status_question(name, member);
-    let reply = client.call_within(port, question, timeout)?;
+    let port = transfer::port(name).public();
+    let reply = client.call_at(port, member, CopyStatus::question(), timeout)?;
     CopyStatus::read(reply).ok_or(CallFailure::NotFound)
 }

@@ -52,7 +52,7 @@ impl Replica<Words> {
     /// Ends this life as a crash would.
     fn kill(&self) {
         let life = self.copy().lock().life.clone();
-        life.unwrap().end();
+        life.unwrap().group.end();
     }
 
     fn words(&self) -> Vec<Bytes> {
@@ -157,9 +157,14 @@ fn a_member_that_leaves_waits_until_another_has_the_state() {
     let name = fresh_name("leaves");
     let first = open(&name, Founding::Create, "first");
     first.command("x").unwrap();
-    let second =
-        Replica::begin(&name, Founding::Join, Words::default(), ReplicaOptions::default(), &options("second"))
-            .unwrap();
+    let second = Replica::begin(
+        &name,
+        Founding::Join,
+        Words::default(),
+        ReplicaOptions::default(),
+        &options("second"),
+    )
+    .unwrap();
     wait_until("it has joined", || first.status().members.len() == 2);
     first.end(LONG);
     assert!(second.ready().wait(LONG).unwrap());

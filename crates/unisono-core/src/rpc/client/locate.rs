@@ -41,7 +41,7 @@ pub(in crate::rpc) struct Known {
     question: Question,
     pub(super) used_at: Time,
     /// Instance with which this client stays: that of the first server with one that got a call. 0: none yet.
-    instance: u64,
+    pub(super) instance: u64,
     /// True if servers of other instances answered the last question.
     pub(super) others_answered: bool,
 }
@@ -167,7 +167,8 @@ impl Client {
             common.probe(Probe::ImpostorRefused);
             return;
         }
-        if self.is_of_other_instance(here) && !common.broken(Planted::RepeatsAtOtherInstance) {
+        let takes_other = common.broken(Planted::RepeatsAtOtherInstance) && target.is_none();
+        if self.is_of_other_instance(here) && !takes_other {
             return self.refuse_instance(now, common, (uid, from), here.port);
         }
         if !self.remember(now, (uid, from), here) {

@@ -53,7 +53,10 @@ impl Client {
             let avoided = call.avoids.filter(|(_, until)| *until > now);
             let avoided_server = avoided.map(|(uid, _)| uid);
             let repeats = call.may_have_happened();
-            let of = (repeats && !common.broken(Planted::RepeatsAtOtherInstance)).then_some(call.instance);
+            let of = match common.broken(Planted::RepeatsAtOtherInstance) {
+                false => repeats.then_some(call.instance),
+                true => (!repeats && known.instance != 0).then_some(known.instance),
+            };
             let wanted = Wanted { avoided: avoided_server, repeats, of };
             let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted)
                 .or_else(|| choose_quiet((now, port), known, &self.remotes, &wanted));

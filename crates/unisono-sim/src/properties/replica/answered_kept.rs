@@ -1,0 +1,161 @@
+//! What was answered is kept: as long as a majority of the servers kept copies all the time, no other service takes the
+//! place of the first one, and at the end every copy has applied every command that a caller got an answer to.
+//!
+//! With the durability *ordered*, that holds if no copy was lost at all.
+
+use super::{Map, Property, Violation, broken, content};
+use crate::properties::{Facts, final_result};
+use crate::record::{End, Kind, Life, OpOutcome, Place, Record, ReplicaRecord, Service, What};
+use std::collections::BTreeSet;
+
+/// A service.
+#[derive(Debug, Default)]
+struct Kept {
+    copies: BTreeSet<Life>,
+    /// True once a majority of the servers had copies.
+    is_complete: bool,
+    /// True if a majority had none later.
+    may_be_lost: bool,
+    /// Highest position of a command that a caller got an answer to.
+    answered: u64,
+}
+
+/// The checker of `answered_kept`.
+#[derive(Debug, Default)]
+pub(super) struct AnsweredKept {
+    held_by_all: bool,
+    servers: usize,
+    services: Map<Service, Kept>,
+    names: Vec<(Life, u64)>,
+    executed: Map<(Life, u64), (Service, u64)>,
+    finals: Vec<(Life, Option<Place>)>,
+    checked: u64,
+}
+
+impl AnsweredKept {
+    fn lose(&mut self, life: Life) {
+        let (servers, held_by_all) = (self.servers, self.held_by_all);
+        for kept in self.services.values_mut() {
+            if kept.copies.remove(&life) {
+                kept.may_be_lost |= kept.is_complete && 2 * kept.copies.len() <= servers || !held_by_all;
+            }
+        }
+    }
+
+    fn inform(&mut self, record: &Record, service: Service) -> Result<(), Violation> {
+        let other = self.services.iter().find(|(other, kept)| {
+            **other != service && kept.is_complete && kept.answered > 0 && !kept.may_be_lost
+        });
+        if let Some((other, _)) = other {
+            let other = *other;
+            return broken(self, record, || format!("a majority of the servers has kept {other:?}"));
+        }
+        let servers = self.servers;
+        let kept = self.services.entry(service).or_default();
+        kept.copies.insert(record.life);
+        kept.is_complete |= 2 * kept.copies.len() > servers;
+        Ok(())
+    }
+}
+
+impl Property for AnsweredKept {
+    fn name(&self) -> &'static str {
+        "answered_kept"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Replica.bit() | Kind::Crashed.bit()
+    }
+
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        if record.what == What::Crashed {
+            self.lose(record.life);
+        }
+        match content(record) {
+            Some(ReplicaRecord::Terms { held_by_all, servers }) => {
+                (self.held_by_all, self.servers) = (*held_by_all, *servers);
+            }
+            Some(ReplicaRecord::Begun { name, .. }) => self.names.push(*name),
+            Some(ReplicaRecord::Ended { id, outcome: OpOutcome::Replied(_) }) => {
+                let executed = self.names.get(id.index()).and_then(|name| self.executed.get(name));
+                if let Some((service, position)) = executed {
+                    let kept = self.services.entry(*service).or_default();
+                    kept.answered = kept.answered.max(*position);
+                }
+            }
+            Some(ReplicaRecord::Applied { at, name, .. }) => {
+                self.executed.insert(*name, (at.service, at.position));
+            }
+            Some(ReplicaRecord::Informed(at)) => return self.inform(record, at.service),
+            Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
+            Some(ReplicaRecord::Final { at }) => self.finals.push((record.life, *at)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
+        let kept =
+            self.services.iter().find(|(_, kept)| kept.is_complete && kept.answered > 0 && !kept.may_be_lost);
+        let Some((service, kept)) = kept else { return Ok(()) };
+        self.checked += 1;
+        let copies = self.finals.iter().filter_map(|(life, at)| at.map(|at| (life, at)));
+        let fault = copies.clone().find(|(_, at)| at.service != *service || at.position < kept.answered);
+        let fault = fault.map(|(life, at)| {
+            format!("{life:?} is at {at:?}, and position {} of {service:?} was answered", kept.answered)
+        });
+        final_result(self, end, fault)
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{A, B, C, Fixture, OTHER_SERVICE};
+    use super::*;
+
+    fn used() -> Fixture {
+        let mut fixture = Fixture::three_copies();
+        (0..5).for_each(|word| fixture.append(word));
+        fixture
+    }
+
+    #[test]
+    fn accepts_copies_that_have_everything() {
+        let mut fixture = used();
+        fixture.crash(C);
+        fixture.finals();
+        fixture.good(AnsweredKept::default());
+    }
+
+    #[test]
+    fn accepts_another_service_once_a_majority_is_lost() {
+        let mut fixture = used();
+        fixture.crash(A);
+        fixture.crash(B);
+        let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
+        fixture.record(A, ReplicaRecord::Informed(place));
+        fixture.record(A, ReplicaRecord::Final { at: Some(place) });
+        fixture.good(AnsweredKept::default());
+    }
+
+    #[test]
+    fn rejects_another_service_while_a_majority_lives() {
+        let mut fixture = used();
+        fixture.crash(A);
+        let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
+        fixture.record(A, ReplicaRecord::Informed(place));
+        fixture.bad(AnsweredKept::default());
+    }
+
+    #[test]
+    fn rejects_a_copy_that_lacks_an_answered_command() {
+        let mut fixture = used();
+        let place = fixture.place(A);
+        fixture.record(A, ReplicaRecord::Final { at: Some(Place { position: place.position - 1, ..place }) });
+        fixture.bad(AnsweredKept::default());
+    }
+}

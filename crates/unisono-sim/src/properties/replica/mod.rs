@@ -1,0 +1,43 @@
+//! The promises of replicated state. The records are those of [`ReplicaRecord`]: what callers asked for and got, and what
+//! each copy applied. One file per promise.
+
+mod answered_kept;
+mod calls_once;
+mod copies_agree;
+mod ended_is_silent;
+#[cfg(test)]
+mod fixture;
+mod goes_on;
+mod linearizable;
+mod one_service;
+mod replica_bounds;
+mod wing_gong;
+
+use super::{Property, Violation, broken};
+use crate::record::{Record, ReplicaRecord, What};
+use std::collections::BTreeMap;
+
+/// Returns all properties of replicated state.
+pub fn all() -> Vec<Box<dyn Property>> {
+    vec![
+        Box::<copies_agree::CopiesAgree>::default(),
+        Box::<calls_once::CallsOnce>::default(),
+        Box::<one_service::OneService>::default(),
+        Box::<answered_kept::AnsweredKept>::default(),
+        Box::<linearizable::Linearizable>::default(),
+        Box::<goes_on::GoesOn>::default(),
+        Box::<ended_is_silent::EndedIsSilent>::default(),
+        Box::<replica_bounds::ReplicaBounds>::default(),
+    ]
+}
+
+/// Returns what a record says of replicated state.
+fn content(record: &Record) -> Option<&ReplicaRecord> {
+    match &record.what {
+        What::Replica(content) => Some(content),
+        _ => None,
+    }
+}
+
+/// A map with few lookups per record, in the order of its keys.
+type Map<K, V> = BTreeMap<K, V>;

@@ -1,0 +1,180 @@
+//! The records of replicated state: what callers asked for and got, and what each copy applied.
+
+use super::{Epoch, Life};
+pub use crate::replica::{Op, Reply};
+
+/// A caller's operation, numbered in the order in which operations of a run begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// Returns its index in a table of operations.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A replicated service: one founding of its group, numbered in the order in which the run names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Service(pub u16);
+
+/// How an operation asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As a command, which every copy applies.
+    Command,
+    /// As a linearizable read, or as a barrier and a look at the local state.
+    Read,
+    /// As a local read, which may be behind.
+    LocalRead,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpOutcome {
+    /// With a reply.
+    Replied(Reply),
+    /// It did not take effect, and never will.
+    NotHappened,
+    /// It took effect once or not at all.
+    Unknown,
+}
+
+/// Number of calls of a state machine's `apply` and `members` since the service was founded, and a hash of all of them
+/// with their arguments and outcomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// Number of calls.
+    pub steps: u64,
+    /// Hash of the calls.
+    pub hash: u64,
+}
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The service that it belongs to.
+    pub service: Service,
+    /// Epoch of its view.
+    pub epoch: Epoch,
+    /// Position of the last command that it applied.
+    pub position: u64,
+    /// What its state machine was called with so far.
+    pub trail: Trail,
+}
+
+/// What a record of replicated state says of the life that it is of: a caller, or a copy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplicaRecord {
+    /// What the whole run has: which durability, and how many server processes.
+    Terms {
+        /// True if all members hold what is answered.
+        held_by_all: bool,
+        /// Number of server processes.
+        servers: usize,
+    },
+
+    // --- callers ---
+    /// A caller begins an operation.
+    Begun {
+        /// The operation.
+        id: OpId,
+        /// The client and the number under which it is remembered.
+        name: (Life, u64),
+        /// How it asks.
+        mode: Mode,
+        /// What it asks for.
+        op: Op,
+    },
+    /// An operation ended.
+    Ended {
+        /// The operation.
+        id: OpId,
+        /// Its outcome.
+        outcome: OpOutcome,
+    },
+
+    // --- copies ---
+    /// A copy has the state from here on.
+    Informed(Place),
+    /// A state machine got another copy's state.
+    Restored(Place),
+    /// A state machine executed a command.
+    Applied {
+        /// Where the copy is after it.
+        at: Place,
+        /// The client, and the client's number of the command.
+        name: (Life, u64),
+        /// The command.
+        op: Op,
+        /// The reply.
+        reply: Reply,
+    },
+    /// A state machine was shown the members.
+    Members(Place),
+    /// A copy answered a caller.
+    Answered {
+        /// The service of the copy.
+        service: Service,
+        /// The client, and the client's number of the call.
+        name: (Life, u64),
+        /// True if the answer was confirmed: it was no local read.
+        confirmed: bool,
+    },
+    /// A server's own process looked at its state after a barrier.
+    Looked {
+        /// The service of the copy.
+        service: Service,
+        /// Name of the operation.
+        name: (Life, u64),
+    },
+    /// The program of a server ended its life in the group.
+    EndedAtOnce,
+    /// A member sent a datagram of the group after its life had ended.
+    SentAfterEnd,
+    /// A copy stopped by itself.
+    Stopped {
+        /// Where it was.
+        at: Option<Place>,
+        /// Why.
+        reason: Stop,
+    },
+    /// A copy is no copy any more: its member was excluded, or ends.
+    Out,
+    /// Memory of this copy is bad from here on: its replies are wrong.
+    Corrupted,
+    /// A copy holds more of something than before.
+    Amount {
+        /// Name of the amount.
+        what: &'static str,
+        /// How much.
+        used: usize,
+        /// Its maximum.
+        max: usize,
+    },
+
+    // --- the world ---
+    /// No fault strikes from here on. `serves` is true if the service must answer again.
+    Calm {
+        /// True if enough members lived through the faults.
+        serves: bool,
+    },
+    /// The state of a server process at the end of the run.
+    Final {
+        /// Where its copy is, if it has the state.
+        at: Option<Place>,
+    },
+}
+
+/// Why a copy stopped by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It differs from the majority: after the first position, and no later than the second.
+    Differs(u64, u64),
+    /// Another group has ordered more.
+    GivesWay,
+    /// No member has the state.
+    StateLost,
+    /// Another reason, in words.
+    Other(&'static str),
+}

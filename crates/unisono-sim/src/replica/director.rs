@@ -1,0 +1,409 @@
+//! Runs one plan of a replicated service: the servers form a group and keep a state, callers use it, and faults strike.
+//! Then all faults end, and the director demands that the service answers and that all servers have the state.
+
+use super::clients::Asked;
+use super::plan::Plan;
+use crate::director::Finding;
+use crate::draw::{Draw, MILLISECOND};
+use crate::faults;
+use crate::injector::{FaultInjector, Targets};
+use crate::network::{Network, exponential};
+use crate::plan::{FaultKind, Part, Profile, name};
+use crate::process::ScheduledCrash;
+use crate::properties::{self, Checkers};
+use crate::record::{Life, ReplicaRecord};
+use crate::recorder::Recorder;
+use crate::world::{
+    Birth, CallService, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, Trigger,
+    World,
+};
+use std::collections::BTreeMap;
+use std::io::Write;
+use unisono_core::replica::Durability;
+use unisono_core::rpc::{PrivatePort, ServeOptions};
+use unisono_core::wire::FrameKind;
+use unisono_core::{EntryMode, Phase, Planted, Port, Random, Settings, Uid};
+
+/// The frames at which faults are aimed.
+const TARGETS: Targets = Targets {
+    steps: &[
+        (3, (FrameKind::Ordered, 60)),
+        (2, (FrameKind::Numbers, 20)),
+        (4, (FrameKind::Change, 8)),
+        (2, (FrameKind::Watermarks, 60)),
+        (2, (FrameKind::Data, 60)),
+        (2, (FrameKind::Welcome, 2)),
+        (1, (FrameKind::Farewell, 1)),
+        (2, (FrameKind::Invite, 8)),
+        (2, (FrameKind::Vote, 6)),
+        (2, (FrameKind::Prepare, 6)),
+        (2, (FrameKind::Prepared, 6)),
+        (2, (FrameKind::Decided, 6)),
+        (3, (FrameKind::Request, 30)),
+        (4, (FrameKind::Reply, 30)),
+        (2, (FrameKind::PortHere, 6)),
+        (2, (FrameKind::Forward, 3)),
+    ],
+    may_drop: |kind| kind.is_of_calls() || (faults::TARGETS.may_drop)(kind),
+};
+
+/// Interval at which a server whose old life still serves other members looks whether it may begin the next one.
+const NEXT_LIFE_AFTER: u64 = 200 * MILLISECOND;
+
+/// A run of one plan.
+pub(crate) struct Director {
+    pub(super) world: World<ReplicaSide>,
+    pub(super) plan: Plan,
+    /// Random numbers of applications; faults have their own generator.
+    pub(super) app_random: Random,
+    injector: FaultInjector,
+    /// Number of operations that each process has under way, and what they are.
+    pub(super) under_way: Vec<usize>,
+    pub(super) asked: BTreeMap<u32, Asked>,
+    /// Operations that are to be tried again.
+    pub(super) again: Vec<Asked>,
+    /// True while callers begin operations.
+    pub(super) is_busy: bool,
+    /// True once no fault strikes any more.
+    pub(super) is_calm: bool,
+    planted: Option<Planted>,
+}
+
+impl Director {
+    pub(crate) fn new(
+        seed: u64,
+        profile: Profile,
+        planted: Option<Planted>,
+        trace: Option<Box<dyn Write>>,
+    ) -> Director {
+        let plan = Plan::draw(seed);
+        let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut fork = || Random::from_u64(random.next_u64());
+        let places = plan.servers + plan.clients;
+        let network = Network::new(places, plan.conditions.clone(), fork());
+        let mut recorder = Recorder::new(Checkers::new(properties::replicas()), trace);
+        recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        let private = 1 << 64 | u128::from(seed);
+        let options = ServeOptions { repeats: true, ..ServeOptions::default() };
+        let common = ReplicaCommon {
+            group: Port::from_name("replicated"),
+            service: CallService::new(PrivatePort(private), options),
+            transfer: CallService::new(PrivatePort(private << 1), ServeOptions::default()),
+            multicast: plan.multicast,
+            fetch_limit: plan.fetch_limit,
+            spoils: plan.spoils,
+            stumbles: plan.stumbles,
+            instances: Vec::new(),
+            ops_begun: 0,
+            not_happened: Default::default(),
+        };
+        let (conditions, faults) = (plan.conditions.clone(), plan.faults.clone());
+        Director {
+            world: World::new(places, common, network, recorder, fork()),
+            app_random: fork(),
+            injector: FaultInjector::new(fork(), places, conditions, faults, plan.patience(), TARGETS),
+            under_way: vec![0; places],
+            asked: BTreeMap::new(),
+            again: Vec::new(),
+            is_busy: true,
+            is_calm: false,
+            planted,
+            plan,
+        }
+    }
+
+    /// Runs to the end, or until a violation is reported.
+    pub(crate) fn run(mut self) -> Finding {
+        self.begin_run();
+        while let Some(trigger) = self.world.advance(self.plan.parts.end) {
+            self.handle(trigger);
+        }
+        self.world.finish_replicas();
+        Finding::of(&self.world)
+    }
+
+    fn begin_run(&mut self) {
+        let held_by_all = self.plan.durability == Durability::HeldByAll;
+        self.world.note_world(ReplicaRecord::Terms { held_by_all, servers: self.plan.servers });
+        for (part, at) in self.plan.parts.beginnings() {
+            self.world.trigger(at, Trigger::Part(part));
+        }
+        if let Some(at) = self.plan.corrupts_at {
+            self.world.trigger(at, Trigger::Line(CORRUPT));
+        }
+        self.schedule_end();
+        // No fault disturbs the beginning.
+        self.injector.clear_faults(&mut self.world);
+        for server in 0..self.plan.servers {
+            self.begin_server(server, self.plan.entry(), None);
+        }
+        for client in self.plan.servers..self.places() {
+            self.begin_client(client);
+        }
+    }
+
+    fn handle(&mut self, trigger: Trigger) {
+        match trigger {
+            Trigger::Act { process, life } => self.act(process.into(), life),
+            Trigger::Work { process, life, job } => self.end(process.into(), life, job),
+            Trigger::Cancel { process, life, index } => self.try_again(process.into(), life, index as usize),
+            Trigger::Start { process } => self.start(process.into()),
+            Trigger::Notice { process, notice: Notice::Over, .. } => self.start_later(process.into()),
+            Trigger::Fault(code) => self.fault(code),
+            Trigger::Line(CORRUPT) => self.corrupt(),
+            Trigger::Line(_) => self.end_one(),
+            Trigger::Part(part) => match part {
+                Part::Chaos => {
+                    self.injector.begin(&mut self.world);
+                    self.injector.schedule_faults(&mut self.world);
+                }
+                Part::Settling => self.settle(),
+                Part::Healed => self.demand(),
+                Part::Quiet => self.is_busy = false,
+            },
+            Trigger::Notice { .. }
+            | Trigger::ResetAgain { .. }
+            | Trigger::EpochBegun
+            | Trigger::Withdraw { .. } => {}
+        }
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.plan.servers + self.plan.clients
+    }
+
+    pub(super) fn is_current(&self, process: usize, life: Life) -> bool {
+        self.world.resident(process).is_some_and(|resident| resident.life == life)
+    }
+
+    // --- lives ---
+
+    fn start_later(&mut self, process: usize) {
+        let delay = self.app_random.spread(MILLISECOND, self.plan.restart_max);
+        self.world.trigger(delay, Trigger::Start { process: process as u16 });
+    }
+
+    fn start(&mut self, process: usize) {
+        if process >= self.plan.servers {
+            if self.world.resident(process).is_none() {
+                self.begin_client(process);
+            }
+            return;
+        }
+        let Some(resident) = self.world.resident(process) else {
+            return self.begin_server(process, self.plan.entry(), None);
+        };
+        let Some(server) = &resident.side.server else { return };
+        let Some(over) = server.over else { return };
+        // An excluded member goes on serving others for a while.
+        let serves = !matches!(server.group.phase(), Phase::Gone | Phase::Locating);
+        if self.world.is_paused(process) || serves && self.app_random.chance(0.9) {
+            self.world.trigger(NEXT_LIFE_AFTER, Trigger::Start { process: process as u16 });
+            return;
+        }
+        let entry = match over {
+            Over::Excluded => server.replica.entry_after_exclusion(&self.plan.config),
+            Over::JoinFailed => server.entry.clone(),
+            Over::Gone | Over::Stopped => self.plan.entry(),
+        };
+        let former = self.world.take_former(process);
+        let goes_on = matches!(over, Over::Excluded | Over::JoinFailed);
+        self.begin_server(process, entry, former.filter(|_| goes_on));
+    }
+
+    fn begin_server(&mut self, process: usize, entry: EntryMode, former: Option<Former>) {
+        let server = ServerBirth {
+            entry,
+            settings: Settings { ..self.plan.settings.clone() },
+            durability: self.plan.durability,
+            message_bytes_max: self.plan.config.message_bytes_max as usize,
+            former,
+        };
+        self.give_life(process, Some(server));
+    }
+
+    fn begin_client(&mut self, process: usize) {
+        self.give_life(process, None);
+    }
+
+    fn give_life(&mut self, process: usize, server: Option<ServerBirth>) {
+        if server.as_ref().is_none_or(|server| server.former.is_none()) {
+            self.under_way[process] = 0;
+        }
+        let birth = Birth {
+            name: name(process, false),
+            side: ReplicaBirth { calls: self.plan.calls.clone(), server },
+            gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            events_first: self.app_random.chance(0.5),
+            planted: self.planted,
+        };
+        match self.world.start(process, birth) {
+            Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
+            Ok(life) => self.schedule_act(process, life),
+        }
+    }
+
+    // --- faults ---
+
+    fn fault(&mut self, code: u32) {
+        if let Some(kind) = self.injector.due(&mut self.world, code) {
+            self.strike(kind);
+            self.injector.schedule_fault(&mut self.world, code);
+        }
+    }
+
+    fn strike(&mut self, kind: FaultKind) {
+        match kind {
+            FaultKind::Crash => {
+                if let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) {
+                    if self.injector.random.chance(0.5) {
+                        self.world.crash(victim);
+                    } else {
+                        let scheduled_crash = ScheduledCrash::draw(&mut self.injector.random);
+                        self.world.schedule_crash(victim, Some(scheduled_crash));
+                    }
+                }
+            }
+            FaultKind::CrashAtStep if !self.can_lose_any() => {}
+            FaultKind::FastRestart => {
+                if let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) {
+                    self.world.crash(victim);
+                    match victim < self.plan.servers {
+                        true => self.begin_server(victim, self.plan.entry(), None),
+                        false => self.begin_client(victim),
+                    }
+                }
+            }
+            kind => {
+                let victim = if kind.has_victim() { self.victim() } else { None };
+                self.injector.strike(&mut self.world, kind, victim);
+            }
+        }
+        // Restarts processes that crashed, at once or at a step.
+        for process in 0..self.places() {
+            if self.world.resident(process).is_none() {
+                self.start_later(process);
+            }
+        }
+    }
+
+    /// Returns a living process: mostly a server, and the sequencer with a probability of at least a third.
+    fn victim(&mut self) -> Option<usize> {
+        let sequencer = self.sequencer().filter(|_| self.injector.random.chance(0.35));
+        let range = if self.injector.random.chance(0.85) { self.plan.servers } else { self.places() };
+        let any = self.injector.random.below(range as u64) as usize;
+        let victim = sequencer.unwrap_or(any);
+        self.world.resident(victim).is_some_and(|resident| !resident.is_over).then_some(victim)
+    }
+
+    fn sequencer(&self) -> Option<usize> {
+        let infos = (0..self.plan.servers).filter_map(|place| {
+            let server = self.world.resident(place)?.side.server.as_ref()?;
+            matches!(server.group.phase(), Phase::Member | Phase::Resetting).then(|| server.group.info())
+        });
+        let sequencer = infos.max_by_key(|info| (info.epoch, info.expected))?.sequencer;
+        (0..self.plan.servers)
+            .find(|place| self.world.resident(*place).is_some_and(|resident| resident.uid == sequencer))
+    }
+
+    /// True if a majority of the servers keeps the state without this process, or if the plan is reckless.
+    fn can_lose(&self, victim: usize) -> bool {
+        let keeps = |place: &usize| {
+            *place != victim
+                && self.world.resident(*place).is_some_and(|resident| {
+                    resident.scheduled_crash.is_none()
+                        && resident.side.server.as_ref().is_some_and(|server| server.is_copy())
+                })
+        };
+        let copies: Vec<usize> = (0..self.plan.servers).filter(keeps).collect();
+        let uids: Vec<Uid> =
+            copies.iter().filter_map(|place| self.world.resident(*place)).map(|r| r.uid).collect();
+        let has_quorum = |view: &[Uid]| 2 * view.iter().filter(|uid| uids.contains(uid)).count() > view.len();
+        self.plan.is_reckless
+            || victim >= self.plan.servers
+            || self.world.frame_faults.is_empty()
+                && 2 * copies.len() > self.plan.servers
+                && self.views().iter().all(|view| has_quorum(view))
+    }
+
+    fn can_lose_any(&self) -> bool {
+        (0..self.plan.servers).all(|victim| self.can_lose(victim))
+    }
+
+    /// Returns all views that matter: the latest of each group, and those that living members hold or have prepared.
+    fn views(&self) -> Vec<Vec<Uid>> {
+        let mut views: Vec<Vec<Uid>> = self.world.recorder.latest_views.iter().map(<[Uid]>::to_vec).collect();
+        for place in 0..self.plan.servers {
+            let Some(server) = self.world.resident(place).and_then(|resident| resident.side.server.as_ref())
+            else {
+                continue;
+            };
+            if matches!(server.group.phase(), Phase::Member | Phase::Resetting | Phase::Leaving) {
+                views.push(server.group.info().members.iter().map(|member| member.uid).collect());
+                views.push(server.group.prepared_view().to_vec());
+            }
+        }
+        // A group without a living member is no more.
+        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid);
+        views.retain(|view| view.iter().any(lives));
+        views
+    }
+
+    fn corrupt(&mut self) {
+        let victim = self.app_random.below(self.plan.servers as u64) as usize;
+        self.world.corrupt(victim);
+    }
+
+    // --- programs that end their copies ---
+
+    fn schedule_end(&mut self) {
+        if let Some(every) = self.plan.ends_every {
+            let delay = exponential(&mut self.app_random, every);
+            self.world.trigger(delay, Trigger::Line(END_ONE));
+        }
+    }
+
+    fn end_one(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        let victim = self.app_random.below(self.plan.servers as u64) as usize;
+        let leaves = self.app_random.chance(0.5);
+        if self.can_lose(victim) {
+            self.world.end_server(victim, leaves);
+        }
+        self.schedule_end();
+    }
+
+    // --- the parts of a run ---
+
+    /// Ends all faults. Crashed processes restart.
+    fn settle(&mut self) {
+        self.is_calm = true;
+        (self.world.common.spoils, self.world.common.stumbles) = (0.0, 0.0);
+        self.injector.end(&mut self.world);
+        for process in 0..self.places() {
+            self.world.schedule_crash(process, None);
+            self.world.resume(process);
+            self.world.end_doze(process);
+            if self.world.resident(process).is_none() {
+                self.start_later(process);
+            }
+        }
+    }
+
+    fn demand(&mut self) {
+        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid);
+        let views = self.views();
+        let has_quorum = |view: &Vec<Uid>| {
+            let living = view.iter().filter(|uid| lives(uid)).count();
+            2 * living > view.len() || 2 * living == view.len() && view.first().is_some_and(lives)
+        };
+        let serves = !views.is_empty() && views.iter().all(has_quorum);
+        self.world.note_world(ReplicaRecord::Calm { serves });
+    }
+}
+
+/// Numbers of the lines that the director triggers: a copy's memory goes bad, or a program ends its copy.
+const CORRUPT: u32 = 0;
+const END_ONE: u32 = 1;

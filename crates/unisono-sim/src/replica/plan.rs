@@ -1,0 +1,217 @@
+//! The plan of a run of a replicated service: the servers, the clients, what they do, and the kinds, rates and strengths
+//! of faults.
+
+use crate::draw::{Draw, MILLISECOND, SECOND};
+use crate::network::Conditions;
+use crate::plan::{FaultKind, Parts, Recurring, add, degrade, name};
+use std::time::Duration;
+use unisono_core::replica::Durability;
+use unisono_core::rpc::CallSettings;
+use unisono_core::{EntryMode, Formation, GroupConfig, Random, Settings, SlowMember, Transport};
+
+/// Everything that a seed determines before the run starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Number of server processes, which come first, and of client processes.
+    pub(crate) servers: usize,
+    pub(crate) clients: usize,
+    pub(crate) durability: Durability,
+    pub(crate) config: GroupConfig,
+    pub(crate) settings: Settings,
+    pub(crate) calls: CallSettings,
+    /// Time in which a server tries to form the group.
+    pub(crate) within: Duration,
+    /// True if services are located by multicast.
+    pub(crate) multicast: bool,
+    /// True if clocks run up to one percent too fast or too slow.
+    pub(crate) drift: bool,
+    pub(crate) load: Load,
+    /// Maximum delay before a server starts the next life, in nanoseconds.
+    pub(crate) restart_max: u64,
+    /// Mean interval between two ends of a copy that its program wants, in nanoseconds.
+    pub(crate) ends_every: Option<u64>,
+    /// Fraction of pieces that a donor spoils, and of questions for pieces that it cannot answer.
+    pub(crate) spoils: f64,
+    pub(crate) stumbles: f64,
+    pub(crate) fetch_limit: Duration,
+    /// Time when the memory of one copy goes bad. Nothing else fails in such a run.
+    pub(crate) corrupts_at: Option<u64>,
+    /// True if crashes may leave less than a majority of the servers.
+    pub(crate) is_reckless: bool,
+    pub(crate) conditions: Conditions,
+    pub(crate) faults: Vec<Recurring>,
+    pub(crate) parts: Parts,
+}
+
+/// What callers do.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// True if operations are on the list of words, false if on the registers.
+    pub(crate) words: bool,
+    /// Mean interval between two actions of one client, and of one server's own process, in nanoseconds.
+    pub(crate) every: u64,
+    pub(crate) own_every: u64,
+    /// Most operations of one action, and most that one process has under way.
+    pub(crate) burst_max: u64,
+    pub(crate) under_way_max: usize,
+    /// Fractions of operations that read, and of reads that are local.
+    pub(crate) reads: f64,
+    pub(crate) local: f64,
+    /// Fraction of operations with a short deadline: 1 to 200 ms.
+    pub(crate) hasty: f64,
+    /// Fraction of large commands, and the most bytes that they have besides.
+    pub(crate) large: f64,
+    pub(crate) large_bytes_max: u64,
+}
+
+/// Random stream of the plans of this profile.
+const REPLICA: u64 = 0x7265_706c_6963_6121;
+
+impl Plan {
+    /// Returns the plan of `seed`.
+    pub(crate) fn draw(seed: u64) -> Plan {
+        let random = &mut Random::from_u64(seed ^ REPLICA);
+        let mut plan = Plan::quiet(random);
+        if random.chance(0.08) {
+            plan.corrupt(random);
+        } else {
+            plan.draw_faults(random);
+        }
+        plan
+    }
+
+    fn quiet(random: &mut Random) -> Plan {
+        let servers = random.weigh(&[(2, 2), (6, 3), (2, 4), (2, 5)]);
+        let durability = if random.chance(0.85) { Durability::HeldByAll } else { Durability::Ordered };
+        let majority = servers as u16 / 2 + 1;
+        let local_only = durability == Durability::Ordered;
+        Plan {
+            servers,
+            clients: random.between(1, 6) as usize,
+            durability,
+            config: GroupConfig {
+                resilience: durability.resilience(),
+                members_min: majority,
+                history_messages: random.spread(64, 4096) as u32,
+                history_bytes: 1 << 22,
+                message_bytes_max: 1 << 16,
+                window: random.spread(1, 256) as u32,
+                slow_member: SlowMember::ExcludeAfter(Duration::from_secs(10)),
+                ..GroupConfig::default()
+            },
+            settings: Settings {
+                datagram_bytes_max: random.pick(&[1472, 1472, 1472, 900, 4000]),
+                transport: random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast]),
+                silence: random.duration(60, 300),
+                patience: random.duration(60, 300),
+                locate: random.duration(100, 400),
+                ..Settings::default()
+            },
+            calls: CallSettings {
+                datagram_bytes_max: random.pick(&[1472, 1472, 1472, 900, 4000]),
+                silence: random.duration(300, 2_000),
+                locate: random.duration(300, 2_000),
+                ..CallSettings::default()
+            },
+            within: random.duration(1_000, 5_000),
+            multicast: random.chance(0.5),
+            drift: random.chance(0.5),
+            load: Load {
+                words: random.chance(0.5),
+                every: random.millis(60, 400),
+                own_every: random.millis(100, 1_000),
+                burst_max: random.pick(&[1, 1, 3, 8]),
+                under_way_max: random.pick(&[1, 4, 16]),
+                reads: random.pick(&[0.2, 0.5, 0.7]),
+                local: if local_only { 1.0 } else { random.pick(&[0.0, 0.1, 0.3]) },
+                hasty: random.pick(&[0.0, 0.1, 0.3]),
+                large: random.pick(&[0.0, 0.0, 0.03]),
+                large_bytes_max: random.spread(1 << 11, 1 << 15),
+            },
+            restart_max: random.millis(10, 3_000),
+            ends_every: None,
+            spoils: 0.0,
+            stumbles: 0.0,
+            fetch_limit: random.duration(300, 2_000),
+            corrupts_at: None,
+            is_reckless: false,
+            conditions: Conditions {
+                delay_min: random.spread(20_000, 500_000),
+                delay_mean: random.spread(5_000, 500_000),
+                echo: random.chance(0.3),
+                ..Conditions::quiet()
+            },
+            faults: Vec::new(),
+            parts: Parts {
+                chaos: random.between(1_500, 3_000) * MILLISECOND,
+                settling: 16 * SECOND,
+                healed: 24 * SECOND,
+                quiet: 27 * SECOND,
+                end: 34 * SECOND,
+            },
+        }
+    }
+
+    fn draw_faults(&mut self, random: &mut Random) {
+        self.is_reckless = random.chance(0.25);
+        if random.chance(0.3) {
+            self.ends_every = Some(random.millis(1_500, 6_000));
+        }
+        self.spoils = random.pick(&[0.0, 0.05, 0.3]);
+        self.stumbles = random.pick(&[0.0, 0.1, 0.3]);
+        if random.chance(0.15) {
+            self.hurry(random);
+        }
+        let faults = &mut self.faults;
+        if random.chance(0.7) {
+            add(faults, random, 0.6, FaultKind::Crash, 700, 5_000);
+            add(faults, random, 0.6, FaultKind::CrashAtStep, 700, 5_000);
+            add(faults, random, 0.4, FaultKind::FastRestart, 1_000, 6_000);
+        }
+        add(faults, random, 0.4, FaultKind::Pause, 500, 5_000);
+        add(faults, random, 0.3, FaultKind::PauseAtStep, 500, 5_000);
+        add(faults, random, 0.1, FaultKind::Starve, 2_000, 8_000);
+        add(faults, random, 0.2, FaultKind::Doze, 500, 5_000);
+        add(faults, random, 0.3, FaultKind::DropFrames, 200, 3_000);
+        add(faults, random, 0.6, FaultKind::Partition, 1_000, 6_000);
+        add(faults, random, 0.15, FaultKind::Flapping, 3_000, 10_000);
+        add(faults, random, 0.3, FaultKind::Clog, 700, 6_000);
+        add(faults, random, 0.3, FaultKind::HalfDead, 1_500, 8_000);
+        add(faults, random, 0.3, FaultKind::Replay, 20, 800);
+        add(faults, random, 0.15, FaultKind::Storm, 2_000, 8_000);
+        if random.chance(0.5) {
+            degrade(&mut self.conditions, random, 0.15);
+        }
+    }
+
+    /// Lets the servers' own processes give several thousand commands.
+    fn hurry(&mut self, random: &mut Random) {
+        self.load.own_every = random.millis(25, 60);
+        self.load.burst_max = 4;
+        self.load.under_way_max = 64;
+        self.load.reads = 0.2;
+        self.load.large = 0.0;
+        self.config.window = 256;
+    }
+
+    /// The memory of one copy goes bad, and nothing else fails.
+    fn corrupt(&mut self, random: &mut Random) {
+        self.hurry(random);
+        self.servers = self.servers.max(3);
+        self.config.members_min = self.servers as u16 / 2 + 1;
+        self.corrupts_at = Some(random.between(3_000, 8_000) * MILLISECOND);
+    }
+
+    /// Returns how a server enters that begins anew.
+    pub(crate) fn entry(&self) -> EntryMode {
+        let participants = (0..self.servers).map(|server| name(server, false)).collect();
+        let at_least = self.config.members_min;
+        let formation = Formation { participants, at_least, within: self.within };
+        EntryMode::JoinOrForm(formation, self.config.clone())
+    }
+
+    /// Returns the silence in nanoseconds after which servers suspect each other; sets the period of flapping.
+    pub(crate) fn patience(&self) -> u64 {
+        (self.settings.silence + self.settings.patience).as_nanos() as u64
+    }
+}
