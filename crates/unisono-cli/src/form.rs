@@ -110,10 +110,7 @@ pub(crate) fn form(
     settings: &Settings,
     options: &Options,
 ) -> Result<Group, Problem> {
-    let within = humantime::format_duration(formation.within);
-    let others = listed(formation.participants.iter().filter(|name| **name != options.name));
-    let words = format!("waiting at most {within} for {others} to form {} …", visible(group));
-    let _waiting = progress::tell_if_long(SHORT, words);
+    let _waiting = progress::tell_if_long(SHORT, waits_for(group, formation, options));
     match Group::join_or_form(group, formation.clone(), config.clone(), "", options) {
         Err(OpenError::Join(JoinFailure::NotFormed)) => {
             Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
@@ -122,8 +119,21 @@ pub(crate) fn form(
     }
 }
 
+/// Returns what the user reads while a formation takes long.
+pub(crate) fn waits_for(group: &str, formation: &Formation, options: &Options) -> String {
+    let within = humantime::format_duration(formation.within);
+    let others = listed(formation.participants.iter().filter(|name| **name != options.name));
+    format!("waiting at most {within} for {others} to form {} …", visible(group))
+}
+
 /// Returns the message for a failed formation, with what to type.
-fn not_formed(group: &str, formation: &Formation, command: &str, settings: &Settings, me: &Name) -> String {
+pub(crate) fn not_formed(
+    group: &str,
+    formation: &Formation,
+    command: &str,
+    settings: &Settings,
+    me: &Name,
+) -> String {
     let Formation { participants, at_least, within } = formation;
     let other = participants.iter().find(|name| *name != me).unwrap_or(me);
     let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));

@@ -2,6 +2,7 @@
 
 use crate::arguments::Common;
 use crate::connection;
+use crate::copies::Copies;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -202,7 +203,10 @@ fn once(
         View::Status => {
             let stall = stall(group, &report, options);
             let why = connection::typed("why", group, settings);
-            status(group, &with_reason(group, report.clone(), options), stall, &why, output)?;
+            let copies = Copies::of(group, &roster_of(&report), options);
+            let report = with_reason(group, report, options);
+            status(group, &report, stall, (&why, &copies), output)?;
+            copies.tell(output)?;
             if !report.primary {
                 return Err(Problem::not_primary(format!(
                     "{group} stands still: too few of its members reach each other; `{why}` names the missing members"
@@ -431,10 +435,11 @@ fn status(
     group: &str,
     report: &Report,
     stall: Option<Waiting>,
-    why: &str,
+    (why, copies): (&str, &Copies),
     output: &Output,
 ) -> std::io::Result<()> {
     let mut object = object(group, report);
+    object["copies"] = copies.object();
     object["stalled_ms"] = stall.map(|stall| milliseconds(stall.since)).into();
     object["stalled_by"] = stall.and_then(|stall| stall.member).map(|uid| name(report, uid)).into();
     output.object(&object)?;
@@ -473,6 +478,7 @@ fn status(
 fn resilience(report: &Report) -> String {
     let (founded, now) = (report.resilience_founded, report.resilience);
     match (founded == now, report.members.len() + report.members_omitted) {
+        (false, _) if founded == u8::MAX => format!("resilience {now}: all members but one may crash"),
         (true, _) => format!("resilience {founded}"),
         (false, 1) => format!("resilience {founded}, reduced to {now} while there is 1 member"),
         (false, members) => {

@@ -12,6 +12,7 @@ mod bench;
 mod chat;
 mod completions;
 mod connection;
+mod copies;
 mod cut;
 mod demo;
 mod doctor;

@@ -109,8 +109,7 @@ fn a_counter_of_three_counts_each_call_once_through_a_crash_and_a_return() {
         member.until("the service", |seen| !seen.is_empty());
         member
     };
-    // The others look for the first group long enough not to found a second one.
-    let mut members = vec![member("a", &[]), member("b", &LOOKS_LONG), member("c", &LOOKS_LONG)];
+    let mut members = vec![member("a", &["--create"]), member("b", &LOOKS_LONG), member("c", &LOOKS_LONG)];
     for number in 1..=20 {
         assert_eq!(patiently(&port, "add"), number.to_string());
     }
@@ -156,9 +155,22 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
 }
 
 #[test]
+fn a_counter_is_never_founded_by_accident() {
+    let port = group("unfounded");
+    let (status, said) = failure(&["rpc", "counter", &port, "--locate", "20"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("no member of") && said.contains("--form a,b,c") && said.contains("--create"),
+        "{said}"
+    );
+    let (status, said) = failure(&["rpc", "counter", &port, "--create", "--form", "a,b", "--name", "a"]);
+    assert_eq!(status, Some(2), "{said}");
+}
+
+#[test]
 fn a_counter_that_cannot_print_leaves() {
     let port = group("unprinted");
-    let mut counter = Background::start(&["rpc", "counter", &port]);
+    let mut counter = Background::start(&["rpc", "counter", &port, "--create"]);
     counter.until("the service", |seen| !seen.is_empty());
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let unprinted = command().args(["rpc", "counter", &port]).args(LOOKS_LONG).stdout(full).output().unwrap();

@@ -17,6 +17,7 @@ use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::process::Resident;
 use crate::properties::{self, Checkers, GroupTerms, Violation};
+use crate::readers::Readers;
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
@@ -59,6 +60,8 @@ pub(crate) struct Director {
     /// Random numbers of applications; faults have their own generator.
     pub(super) app_random: Random,
     pub(super) injector: FaultInjector,
+    /// Confirmations and ended lives.
+    pub(super) readers: Readers,
     /// Messages left in the streak of each process; 0 if there is none.
     pub(super) streak_left: Vec<u64>,
     /// True while applications act.
@@ -83,10 +86,12 @@ impl Director {
         let mut network = Network::new(plan.places, plan.conditions.clone(), fork());
         plan.limits.iter().for_each(|(place, limit)| network.limit_reach(*place, *limit));
         let patience = (plan.settings.silence + plan.settings.patience).as_nanos() as u64;
-        let common = GroupCommon::new(plan.config.history_messages);
+        let readers = Readers::draw(seed, profile);
+        let mut common = GroupCommon::new(plan.config.history_messages);
+        common.tells_epochs = readers.confirm();
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),
-            founders: plan.founders(),
+            founders_min: plan.founders_min(),
         }));
         let mut recorder = Recorder::new(checkers, trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
@@ -101,6 +106,7 @@ impl Director {
                 patience,
                 TARGETS,
             ),
+            readers,
             streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,
@@ -161,6 +167,7 @@ impl Director {
             Trigger::Act { process, life } => self.act(process as usize, life),
             Trigger::Start { process } => self.start(process as usize),
             Trigger::Notice { process, life, notice } => self.handle_notice(process as usize, life, notice),
+            Trigger::EpochBegun => self.confirm_after_reset(),
             Trigger::ResetAgain { process, life } => self.reset_again(process as usize, life),
             Trigger::Fault(code) => self.fault(code),
             Trigger::Part(part) => self.enter_part(part),
@@ -203,6 +210,9 @@ impl Director {
     }
 
     pub(super) fn give_life(&mut self, process: usize, entry: EntryMode) {
+        if matches!(entry, EntryMode::Found(_)) {
+            self.world.recorder.note(self.world.now, process, Life::WORLD, What::Creating);
+        }
         let transport = if self.plan.mixed_transports {
             self.app_random.pick(&[Transport::Auto, Transport::Multicast, Transport::Unicast])
         } else {

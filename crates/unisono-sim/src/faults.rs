@@ -151,7 +151,7 @@ impl Director {
     }
 
     /// True if the group keeps a quorum without this process, or if the plan is reckless.
-    fn can_lose(&self, victim: usize) -> bool {
+    pub(super) fn can_lose(&self, victim: usize) -> bool {
         self.plan.is_reckless || self.is_enough_without(Some(victim))
     }
 

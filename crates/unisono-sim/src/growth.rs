@@ -160,8 +160,10 @@ impl Stage<'_> {
         let settings = Settings { transport, ..Settings::default() };
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
-        let recorder =
-            Recorder::new(Checkers::new(properties::all(&GroupTerms::any_founders(config.clone()))), None);
+        let recorder = Recorder::new(
+            Checkers::new(properties::all(&GroupTerms { config: config.clone(), founders_min: 1 })),
+            None,
+        );
         let network = Network::new(members.into(), Conditions::quiet(), fork());
         let common = GroupCommon::new(config.history_messages);
         let world = World::new(members.into(), common, network, recorder, fork());

@@ -33,6 +33,7 @@ mod plan;
 mod process;
 pub mod properties;
 mod queue;
+mod readers;
 pub mod record;
 mod recorder;
 pub mod replay;

@@ -6,7 +6,6 @@
 
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::{Conditions, Reach};
-use crate::properties::Founders;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -462,12 +461,12 @@ impl Plan {
         (0..self.members).map(|place| name(place, self.long_names)).collect()
     }
 
-    /// Returns the processes that may found a group.
-    pub(crate) fn founders(&self) -> Founders {
+    /// Returns the minimum number of members of a founding that is not explicit.
+    pub(crate) fn founders_min(&self) -> usize {
         match self.beginning {
-            Beginning::Founder => Founders::One { then: self.members },
-            Beginning::Formation { at_least, .. } => Founders::Together(at_least.into()),
-            Beginning::Together | Beginning::Apart { .. } => Founders::Any,
+            Beginning::Founder => self.members,
+            Beginning::Formation { at_least, .. } => at_least.into(),
+            Beginning::Together | Beginning::Apart { .. } => 1,
         }
     }
 

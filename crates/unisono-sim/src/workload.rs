@@ -15,6 +15,10 @@ impl Director {
         if !self.is_current(process, life) || !self.is_busy {
             return;
         }
+        if self.end_at_times(process) {
+            return;
+        }
+        self.confirm_at_times(process);
         let workload = &self.plan.workload;
         if let Some(streak) = workload.streak
             && let Some(rest) = self.streak_left[process].checked_sub(1)

@@ -1,6 +1,7 @@
 //! A handle on a member of a group for asynchronous programs, on any executor.
 
 use crate::commands::{self, Message};
+use crate::confirmation::Confirmation;
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
@@ -19,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
-    SendError, Seqno, Standing, Uid,
+    ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member,
+    ResetError, SendError, Seqno, Standing, Uid,
 };
 
 /// A handle on one member of a group, as [`Group`](crate::Group), whose waiting calls are futures. A future may be
@@ -294,6 +295,47 @@ impl AsyncGroup {
     /// Drops all events from now on, as [`Group::ignore_events`](crate::Group::ignore_events).
     pub fn ignore_events(&self) {
         self.shared().with(|member, _| member.ignoring = true);
+    }
+
+    /// Confirms that the group did not go on without this member, as [`Group::confirm`](crate::Group::confirm).
+    ///
+    /// ```
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// use unisono::{AsyncGroup, GroupConfig, Options};
+    /// # async fn example(name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let group = AsyncGroup::create(name, GroupConfig::default(), &Options::default()).await?;
+    /// assert_eq!(group.confirm().await?, 0);
+    /// # Ok(()) }
+    /// # let name = &format!("async-confirm-docs-{}", std::process::id());
+    /// # let context = &mut Context::from_waker(Waker::noop());
+    /// # assert!(matches!(pin!(example(name)).poll(context), Poll::Ready(Ok(()))));
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfirmError::Left`] if this member leaves, ends or is excluded first.
+    pub async fn confirm(&self) -> Result<Seqno, ConfirmError> {
+        self.begin_confirm()?.await
+    }
+
+    /// Begins a confirmation without waiting for its result, as
+    /// [`Group::begin_confirm`](crate::Group::begin_confirm).
+    ///
+    /// # Errors
+    /// This process is not a member, or no longer one.
+    pub fn begin_confirm(&self) -> Result<Confirmation, ConfirmError> {
+        let number = self.shared().command(commands::begin_confirm)?;
+        Ok(Confirmation::new(self.shared().clone(), number))
+    }
+
+    /// Ends this member's life at once, as [`Group::end`](crate::Group::end).
+    pub fn end(&self) {
+        self.shared().end_life();
+    }
+
+    /// Returns what this member held besides, as [`Group::undelivered`](crate::Group::undelivered).
+    pub fn undelivered(&self) -> Option<Event> {
+        self.shared().with(|member, _| member.undelivered())
     }
 
     /// Begins a reset, as [`Group::reset`](crate::Group::reset).

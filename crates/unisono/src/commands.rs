@@ -6,7 +6,10 @@ use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::ticket::BatchOutcome;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use unisono_core::{Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno, Standing, Time};
+use unisono_core::{
+    ConfirmError, ConfirmNumber, Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno,
+    Standing, Time,
+};
 
 /// Maximum number of events that one call takes.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -103,6 +106,26 @@ impl Message {
                 } else {
                     Attempt::Gathered(Ok(number))
                 }
+            }
+        }
+    }
+
+    /// Like [`Message::submit`], but the caller does not ask for the outcome.
+    pub(crate) fn submit_unwatched(
+        &self,
+        member: &mut Membership,
+        now: Time,
+        obstacle: &mut SendError,
+    ) -> Attempt<Result<(), SendError>> {
+        let forget = |member: &mut Membership, given: Result<MessageNumber, SendError>| {
+            given.map(|number| member.outcomes.forget(number))
+        };
+        match self.submit(member, now, obstacle) {
+            Attempt::Done(given) => Attempt::Done(forget(member, given)),
+            Attempt::Gathered(given) => Attempt::Gathered(forget(member, given)),
+            Attempt::Wait(interest) => Attempt::Wait(interest),
+            Attempt::Kept(_) | Attempt::Taken(_) | Attempt::Given => {
+                unreachable!("a submit ends in one of the three ways above")
             }
         }
     }
@@ -212,6 +235,36 @@ pub(crate) fn standing_after(member: &mut Membership, known: Standing) -> Attemp
     match member.standing() {
         standing if standing != known || standing == Standing::Out => Attempt::Done(standing),
         _ => Attempt::Wait(Interest::Standing),
+    }
+}
+
+/// Begins a confirmation and returns its number.
+pub(crate) fn begin_confirm(member: &mut Membership, now: Time) -> Result<ConfirmNumber, ConfirmError> {
+    if member.is_overdue() { Err(ConfirmError::Left) } else { member.group.confirm(now) }
+}
+
+/// Waits for the result of a confirmation, and begins it first if `number` has none yet. `number` keeps its number
+/// between the attempts.
+pub(crate) fn confirm(
+    member: &mut Membership,
+    now: Time,
+    number: &mut Option<ConfirmNumber>,
+) -> Attempt<Result<Seqno, ConfirmError>> {
+    let Some(number) = *number else {
+        return match begin_confirm(member, now) {
+            Ok(begun) => {
+                *number = Some(begun);
+                Attempt::Given
+            }
+            Err(error) => Attempt::Done(Err(error)),
+        };
+    };
+    match (member.confirmed(number), member.phase()) {
+        (Some(seqno), _) => Attempt::Taken(Ok(seqno)),
+        (None, Phase::Member | Phase::Resetting) if !member.is_overdue() => {
+            Attempt::Wait(Interest::Confirmation)
+        }
+        (None, _) => Attempt::Done(Err(ConfirmError::Left)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A handle on a member of a group, for threads that may block.
 
 use crate::commands::{self, Message};
+use crate::confirmation::Confirmation;
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
@@ -13,9 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member, ResetError,
-    SendError, Seqno, Standing, Uid,
+    ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member,
+    ResetError, SendError, Seqno, Standing, Uid,
 };
+
+/// Interval at which an entry looks whether it is cancelled.
+const LOOK_FOR_CANCEL_EVERY: Duration = Duration::from_millis(20);
 
 /// A handle on one member of a group. Clones are handles on the same member. When the last one is dropped, the member
 /// leaves; the drop waits for that, at most one second.
@@ -125,18 +129,52 @@ impl Group {
     fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::new(&entry);
         loop {
-            let (entry, own) = lives.entry(&entry, options);
-            let seeds = Seeds::new(options)?;
-            let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
-            let opening = Opening { name, entry, hello: hello.clone(), options: &own };
-            let shared = opening.begin(seeds, known)?;
-            let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
-            let group = Group { owner: Arc::new(owner) };
+            let group = Group::begin(name, &entry, (&lives, hello.clone()), options)?;
             let entered = group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(()));
             if let Some(concluded) = lives.conclude(entered) {
                 return concluded.map(|()| group);
             }
         }
+    }
+
+    /// Opens a member, but gives up and returns `None` soon after `is_cancelled` returns true.
+    pub(crate) fn open_unless(
+        name: &str,
+        entry: &EntryMode,
+        options: &Options,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Option<Group>, OpenError> {
+        let mut lives = Lives::new(entry);
+        loop {
+            let group = Group::begin(name, entry, (&lives, Bytes::new()), options)?;
+            let entered = loop {
+                let look = |member: &mut Membership, _| commands::enter(member);
+                match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
+                    Some(entered) => break entered,
+                    None if is_cancelled() => return Ok(None),
+                    None => {}
+                }
+            };
+            if let Some(concluded) = lives.conclude(entered) {
+                return concluded.map(|()| Some(group));
+            }
+        }
+    }
+
+    /// Begins the next life of an entry.
+    fn begin(
+        name: &str,
+        entry: &EntryMode,
+        (lives, hello): (&Lives, Bytes),
+        options: &Options,
+    ) -> Result<Group, OpenError> {
+        let (entry, own) = lives.entry(entry, options);
+        let seeds = Seeds::new(options)?;
+        let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
+        let opening = Opening { name, entry, hello, options: &own };
+        let shared = opening.begin(seeds, known)?;
+        let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
+        Ok(Group { owner: Arc::new(owner) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -293,6 +331,80 @@ impl Group {
     /// Drops all events from now on, so that no member waits for this one to receive them.
     pub fn ignore_events(&self) {
         self.shared().with(|member, _| member.ignoring = true);
+    }
+
+    /// Asks a quorum of the members whether the group went on without this one, and returns a seqno: once the caller has
+    /// applied the events through it, its state is as new as any state that a member had when the call began. Blocks
+    /// until a quorum has answered, also through a reset.
+    ///
+    /// Without this call, a member that was cut off reads old state and does not know it. The members that can answer
+    /// need no seqno for it: two small datagrams in a group of three. Calls that come while another one is under way
+    /// share one answer.
+    ///
+    /// The state is as new as that if each message has a holder in every quorum: with the quorum *majority of the view*,
+    /// if the resilience is at least half of the number of members (1 of 2 or 3 members, 2 of 4 or 5). With a lower
+    /// resilience the seqno covers what the members of the quorum held. With the quorum *at least n*, another half of
+    /// the group may have gone on.
+    ///
+    /// ```
+    /// use unisono::{Event, Group, GroupConfig, Options};
+    /// # let name = &format!("confirm-docs-{}", std::process::id());
+    /// let group = Group::create(name, GroupConfig::default(), &Options::default())?;
+    /// group.send("one")?;
+    /// let (mut count, mut applied) = (0, 0);
+    /// let through = group.confirm()?;
+    /// while applied < through {
+    ///     let event = group.receive()?;
+    ///     count += usize::from(matches!(event, Event::Message { .. }));
+    ///     applied = event.seqno().unwrap_or(applied);
+    /// }
+    /// assert_eq!(count, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfirmError::Left`] if this member leaves, ends or is excluded first.
+    pub fn confirm(&self) -> Result<Seqno, ConfirmError> {
+        self.confirm_within(None).unwrap_or(Err(ConfirmError::Left))
+    }
+
+    /// As [`Group::confirm`], but waits at most for `timeout`: `None` if no quorum has answered by then.
+    ///
+    /// # Errors
+    /// As [`Group::confirm`].
+    pub fn confirm_timeout(&self, timeout: Duration) -> Result<Option<Seqno>, ConfirmError> {
+        self.confirm_within(Some(timeout)).transpose()
+    }
+
+    fn confirm_within(&self, timeout: Option<Duration>) -> Option<Result<Seqno, ConfirmError>> {
+        let mut number = None;
+        self.shared().block(timeout, |member, now| commands::confirm(member, now, &mut number))
+    }
+
+    /// Begins a confirmation as [`Group::confirm`], without waiting for its result.
+    ///
+    /// # Errors
+    /// This process is not a member, or no longer one.
+    pub fn begin_confirm(&self) -> Result<Confirmation, ConfirmError> {
+        let number = self.shared().command(commands::begin_confirm)?;
+        Ok(Confirmation::new(self.shared().clone(), number))
+    }
+
+    /// Ends this member's life at once. After the call this process acknowledges, confirms, serves and sends nothing for
+    /// it; the other members exclude it by a reset as if it had crashed. Use it where this member's state is about to
+    /// go on in another life, and [`Group::leave`] otherwise. Messages under way fail with [`SendFailure::Unknown`].
+    ///
+    /// [`Group::receive`] still returns the accepted events that were not received yet, and then fails with
+    /// [`Ended::Left`]. After that [`Group::undelivered`] returns the rest. Dropping the handle does not wait.
+    pub fn end(&self) {
+        self.shared().end_life();
+    }
+
+    /// Returns the next entry that this member held when [`Group::end`] was called and that it did not know to be
+    /// accepted, after [`Group::receive`] has failed with [`Ended::Left`]. The other members may have accepted these
+    /// entries, or may have dropped them.
+    pub fn undelivered(&self) -> Option<Event> {
+        self.shared().with(|member, _| member.undelivered())
     }
 
     /// Begins a reset that must bring together at least `min_members` members, and a quorum. Until it does, or until

@@ -32,8 +32,8 @@
 //!
 //! Start it twice: the second process joins the group that the first one founded, and from then on both print the same
 //! lines. More programs are in the folder `examples`: `hello` (two processes greet each other), `chat` (names, and a
-//! thread for each direction), `counter` (a replicated number that survives `kill -9`); and, with calls, `calls` and
-//! `open_counter`. Run them with `cargo run -p unisono --example NAME`.
+//! thread for each direction), `calls`; and, with replicas, `counter` (a number that survives `kill -9`), `map`, `lock`,
+//! `queue` and `tsp`. Run them with `cargo run -p unisono --example NAME`.
 //!
 //! # The handles
 //!
@@ -115,9 +115,8 @@
 //! # Joining a running group
 //!
 //! A member receives the events after its own join, and none from before. The earlier state has to come from the
-//! application: when the first member of the view receives the join, it sends the state as of that seqno, and the
-//! joiner keeps later events until it has received that state. The example `counter` shows this; [`rpc::OpenGroup`]
-//! does it for services, with a state of any size.
+//! application. A [`Replica`](replica::Replica) does all of that: it fetches a state of any size from the other members,
+//! repeats commands that a reset dropped, and enters again after an exclusion.
 //!
 //! # Two machines
 //!
@@ -218,6 +217,7 @@
 
 mod asynchronous;
 mod commands;
+mod confirmation;
 mod engine;
 mod error;
 mod group;
@@ -227,6 +227,7 @@ mod opening;
 mod options;
 mod outside;
 mod reach;
+pub mod replica;
 pub mod rpc;
 mod sealed;
 mod seeds;
@@ -235,6 +236,7 @@ mod versions;
 
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
+pub use confirmation::Confirmation;
 pub use error::{Ended, ForceFailure, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
 pub use group::Group;
 pub use key::Key;
@@ -246,8 +248,8 @@ pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info,
-    JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum,
+    ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp,
+    Info, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port, Quorum,
     ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;

@@ -193,6 +193,7 @@ mod tests {
     use super::*;
     use crate::commands;
     use crate::error::LeaveFailure;
+    use unisono_core::{Formation, GroupConfig};
 
     fn failed(reason: JoinFailure) -> Result<(), OpenError> {
         Err(OpenError::Join(reason))
@@ -217,6 +218,23 @@ mod tests {
         let told = lives.conclude(failed(JoinFailure::NotFound));
         assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::Lost)))), "{told:?}");
     }
+
+    // A process that takes part in a formation again counts as a participant that has restarted.
+    #[test]
+    fn only_the_first_life_takes_part_in_a_formation() {
+        let formation = |within| Formation { participants: vec![], at_least: 1, within };
+        let entry = |within| EntryMode::JoinOrForm(formation(within), GroupConfig::default());
+        let (long, options) = (entry(Duration::from_secs(3600)), Options::default());
+        let mut lives = Lives::new(&long);
+        assert_eq!(lives.entry(&long, &options).0, long);
+        assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
+        assert_eq!(lives.entry(&long, &options).0, EntryMode::Join);
+        // No time is left for another life.
+        let mut lives = Lives::new(&entry(Duration::ZERO));
+        let told = lives.conclude(failed(JoinFailure::TimedOut));
+        assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::TimedOut)))), "{told:?}");
+    }
+
     // A founder that gives way may be in no group for long; its leave must still end.
     #[test]
     fn a_member_of_no_group_leaves_within_the_time_of_a_leave() {

@@ -5,17 +5,13 @@ mod common;
 use common::{PATIENCE, block_on, fresh_name};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{
-    Answer, Asked, CallFailure, CallSettings, Client, Notice, OpenGroup, OpenGroupError, Outcome, Port,
-    PrivatePort, ServeOptions, Server, Service, Withdrawn,
+    Answer, CallFailure, CallSettings, Client, Port, PrivatePort, ServeOptions, Server, Withdrawn,
 };
-use unisono::{
-    AsyncGroup, Bytes, Ended, Group, GroupConfig, JoinFailure, Member, Name, OpenError, Options, Phase,
-};
+use unisono::{AsyncGroup, Bytes, GroupConfig, Options};
 
 /// A service that no other test has.
 fn port() -> PrivatePort {
@@ -360,167 +356,6 @@ fn several_servers_of_a_port_share_its_calls() {
     // A quarter each, more or less. If the first server to answer got all calls, the others would have none.
     let counts: Vec<u64> = counts.into_iter().map(AtomicU64::into_inner).collect();
     assert!(counts.iter().all(|count| (250..=2000).contains(count)), "{counts:?}");
-}
-
-#[test]
-fn a_group_serves_each_call_once_and_newcomers_have_the_state() {
-    struct Sum(u64);
-    impl Service for Sum {
-        fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
-            match &asked.payload[..] {
-                b"where" => {
-                    let by = asked.received_by.map_or("none", |member| member.name.as_str());
-                    return Outcome::Pass(by.to_owned().into());
-                }
-                b"no" => return Outcome::Refuse("no".into()),
-                _ => self.0 += 1,
-            }
-            Outcome::Reply(self.0.to_string().into())
-        }
-        fn snapshot(&self) -> Bytes {
-            self.0.to_be_bytes().to_vec().into()
-        }
-        fn restore(&mut self, snapshot: &[u8]) {
-            self.0 = u64::from_be_bytes(snapshot.try_into().unwrap());
-        }
-        fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
-            format!("{} {}", String::from_utf8_lossy(word), me.name).into()
-        }
-    }
-    let port = port();
-    let name = port.public().to_string();
-    let open = |member: &str| {
-        let mut options = Options { name: Name::new(member).unwrap(), ..apart() };
-        // No member is suspected because the machine delays it.
-        options.settings.patience = PATIENCE;
-        OpenGroup::open(&name, &port, Sum(0), GroupConfig::default(), &options).unwrap()
-    };
-    let first = open("first");
-    let client = client();
-    let call = |text: &'static str| client.call_within(port.public(), text, PATIENCE);
-    assert_eq!(call("where").unwrap(), "first first");
-    for number in 1..=10 {
-        assert_eq!(call("add").unwrap(), number.to_string());
-    }
-    let second = open("second");
-    assert_eq!(second.look(|sum| sum.0), 10);
-    for number in 11..=30 {
-        assert_eq!(call("add").unwrap(), number.to_string());
-    }
-    assert_eq!(call("no"), Err(CallFailure::Refused("no".into())));
-    let met = String::from_utf8(call("where").unwrap().to_vec()).unwrap();
-    assert!(["first second", "second first"].contains(&met.as_str()), "{met}");
-    // A member that has left is not asked any more, and the other goes on from there.
-    first.close(PATIENCE);
-    let calls: Vec<_> = (0..50).map(|_| client.start(port.public(), "add", PATIENCE).unwrap()).collect();
-    let mut sums: Vec<u64> = calls
-        .into_iter()
-        .map(|call| String::from_utf8_lossy(&call.wait().unwrap()).parse().unwrap())
-        .collect();
-    sums.sort_unstable();
-    assert_eq!(sums, (31..=80).collect::<Vec<u64>>());
-    assert_eq!(second.look(|sum| sum.0), 80);
-}
-
-/// A service that panics on request.
-struct Brittle;
-
-impl Service for Brittle {
-    fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
-        assert_ne!(asked.payload, "break", "the test breaks it");
-        Outcome::Reply(Bytes::new())
-    }
-    fn snapshot(&self) -> Bytes {
-        Bytes::new()
-    }
-    fn restore(&mut self, _: &[u8]) {}
-}
-
-#[test]
-fn a_member_whose_service_panics_leaves_the_group() {
-    let port = port();
-    let name = port.public().to_string();
-    let member = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &apart()).unwrap();
-    let call = client().start(port.public(), "break", PATIENCE).unwrap();
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || {
-        tell.send(member.wait()).unwrap();
-        while member.group().info().phase != Phase::Gone {
-            thread::yield_now();
-        }
-        tell.send(Ended::Left)
-    });
-    for what in ["the end", "the leave"] {
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Ended::Left), "{what}");
-    }
-    drop(call);
-}
-
-#[test]
-fn a_member_is_notified_of_another_group_that_serves_the_port() {
-    let port = port();
-    let name = port.public().to_string();
-    let options = apart();
-    let member = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &options).unwrap();
-    // A group that has ordered something gives way to no other.
-    client().call_within(port.public(), "", PATIENCE).unwrap();
-    let other = Group::create(&name, GroupConfig::default(), &options).unwrap();
-    other.send("here too").unwrap();
-    let (address, member) = (other.members()[0].address, Arc::new(member));
-    let (asking, (tell, told)) = (member.clone(), mpsc::channel());
-    thread::spawn(move || {
-        std::iter::from_fn(|| asking.notice()).for_each(|notice| tell.send(notice).unwrap())
-    });
-    let notice = told.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(notice, Notice::OtherGroup { address: at, .. } if at == address), "{notice:?}");
-    member.close(PATIENCE);
-    assert!(told.recv_timeout(PATIENCE).is_err_and(|end| end == mpsc::RecvTimeoutError::Disconnected));
-}
-
-#[test]
-fn nothing_is_left_in_the_group_of_a_member_that_cannot_serve_the_port() {
-    let port = port();
-    let name = port.public().to_string();
-    let options = apart();
-    let silence = 2 * options.calls.silence;
-    let calls = CallSettings { silence, ..options.calls.clone() };
-    let _others = Client::new(&Options { calls, ..options.clone() }).unwrap();
-    let refused = OpenGroup::open(&name, &port, Brittle, GroupConfig::default(), &options).map(drop);
-    assert!(matches!(refused, Err(OpenGroupError::Service(_))), "{refused:?}");
-    let joined = Group::join(&name, "", &options).map(drop);
-    assert!(matches!(joined, Err(OpenError::Join(JoinFailure::NotFound))), "{joined:?}");
-}
-
-#[test]
-fn a_state_larger_than_a_message_comes_to_a_newcomer_whole() {
-    const STATE_BYTES: usize = 20 << 20;
-    struct Bulk(Bytes);
-    impl Service for Bulk {
-        fn apply(&mut self, _: &Asked<'_>) -> Outcome {
-            let bytes: Vec<u8> = (0..STATE_BYTES).map(|at| (at / 1000) as u8).collect();
-            self.0 = bytes.into();
-            Outcome::Reply(Bytes::new())
-        }
-        fn snapshot(&self) -> Bytes {
-            self.0.clone()
-        }
-        fn restore(&mut self, snapshot: &[u8]) {
-            self.0 = Bytes::copy_from_slice(snapshot);
-        }
-    }
-    let port = port();
-    let name = port.public().to_string();
-    let open = || {
-        let mut options = apart();
-        options.settings.patience = PATIENCE;
-        OpenGroup::open(&name, &port, Bulk(Bytes::new()), GroupConfig::default(), &options).unwrap()
-    };
-    let first = open();
-    client().call_within(port.public(), "grow", PATIENCE).unwrap();
-    let second = open();
-    let state = second.look(|bulk| bulk.0.clone());
-    assert_eq!(state.len(), STATE_BYTES);
-    assert!(state == first.look(|bulk| bulk.0.clone()));
 }
 
 #[test]

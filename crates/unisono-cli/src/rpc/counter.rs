@@ -1,32 +1,46 @@
-//! `unisono rpc counter`: a counter that is served by the group of all processes that run this command.
+//! `unisono rpc counter`: a counter of which every process that runs this command keeps a copy.
 
 use super::Served;
-use crate::arguments::{self, Common};
+use crate::arguments::Common;
 use crate::connection;
-use crate::form::{self, FormOptions, Founding};
+use crate::form::{self, FormOptions};
 use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
+use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
 use clap::Args;
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use unisono::rpc::{Asked, Notice, OpenGroup, Outcome, Service};
-use unisono::{Bytes, Ended, Group, GroupConfig, Member, Options};
+use std::time::{Duration, Instant};
+use unisono::replica::{
+    Command, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions,
+    ReplicaState, Server, StateMachine,
+};
+use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options};
 
-/// Time to answer accepted requests after a signal: 3 s.
+/// Time to answer accepted requests after a signal, and for another member to get the state: 3 s.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// Time for the state to arrive, once the group is entered: 60 s.
+const STATE_WITHIN: Duration = Duration::from_secs(60);
+/// Interval at which a process that opens its copy looks how far it is: 100 ms.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// A join looks for its group for 10 times `--locate`.
+const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
+/// An opening that takes less than this, 2 s, prints no progress.
+const SHORT_OPENING: Duration = Duration::from_secs(2);
 
-/// Serve a counter together with all other processes that run this: each call counts once, even if members crash
+/// Keep a counter together with all other processes that run this: each call counts once, even if members crash
 ///
 /// It takes three calls. `add` adds one, or the number after it (`add 5`), and answers the sum. `get` answers the sum.
 /// `where` is forwarded to another member, and answers which member received it and which answered.
+///
+/// A copy never begins a counter by accident: with --form it joins the counter or founds it together with the other
+/// members of the list, with --create it founds it alone, and without either it only joins.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  unisono rpc counter votes --name a      in three terminals, as a, b and c\n  \
-                  unisono rpc call votes add              in another; kill one of the three and call again"
+    after_help = "Examples:\n  unisono rpc counter votes --form a,b,c --name a   in three terminals, as a, b and c\n  \
+                  unisono rpc call votes add                        in another; kill one of the three and call again"
 )]
 pub(crate) struct Counter {
     /// Name of the service, or its private port; the group is named after it
@@ -37,9 +51,9 @@ pub(crate) struct Counter {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Number of simultaneous crashes that the group survives without losing a call, if this command founds it
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = arguments::resilience)]
-    resilience: u8,
+    /// Found the counter alone, at zero: for the first member of all, or after all copies were lost
+    #[arg(long, conflicts_with = "form")]
+    create: bool,
 
     #[command(flatten)]
     form: FormOptions,
@@ -48,75 +62,120 @@ pub(crate) struct Counter {
     pub(crate) common: Common,
 }
 
-/// The present member, shared with the thread that handles signals.
-type Current = Arc<Mutex<Option<Arc<OpenGroup<Sum>>>>>;
-
 pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let options = connection::options(settings, command.name.as_deref())?;
-    let config = GroupConfig { resilience: command.resilience, ..GroupConfig::default() };
-    let founding = command.form.founding(config, command.name.as_deref())?;
-    let mut again = false;
+    let formation = match command.form.is_given() {
+        true => command.form.founding(GroupConfig::default(), command.name.as_deref())?.formation,
+        false => None,
+    };
     connection::warn_of_no_key(&options);
-    let current = Current::default();
-    let interrupted = current.clone();
+    let opening = Opening { name: &command.port.name, create: command.create, formation, settings };
+    let replica = opening.open(&options)?;
+    let interrupted = replica.clone();
     signals::on_interrupt(move |_| {
-        let member = interrupted.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(member) = member {
-            member.close(FAREWELL);
-        }
+        interrupted.end(FAREWELL);
         std::process::exit(0);
     })?;
-    loop {
-        let group = enter(&command.port.name, &founding, again, settings, &options)?;
-        let member = Arc::new(OpenGroup::serve_in(group, &command.port.port, Sum(0))?);
-        again = true;
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(member.clone());
-        match serve(&member, &command.port.name, output) {
-            Ok(Ended::Left) => return Ok(()),
-            // This member may have been stopped for a while. A new member gets the present sum from the others.
-            Ok(ended) => tell(format_args!("{ended}; joining again")),
-            Err(problem) => {
-                // Leave, so that the others need not suspect this member.
-                member.close(FAREWELL);
-                return Err(problem);
+    let served = serve(&replica, command, output);
+    if served.is_err() {
+        // Leave, so that the others need not suspect this member.
+        replica.end(FAREWELL);
+    }
+    served
+}
+
+/// A copy that is about to open.
+struct Opening<'a> {
+    name: &'a str,
+    create: bool,
+    formation: Option<Formation>,
+    settings: &'a Settings,
+}
+
+impl Opening<'_> {
+    /// Opens the copy; returns when it has the state.
+    fn open(&self, options: &Options) -> Result<Replica<Sum>, Problem> {
+        let (founding, members_min) = match &self.formation {
+            Some(formation) => (Founding::JoinOrForm(formation.clone()), formation.at_least),
+            None if self.create => (Founding::Create, 1),
+            None => (Founding::Join, 1),
+        };
+        let config = GroupConfig { members_min, ..GroupConfig::default() };
+        let how = ReplicaOptions { config, ..ReplicaOptions::default() };
+        let _waiting = progress::tell_if_long(SHORT_OPENING, self.words(options));
+        let replica = Replica::begin(self.name, founding, Sum(0), how, options)
+            .map_err(|error| self.problem(error, options))?;
+        let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
+        while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
+            let is_joining = self.formation.is_none() && replica.status().state == ReplicaState::Entering;
+            if is_joining && begun.elapsed() > looks_for {
+                replica.end(Duration::ZERO);
+                return Err(Problem::failed(self.nothing_to_join()));
+            }
+            if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN {
+                replica.end(Duration::ZERO);
+                return Err(Problem::failed("the state has not arrived; try again"));
             }
         }
-        current.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(replica)
+    }
+
+    fn form_within(&self) -> Duration {
+        self.formation.as_ref().map_or(Duration::ZERO, |formation| formation.within)
+    }
+
+    /// Returns what the user reads if opening takes long.
+    fn words(&self, options: &Options) -> String {
+        match &self.formation {
+            Some(formation) => form::waits_for(self.name, formation, options),
+            None => format!("looking for {} …", visible(self.name)),
+        }
+    }
+
+    fn nothing_to_join(&self) -> String {
+        let name = visible(self.name);
+        format!(
+            "no member of {name} answers; to found {name} with others, start each with the same list, as with \
+             `--form a,b,c --name a`; to found it alone, add --create"
+        )
+    }
+
+    fn problem(&self, error: ReplicaError, options: &Options) -> Problem {
+        let ReplicaError::Ended(ReplicaEnd::NotEntered(reason)) = &error else { return error.into() };
+        match (&**reason, &self.formation) {
+            (OpenError::Join(JoinFailure::NotFormed), Some(formation)) => Problem::failed(form::not_formed(
+                self.name,
+                formation,
+                "rpc counter",
+                self.settings,
+                &options.name,
+            )),
+            (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
+            _ => error.into(),
+        }
     }
 }
 
-/// Enters the group. A process with `--form` that was a member before only joins: a second formation could create a
-/// second group.
-fn enter(
-    name: &str,
-    founding: &Founding,
-    again: bool,
-    settings: &Settings,
-    options: &Options,
-) -> Result<Group, Problem> {
-    match &founding.formation {
-        Some(_) if again => Ok(connection::patiently(|| Group::join(name, "", options))?),
-        Some(formation) => form::form(name, formation, &founding.config, "rpc counter", settings, options),
-        None => Ok(Group::join_or_create(name, founding.config.clone(), "", options)?),
-    }
-}
-
-/// Serves until this process is no member any more.
-fn serve(member: &Arc<OpenGroup<Sum>>, name: &str, output: &Output) -> Result<Ended, Problem> {
-    introduce(member, name, output)?;
-    let noticing = member.clone();
+/// Serves until this copy ends.
+fn serve(replica: &Replica<Sum>, command: &Counter, output: &Output) -> Result<(), Problem> {
+    let port = replica.serve(&command.port.port)?;
+    introduce(replica, &command.port.name, &port.to_string(), output)?;
+    let noticing = replica.clone();
     threads::start("notices", move || {
-        while let Some(notice) = noticing.notice() {
+        while let Some(notice) = noticing.next_notice() {
             tell(words(&notice));
         }
     })?;
-    Ok(member.wait())
+    match replica.wait() {
+        ReplicaEnd::Closed => Ok(()),
+        end => Err(Problem::failed(end)),
+    }
 }
 
 /// Prints that the service is ready.
-fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::Result<()> {
-    let (port, members) = (member.port().to_string(), member.group().members().len());
-    let sum = member.look(|sum| sum.0);
+fn introduce(replica: &Replica<Sum>, name: &str, port: &str, output: &Output) -> std::io::Result<()> {
+    let members = replica.status().members.len();
+    let sum = replica.look(|sum| sum.0);
     let several = several(members as u64, "member");
     output.say(format_args!("serving {}, port {port}, {several}, at {sum}", visible(name)))?;
     output.object(
@@ -125,23 +184,28 @@ fn introduce(member: &OpenGroup<Sum>, name: &str, output: &Output) -> std::io::R
 }
 
 fn words(notice: &Notice) -> String {
+    let names = |members: &[unisono::Member]| {
+        let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        visible(&names.join(", ")).into_owned()
+    };
     match notice {
-        Notice::Degraded { excluded } => {
-            let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
-            format!(
-                "more members are lost than the group's resilience covers ({}): calls that were answered may be lost",
-                visible(&names.join(", "))
-            )
-        }
-        Notice::OtherGroup { address, gives_way } => format!(
-            "another group with its own sum serves this port, and has a member at {address}: the groups did not reach each \
-             other when the second was founded; {}",
-            if *gives_way {
-                "this group gives way: end its members and start them again"
-            } else {
-                "that group gives way: end its members and start them again"
-            }
+        Notice::Degraded { excluded } => format!(
+            "more members are lost than the group's resilience covers ({}): calls that were answered may be lost",
+            names(excluded)
         ),
+        Notice::OtherGroup { address, gives_way: true } => format!(
+            "another group with its own sum serves this port, and has a member at {address}; it has ordered more, so this \
+             group gives way"
+        ),
+        Notice::OtherGroup { address, gives_way: false } => format!(
+            "another group with its own sum serves this port, and has a member at {address}; it has ordered less, so it \
+             gives way"
+        ),
+        Notice::Halted { missing } => {
+            format!("the group is halted: {} of the members that it needs do not answer", names(missing))
+        }
+        Notice::Resumed => "the group goes on".into(),
+        Notice::Reentering => "the others excluded this member; it enters again and fetches the sum".into(),
         other => format!("{other:?}"),
     }
 }
@@ -149,9 +213,13 @@ fn words(notice: &Notice) -> String {
 /// The counter's state.
 struct Sum(i128);
 
-impl Service for Sum {
-    fn apply(&mut self, asked: &Asked<'_>) -> Outcome {
-        let Ok(text) = std::str::from_utf8(asked.payload) else { return refuse() };
+impl StateMachine for Sum {
+    fn kind(request: &[u8]) -> Kind {
+        if request.trim_ascii() == b"get" { Kind::Read } else { Kind::Command }
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        let Ok(text) = std::str::from_utf8(command.payload) else { return refuse() };
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
             ["add"] => self.0 = self.0.wrapping_add(1),
@@ -159,9 +227,8 @@ impl Service for Sum {
                 Ok(number) => self.0 = self.0.wrapping_add(number.into()),
                 Err(_) => return refuse(),
             },
-            ["get"] => {}
             ["where"] => {
-                let by = asked
+                let by = command
                     .received_by
                     .map_or("a member that is no longer in the group", |member| member.name.as_str());
                 return Outcome::Pass(format!("received by {by}").into());
@@ -171,15 +238,21 @@ impl Service for Sum {
         Outcome::Reply(self.0.to_string().into())
     }
 
-    fn snapshot(&self) -> Bytes {
-        self.0.to_be_bytes().to_vec().into()
+    fn read(&self, _query: &Bytes) -> Outcome {
+        Outcome::Reply(self.0.to_string().into())
     }
 
-    fn restore(&mut self, snapshot: &[u8]) {
-        self.0 = snapshot.try_into().map_or(0, i128::from_be_bytes);
+    fn snapshot(&self) -> Vec<Bytes> {
+        vec![Bytes::copy_from_slice(&self.0.to_be_bytes())]
     }
 
-    fn take_over(&self, word: &Bytes, me: &Member) -> Bytes {
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        let bytes = parts.concat().try_into().map_err(|_| NotRestored("the sum has 16 bytes"))?;
+        self.0 = i128::from_be_bytes(bytes);
+        Ok(())
+    }
+
+    fn take_over(&self, word: &Bytes, me: &Server) -> Bytes {
         format!("{}, answered by {}", String::from_utf8_lossy(word), me.name).into()
     }
 }

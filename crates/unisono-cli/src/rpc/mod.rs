@@ -12,7 +12,8 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use std::str::FromStr;
-use unisono::rpc::{OpenGroupError, Port, PrivatePort, ServiceError};
+use unisono::replica::{NotServed, ReplicaError};
+use unisono::rpc::{Port, PrivatePort, ServiceError};
 
 /// Maximum length of a request or reply: 16 MiB.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
@@ -97,10 +98,16 @@ impl From<ServiceError> for Problem {
     }
 }
 
-impl From<OpenGroupError> for Problem {
-    fn from(error: OpenGroupError) -> Problem {
+impl From<ReplicaError> for Problem {
+    fn from(error: ReplicaError) -> Problem {
+        Problem::failed(error)
+    }
+}
+
+impl From<NotServed> for Problem {
+    fn from(error: NotServed) -> Problem {
         match error {
-            OpenGroupError::Service(error) => error.into(),
+            NotServed::Service(error) => error.into(),
             error => Problem::failed(error),
         }
     }

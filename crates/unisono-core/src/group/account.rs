@@ -4,6 +4,7 @@
 //! query in a datagram, and gets a report that is no longer than the query.
 
 use super::{Group, Info, Phase};
+use crate::config::GroupConfig;
 use crate::identity::Uid;
 use crate::look::{MemberReport, Report, WaitReason, Waiting};
 use crate::peers::Peer;
@@ -20,6 +21,11 @@ const ASK_ANSWERS: u64 = 1;
 const IN_REACH: Duration = Duration::from_millis(1000);
 
 impl Group {
+    /// Returns the configuration that the founder chose; the default before this member has entered.
+    pub fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
     /// Returns the state of the group as this member sees it (GetInfoGroup).
     pub fn info(&self) -> Info {
         let members = self.history.view().to_vec();

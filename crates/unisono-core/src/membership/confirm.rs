@@ -113,8 +113,8 @@ impl Group {
     /// The result is a seqno. A member that has applied everything through it has seen all that had been accepted
     /// anywhere when this call was made, provided that any quorum of the view has a member in common with the
     /// *resilience* + 1 holders of each message: with the quorum *majority of the view*, if the resilience is at least
-    /// half of the number of members. With a lower resilience it covers what the members of the quorum held; with the
-    /// quorum *at least n* another half of the group may have gone on.
+    /// half of the number of members, rounded down. With a lower resilience it covers what the members of the quorum
+    /// held; with the quorum *at least n* another half of the group may have gone on.
     ///
     /// The call takes no seqno. During a reset it waits, and goes on in the next epoch. It ends without a result only
     /// when this member leaves, ends or is excluded.

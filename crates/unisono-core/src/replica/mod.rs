@@ -17,12 +17,16 @@
 //! | `snapshot` | a state as parts named by digest, and what a donor answers |
 //! | `fetch` | how a newcomer gets the state |
 //! | `backlog` | events that a newcomer keeps until it has the state |
+//! | `entering`, `ordering`, `answering` | what a [`Replica`] does with them |
 
+mod answering;
 mod backlog;
 mod chain;
+mod entering;
 mod fetch;
 mod machine;
 mod memory;
+mod ordering;
 mod reads;
 mod replicated;
 mod snapshot;
@@ -39,20 +43,21 @@ pub use types::*;
 use crate::config::GroupConfig;
 use crate::event::{Event, View};
 use crate::group::EntryMode;
-use crate::identity::{Instance, Member, Seqno, Uid};
+use crate::identity::{Instance, Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use answering::NO_READS;
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
 use core::time::Duration;
 use fetch::Fetch;
-use reads::{Read, Reads};
-use replicated::{Applied, Replicated};
+use reads::Reads;
+use replicated::Replicated;
 use waiting::Waiting;
 use word::Word;
 
@@ -343,6 +348,12 @@ impl<S: StateMachine> Replica<S> {
         next
     }
 
+    /// Returns the same copy with other settings: those of the group that was entered. For a copy that has taken no event.
+    pub fn with_settings(mut self, settings: ReplicaSettings) -> Replica<S> {
+        self.settings = settings;
+        self
+    }
+
     /// Returns the own commands that have no outcome, and gives them up.
     pub fn give_up_commands(&mut self) -> Vec<CommandNumber> {
         self.waiting.take_all_own()
@@ -378,6 +389,13 @@ impl<S: StateMachine> Replica<S> {
     /// Returns the user's state, or `None` as long as this member lacks it.
     pub fn machine(&self) -> Option<&S> {
         self.replicated.as_ref().map(Replicated::machine)
+    }
+
+    /// Returns the user's state as it is here: like [`Replica::machine`], but while this member lacks the state, the state
+    /// machine that is to get it, with the state of an earlier life, if there was one. `None` only if it panicked in
+    /// [`StateMachine::restore`].
+    pub fn machine_at_hand(&self) -> Option<&S> {
+        self.machine().or_else(|| self.arriving.as_ref().map(|arriving| &arriving.machine))
     }
 
     /// Returns the position of the last command that was applied here: their number since the service was founded.
@@ -441,291 +459,6 @@ impl<S: StateMachine> Replica<S> {
         self.watched.probes
     }
 
-    // --- entering and getting the state ---
-
-    fn enter(&mut self, now: Time, seqno: Seqno, view: View) {
-        let machine = match (self.replicated.take(), self.arriving.take()) {
-            // A founder that is alone and has ordered nothing gave way to another group.
-            (Some(state), _) => state.into_machine(),
-            (None, Some(arriving)) => arriving.machine,
-            (None, None) => return,
-        };
-        self.view = Some(view.clone());
-        if seqno == 0 {
-            let founded = Replicated::founded(machine, view, &self.settings);
-            return self.begin_with(now, founded);
-        }
-        let (backlog, mut fetch) = (Backlog::since(seqno, view), Fetch::new());
-        fetch.keep(self.settings.digest, &machine.snapshot());
-        self.arriving = Some(Arriving { machine, backlog, fetch });
-        self.fetch_more(now);
-    }
-
-    /// Begins to apply events, and submits the own commands that waited for that.
-    fn begin_with(&mut self, now: Time, state: Replicated<S>) {
-        self.replicated = Some(state);
-        self.outputs.push_back(Output::Informed);
-        for command in self.waiting.commands(now) {
-            self.submit(Word::Command(command));
-        }
-        self.ask_for_confirmation();
-        self.serve_reads();
-    }
-
-    /// Sends the calls that the state's transfer needs now.
-    fn fetch_more(&mut self, now: Time) {
-        let (Some(arriving), Some(view)) = (&mut self.arriving, &self.view) else { return };
-        arriving.fetch.advance(now, self.me, view);
-        if arriving.fetch.is_lost() {
-            return self.stop(StopReason::StateLost);
-        }
-        if arriving.fetch.is_impossible() {
-            return self.stop(StopReason::NotRestored(NotRestored("it has more than 400,000 parts")));
-        }
-        while let Some((call, to, request)) = arriving.fetch.poll_call() {
-            self.outputs.push_back(Output::Fetch { call, to, request });
-        }
-    }
-
-    /// Begins with the state that has arrived, as soon as this member's events reach the point that it is as of.
-    fn take_state(&mut self, now: Time) {
-        let Some(arriving) = &mut self.arriving else { return };
-        let Some(at) = arriving.fetch.whole_at() else { return };
-        if arriving.backlog.reaches() < at {
-            return;
-        }
-        let Some(Arriving { machine, backlog, mut fetch }) = self.arriving.take() else { return };
-        let (view, events) = backlog.split_at(at);
-        let parts = fetch.take_whole();
-        match Replicated::restored(machine, (at, &parts), view, &self.settings) {
-            Ok(state) => {
-                self.watched.probe(Probe::StateFetched);
-                self.begin_with(now, state);
-                self.say(Word::HasState);
-                for event in events {
-                    self.apply(&event);
-                }
-            }
-            Err((machine, reason)) => {
-                self.arriving = Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() });
-                self.stop(StopReason::NotRestored(reason));
-            }
-        }
-    }
-
-    // --- the order ---
-
-    /// Follows an event that has a seqno.
-    fn follow(&mut self, now: Time, event: Event) {
-        let changes = self.view.as_mut().is_some_and(|view| view.follow(&event));
-        let Some(arriving) = &mut self.arriving else { return self.apply(&event) };
-        if let Event::Reset { seqno, .. } = &event
-            && arriving.fetch.whole_at().is_some_and(|at| at >= *seqno)
-        {
-            // The state contains commands that the reset dropped.
-            arriving.fetch.begin_anew();
-        }
-        arriving.backlog.push(event);
-        if arriving.backlog.is_full() {
-            // What was fetched is too old by now. The parts that did not change need not travel again.
-            self.watched.probe(Probe::BacklogFull);
-            if let Some(view) = &self.view {
-                arriving.backlog.forget(view);
-                arriving.fetch.begin_anew();
-            }
-        }
-        if changes {
-            arriving.fetch.view_changed();
-        }
-        self.take_state(now);
-        self.fetch_more(now);
-    }
-
-    /// Applies an event to the state, and gives the outcome to those that wait for it here.
-    fn apply(&mut self, event: &Event) {
-        let Some(state) = &mut self.replicated else { return };
-        let applied = state.apply(event, self.me, self.watched);
-        if let Event::Message { sender, payload, .. } = event
-            && *sender == self.me
-            && self.unseen.front().is_some_and(|word| word.write() == *payload)
-        {
-            self.unseen.pop_front();
-        }
-        match applied {
-            Applied::Nothing => {}
-            Applied::Command { client, call, position, outcome } => {
-                self.conclude(client, call, position, outcome);
-                self.agree();
-            }
-            Applied::Digest { by, position, digest } => {
-                self.agreement.note(by, position, digest);
-                self.compare();
-            }
-        }
-        self.serve_reads();
-    }
-
-    /// Submits again what a reset may have dropped.
-    fn repeat_all(&mut self, now: Time) {
-        if self.replicated.is_none() || self.is_stopped {
-            return;
-        }
-        let words: Vec<Word> = self.unseen.iter().cloned().collect();
-        let commands = self.waiting.commands(now).into_iter().map(Word::Command);
-        for word in words.into_iter().chain(commands) {
-            self.submit(word);
-        }
-    }
-
-    fn submit(&mut self, word: Word) {
-        self.outputs.push_back(Output::Submit(word.write()));
-    }
-
-    /// Submits a message that is to be repeated until it has been in the order.
-    fn say(&mut self, word: Word) {
-        self.unseen.push_back(word.clone());
-        self.submit(word);
-    }
-
-    // --- agreement ---
-
-    /// Notes the own digest where copies compare them, and sends it.
-    fn agree(&mut self) {
-        let Some(state) = &self.replicated else { return };
-        let (position, digest) = (state.position(), state.chain());
-        if chain::is_compared(position) {
-            self.agreement.note_own(position, digest);
-            self.say(Word::Digest { position, digest });
-        }
-    }
-
-    fn compare(&mut self) {
-        let Some(state) = &self.replicated else { return };
-        let copies: Vec<Uid> = state.copies().collect();
-        if let Some(position) = self.agreement.differs(&copies)
-            && !self.watched.broken(Planted::ChainUncompared)
-        {
-            self.watched.probe(Probe::CopyDiffers);
-            self.stop(StopReason::Differs { through: position, since: chain::compared_before(position) });
-        }
-    }
-
-    fn stop(&mut self, reason: StopReason) {
-        self.end();
-        self.outputs.push_back(Output::Stop(reason));
-    }
-
-    fn give_way(&mut self) {
-        let acknowledged = self.position();
-        self.stop(StopReason::GivesWay { acknowledged });
-    }
-
-    // --- outcomes ---
-
-    fn conclude(&mut self, client: Uid, call: CallNumber, position: Position, outcome: Option<Outcome>) {
-        let Some(waiting) = self.waiting.take(client, call) else { return };
-        let outcome = outcome.unwrap_or(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR)));
-        if let Some(number) = waiting.own {
-            let done = match outcome.clone() {
-                Outcome::Reply(reply) => Ok(Done { reply, position }),
-                Outcome::Refuse(reason) => Err(CommandFailure::Refused(reason)),
-                Outcome::Pass(word) => Ok(Done { reply: self.taken_over(&word), position }),
-            };
-            self.outputs.push_back(Output::Done(number, done));
-        }
-        for (id, hops) in waiting.requests {
-            self.answer(id, hops, &outcome);
-        }
-    }
-
-    /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
-    /// or here if there is none.
-    fn answer(&mut self, id: crate::rpc::RequestId, hops: u8, outcome: &Outcome) {
-        let answer = match outcome {
-            Outcome::Reply(reply) => Answer::Reply(reply.clone()),
-            Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
-            Outcome::Pass(word) => match self.others().first() {
-                Some(other) if hops == 0 => Answer::Forward(other.address),
-                _ => Answer::Reply(self.taken_over(word)),
-            },
-        };
-        self.outputs.push_back(Output::Answer(id, answer));
-    }
-
-    fn taken_over(&self, word: &Bytes) -> Bytes {
-        let (Some(state), Some(view)) = (&self.replicated, &self.view) else { return word.clone() };
-        let me = view.get(self.me).map(Server::from);
-        me.map_or_else(|| word.clone(), |me| state.machine().take_over(word, &me))
-    }
-
-    /// Sends a request that this member cannot answer to another one that has the state.
-    fn pass_on(&mut self, id: crate::rpc::RequestId, turn: usize) {
-        let others = self.others();
-        let answer = match others.get(turn % others.len().max(1)) {
-            Some(other) => Answer::Forward(other.address),
-            None => Answer::Refuse(Bytes::from_static(NO_COPY)),
-        };
-        self.outputs.push_back(Output::Answer(id, answer));
-    }
-
-    /// Returns the other members that have the state, beginning with the next by rank.
-    fn others(&self) -> Vec<Member> {
-        let Some(view) = &self.view else { return Vec::new() };
-        let own = view.members.iter().position(|member| member.uid == self.me).unwrap_or(0);
-        let (before, after) = view.members.split_at(own);
-        let has_state =
-            |member: &&Member| self.replicated.as_ref().is_none_or(|state| state.is_copy(member.uid));
-        let others = after.iter().chain(before).filter(|member| member.uid != self.me);
-        others.filter(has_state).cloned().collect()
-    }
-
-    // --- reads ---
-
-    fn read(&self, query: &Bytes) -> Outcome {
-        match self.machine() {
-            Some(machine) => machine.read(query),
-            None => Outcome::Refuse(Bytes::from_static(NO_COPY)),
-        }
-    }
-
-    fn ask_for_confirmation(&mut self) {
-        if self.replicated.is_none() || self.is_stopped {
-            return;
-        }
-        if self.watched.broken(Planted::ReadUnconfirmed) {
-            let at = self.replicated.as_ref().map_or(0, Replicated::at);
-            if self.reads.begin_confirmation() {
-                self.reads.confirmed(at);
-                self.serve_reads();
-            }
-            return;
-        }
-        if self.reads.begin_confirmation() {
-            self.outputs.push_back(Output::Confirm);
-        }
-    }
-
-    /// Serves the reads whose point in the order has been applied.
-    fn serve_reads(&mut self) {
-        let Some(state) = &self.replicated else { return };
-        if !self.reads.has_confirmed() {
-            return;
-        }
-        let (at, position) = (state.at(), state.position());
-        while let Some(read) = self.reads.take_ready(at) {
-            match read {
-                Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-                Read::Request(request) => {
-                    let outcome = self.read(&request.payload);
-                    self.answer(request.id, request.hops, &outcome);
-                }
-            }
-        }
-        while let Some(number) = self.reads.take_reached(position) {
-            self.outputs.push_back(Output::Ready(number));
-        }
-    }
-
     // --- notices ---
 
     /// Reports what an operator has to know, because no caller learns it.
@@ -748,8 +481,3 @@ pub fn instance_of(group: Instance) -> u64 {
     let folded = group.0 as u64 ^ (group.0 >> 64) as u64;
     folded.max(1)
 }
-
-const NO_COPY: &[u8] = b"this server has no copy of the state at present; the call did not happen";
-const NO_READS: &[u8] =
-    b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
-const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";

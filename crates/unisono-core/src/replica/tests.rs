@@ -1,6 +1,7 @@
 //! Replicas in a made-up group: every message gets its seqno at once, and every call of a transfer is answered at once.
 
 use super::*;
+use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
 use crate::rpc::RequestId;
 use alloc::collections::BTreeMap;

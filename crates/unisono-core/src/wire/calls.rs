@@ -28,6 +28,10 @@ pub const SLOTS_MAX: usize = 1024;
 /// Maximum number of times that a call is passed on.
 pub const HOPS_MAX: u8 = 8;
 
+/// Bits of the byte in a request that says what it carries besides.
+const WITH_COOKIE: u8 = 1;
+const WITH_INSTANCE: u8 = 2;
+
 /// The name of one attempt at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
@@ -207,10 +211,14 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u64(request.call);
             out.u64(request.finished_below);
             out.u128(request.port.0);
-            out.u64(request.instance);
             out.u8(request.hops);
             out.u32(request.left_ms);
-            out.flag(request.cookie.is_some());
+            // One byte for both: in most requests there is neither.
+            let has_instance = request.instance != 0;
+            out.u8(u8::from(request.cookie.is_some()) * WITH_COOKIE + u8::from(has_instance) * WITH_INSTANCE);
+            if has_instance {
+                out.u64(request.instance);
+            }
             if let Some(cookie) = &request.cookie {
                 write_cookie(out, cookie);
             }
@@ -282,23 +290,43 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             proof: from.array("proof").map(Proof)?,
         })),
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
-        FrameKind::Request => Frame::Request(Request {
-            attempt: read_attempt(from)?,
-            call: from.number("call")?,
-            finished_below: from.number("finished below")?,
-            port: read_port(from)?,
-            instance: from.u64("instance")?,
-            hops: match from.u8("hops")? {
+        FrameKind::Request => {
+            let attempt = read_attempt(from)?;
+            let (call, finished_below) = (from.number("call")?, from.number("finished below")?);
+            let port = read_port(from)?;
+            let hops = match from.u8("hops")? {
                 hops if hops <= HOPS_MAX => hops,
                 other => return Err(from.out_of_range("hops", other)),
-            },
-            left_ms: from.u32("left")?,
-            cookie: match from.flag("has cookie")? {
-                true => Some(Box::new(read_cookie(from)?)),
-                false => None,
-            },
-            payload: read_payload(from)?,
-        }),
+            };
+            let left_ms = from.u32("left")?;
+            let with = match from.u8("with")? {
+                with if with <= WITH_COOKIE + WITH_INSTANCE => with,
+                other => return Err(from.out_of_range("with", other)),
+            };
+            let instance = match with & WITH_INSTANCE {
+                0 => 0,
+                _ => match from.u64("instance")? {
+                    0 => return Err(from.out_of_range("instance", 0u8)),
+                    instance => instance,
+                },
+            };
+            let cookie = match with & WITH_COOKIE {
+                0 => None,
+                _ => Some(Box::new(read_cookie(from)?)),
+            };
+            let payload = read_payload(from)?;
+            Frame::Request(Request {
+                attempt,
+                call,
+                finished_below,
+                port,
+                instance,
+                hops,
+                left_ms,
+                cookie,
+                payload,
+            })
+        }
         FrameKind::Reply => Frame::Reply(Reply {
             attempt: read_attempt(from)?,
             grant: read_grant(from)?,

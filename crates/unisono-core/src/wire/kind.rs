@@ -114,7 +114,7 @@ kinds! {
     LocatePort = 0x70, QUESTION_BYTES_MIN;
     PortHere = 0x71, 149;
     PortNotHere = 0x72, 24;
-    Request = 0x73, 65;
+    Request = 0x73, 57;
     Reply = 0x74, 24;
     Reject = 0x75, 23;
     Forward = 0x76, 29;

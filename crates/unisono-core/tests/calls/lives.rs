@@ -433,7 +433,8 @@ fn a_server_without_the_private_port_is_not_believed() {
     // The right answer, but with the proof of another port.
     let cookie = Cookie { issued: 0, seal: 0 };
     let grant = Grant { slots: 1, load: 0 };
-    let here = |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, instance: 0, proof };
+    let here =
+        |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, instance: 0, proof };
     let client = world.host(2).endpoint.uid();
     let answer = |private| here(PlainProof.prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
     let other = nonce.unwrap() + 1;

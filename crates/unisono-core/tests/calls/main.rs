@@ -6,6 +6,7 @@ mod choice;
 mod dead_servers;
 mod forward;
 mod hostile;
+mod instances;
 mod large;
 mod lives;
 mod ordinary;

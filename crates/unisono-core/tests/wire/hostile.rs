@@ -205,7 +205,8 @@ fn values_of_calls_out_of_range_are_refused() {
             payload,
         })
     };
-    let done = |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), finished_below: 1, attempts: attempts.to_vec() };
+    let done =
+        |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), finished_below: 1, attempts: attempts.to_vec() };
     for (frame, field, value) in [
         (cancel(1024, 1), "slot", 1024),
         (cancel(0, 0), "number", 0),

@@ -207,15 +207,17 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::LocatePort => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::LocatePort { nonce, port }).boxed()
         }
-        FrameKind::PortHere => ([any::<u64>(); 2], port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
-            .prop_map(|([nonce, instance], port, cookie, grant, repeats, proof)| {
-                let mut whole = [0; 96];
-                whole[..32].copy_from_slice(&proof);
-                whole[64..].copy_from_slice(&proof);
-                let proof = Proof(whole);
-                Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, instance, proof }.into())
-            })
-            .boxed(),
+        FrameKind::PortHere => {
+            ([any::<u64>(); 2], port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
+                .prop_map(|([nonce, instance], port, cookie, grant, repeats, proof)| {
+                    let mut whole = [0; 96];
+                    whole[..32].copy_from_slice(&proof);
+                    whole[64..].copy_from_slice(&proof);
+                    let proof = Proof(whole);
+                    Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, instance, proof }.into())
+                })
+                .boxed()
+        }
         FrameKind::PortNotHere => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
         }
@@ -228,19 +230,21 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             option::of(cookie().prop_map(Box::new)),
             payload(),
         )
-            .prop_map(|(attempt, [call, finished_below], (port, instance), hops, left_ms, cookie, payload)| {
-                Frame::Request(Request {
-                    attempt,
-                    call,
-                    finished_below,
-                    port,
-                    instance,
-                    hops,
-                    left_ms,
-                    cookie,
-                    payload,
-                })
-            })
+            .prop_map(
+                |(attempt, [call, finished_below], (port, instance), hops, left_ms, cookie, payload)| {
+                    Frame::Request(Request {
+                        attempt,
+                        call,
+                        finished_below,
+                        port,
+                        instance,
+                        hops,
+                        left_ms,
+                        cookie,
+                        payload,
+                    })
+                },
+            )
             .boxed(),
         FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())
             .prop_map(|(attempt, grant, refused, payload)| {

@@ -135,7 +135,7 @@ impl Director {
                 Part::Healed => self.demand_success(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::Line(_) => {}
+            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::EpochBegun | Trigger::Line(_) => {}
         }
     }
 
@@ -167,12 +167,23 @@ impl Director {
             Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
             Ok(life) => {
                 for service in self.plan.roles[process].clone() {
-                    self.world.serve(process, service);
+                    self.serve(process, service);
                 }
                 self.schedule_act(process, life);
                 self.schedule_withdrawal(process, life);
             }
         }
+    }
+
+    /// Lets a process serve a service. Of a service with two instances it may serve the other one now.
+    fn serve(&mut self, process: usize, service: u16) {
+        let instances = &mut self.plan.instances[usize::from(service)];
+        let has_two = instances.iter().any(|instance| *instance != instances[0]);
+        if has_two && self.plan.founds_anew > 0.0 && self.app_random.chance(self.plan.founds_anew) {
+            instances[process] = 3 - instances[process];
+        }
+        let instance = instances[process];
+        self.world.serve(process, service, instance);
     }
 
     /// Moves the services of one process to a random other one.
@@ -184,7 +195,7 @@ impl Director {
         for service in std::mem::take(&mut self.plan.roles[from]) {
             if !self.plan.roles[to].contains(&service) {
                 self.plan.roles[to].push(service);
-                self.world.serve(to, service);
+                self.serve(to, service);
             }
         }
     }
@@ -263,7 +274,7 @@ impl Director {
                 self.give_life(process);
             }
             for service in self.plan.roles[process].clone() {
-                self.world.serve(process, service);
+                self.serve(process, service);
             }
         }
     }
@@ -304,7 +315,7 @@ impl Director {
             if self.app_random.chance(0.5) {
                 self.world.withdraw(process, service);
             } else {
-                self.world.serve(process, service);
+                self.serve(process, service);
             }
         }
         self.schedule_withdrawal(process, life);

@@ -13,6 +13,10 @@ use unisono_core::rpc::{CallSettings, ServeOptions};
 pub(crate) struct Plan {
     pub(crate) places: usize,
     pub(crate) services: Vec<ServeOptions>,
+    /// The instance of each service that each process serves, by service and process; 0: the service has none.
+    pub(crate) instances: Vec<Vec<u64>>,
+    /// Fraction of services that are of another instance when a process serves them again.
+    pub(crate) founds_anew: f64,
     /// The services that each process serves.
     pub(crate) roles: Vec<Vec<u16>>,
     /// Processes that make calls.
@@ -84,6 +88,7 @@ impl Plan {
         if random.chance(0.15) {
             plan.stretch(random);
         }
+        plan.draw_instances(random);
         plan
     }
 
@@ -112,6 +117,8 @@ impl Plan {
         }
         Plan {
             places,
+            instances: Vec::new(),
+            founds_anew: 0.0,
             roles,
             clients,
             impostor: None,
@@ -214,6 +221,32 @@ impl Plan {
             // No server crashes, so servers live on that have forgotten sessions.
             let kills = [FaultKind::Crash, FaultKind::CrashAtStep, FaultKind::FastRestart];
             self.faults.retain(|fault| !kills.contains(&fault.kind));
+        }
+    }
+
+    /// Gives some services that recognise repeats one instance, others two. A service with two has a server of each.
+    fn draw_instances(&mut self, random: &mut Random) {
+        self.instances = vec![vec![0; self.places]; self.services.len()];
+        for service in 0..self.services.len() {
+            if !self.services[service].repeats {
+                continue;
+            }
+            match random.below(3) {
+                0 => {}
+                1 => self.instances[service].fill(1),
+                _ => {
+                    let split = random.below(2);
+                    for place in 0..self.places {
+                        self.instances[service][place] = 1 + (place as u64 + split) % 2;
+                    }
+                    for place in [0, 1] {
+                        if self.impostor != Some(place) && !self.roles[place].contains(&(service as u16)) {
+                            self.roles[place].push(service as u16);
+                        }
+                    }
+                    self.founds_anew = random.pick(&[0.0, 0.3]);
+                }
+            }
         }
     }
 

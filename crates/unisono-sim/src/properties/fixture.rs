@@ -1,7 +1,7 @@
 //! Invented histories for the properties' own tests: a correct group, described step by step. A test takes a correct
 //! fixture, which its property must accept, and breaks it, so that the property must reject it.
 
-use super::{Checkers, Founders, GroupTerms, Property, Violation};
+use super::{Checkers, GroupTerms, Property, Violation};
 use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
@@ -59,7 +59,7 @@ impl Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
         let mut fixture = Fixture {
             records: Vec::new(),
-            terms: GroupTerms { config, founders: Founders::Any },
+            terms: GroupTerms { config, founders_min: 1 },
             at: Time::ZERO,
             log: Vec::new(),
             epoch: Epoch(0),

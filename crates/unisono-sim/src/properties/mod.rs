@@ -13,8 +13,10 @@ mod acknowledged_durable;
 mod calls;
 mod causal_order;
 mod change_quorum;
+mod confirmed;
 mod conflicts_end;
 mod consensus;
+mod ended_is_silent;
 mod facts;
 mod fewer_gives_way;
 #[cfg(test)]
@@ -127,29 +129,9 @@ impl fmt::Display for Violation {
 pub struct GroupTerms {
     /// Configuration that all its members share.
     pub config: GroupConfig,
-    /// The processes that may found groups of its name.
-    pub founders: Founders,
-}
-
-/// The processes that may found groups of one name in a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Founders {
-    /// Any process, alone, if it hears no answer.
-    Any,
-    /// One process, once; then only this number of processes together.
-    One {
-        /// Minimum number of members of a later founding.
-        then: usize,
-    },
-    /// Only this number of processes together.
-    Together(usize),
-}
-
-impl GroupTerms {
-    /// Returns the terms of a group that any process may found.
-    pub fn any_founders(config: GroupConfig) -> GroupTerms {
-        GroupTerms { config, founders: Founders::Any }
-    }
+    /// Minimum number of members of a founding that no application created alone; 1 if processes found a group when they
+    /// find none.
+    pub founders_min: usize,
 }
 
 /// Returns all properties of groups.
@@ -158,7 +140,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<integrity::Integrity>::default(),
         Box::<no_duplication::NoDuplication>::default(),
         Box::<no_creation_after_failure::NoCreationAfterFailure>::default(),
-        Box::<sender_order::SenderOrder>::default(),
+        Box::new(sender_order::SenderOrder::new(terms)),
         Box::<total_order::TotalOrder>::default(),
         Box::<gap_free::GapFree>::default(),
         Box::<same_prefix::SamePrefix>::default(),
@@ -188,7 +170,9 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(termination::Termination::new(terms)),
         Box::new(sends_resolved::SendsResolved::new(terms)),
         Box::<halted_is_told::HaltedIsTold>::default(),
-        Box::<resources::Resources>::default(),
+        Box::new(confirmed::Confirmed::new(terms)),
+        Box::<ended_is_silent::EndedIsSilent>::default(),
+        Box::new(resources::Resources::new(terms)),
     ]
 }
 

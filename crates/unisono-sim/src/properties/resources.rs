@@ -1,20 +1,28 @@
 //! L7, resources: once the faults are over and nothing new begins, every queue drains. No message is under way, no
-//! event waits, and the history is empty.
+//! event waits, and the history is empty. While a group has fewer members than its minimum, its messages stay under way.
 
 use super::healing::Healing;
-use super::{Facts, Property, Violation, final_result};
+use super::{Facts, GroupTerms, Property, Violation, final_result};
 use crate::record::{End, Kind, Record, Standing};
 
 /// The checker of `resources`.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     healing: Healing,
+    /// Minimum number of members with which messages are ordered.
+    members_min: usize,
     checked: u64,
 }
 
-fn fault(standing: &Standing) -> Option<String> {
+impl Resources {
+    pub(super) fn new(terms: &GroupTerms) -> Resources {
+        Resources { members_min: terms.config.members_min.into(), ..Resources::default() }
+    }
+}
+
+fn fault(standing: &Standing, members_min: usize) -> Option<String> {
     let (life, marks) = (standing.life, &standing.marks);
-    if standing.under_way > 0 {
+    if standing.under_way > 0 && standing.members.len() >= members_min {
         Some(format!("{} messages of {life:?} are under way", standing.under_way))
     } else if standing.events > 0 {
         Some(format!("{} events wait for the application of {life:?}", standing.events))
@@ -45,7 +53,7 @@ impl Property for Resources {
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
         self.checked += self.healing.members(end).count() as u64;
-        let fault = self.healing.members(end).find_map(fault);
+        let fault = self.healing.members(end).find_map(|standing| fault(standing, self.members_min));
         final_result(self, end, fault)
     }
 

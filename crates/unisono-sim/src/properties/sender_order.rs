@@ -1,10 +1,10 @@
 //! G4, sender order: the messages of one sender are delivered in the order in which it sent them, without omissions.
-//! Its leave comes after all of them. Messages that were reported *failed* to their sender are left out. A joiner
+//! Its leave comes after all of them, unless the group has fewer members than its minimum: then they fail. Messages that were reported *failed* to their sender are left out. A joiner
 //! does not receive messages from before its join.
 
 use super::streams::Messages;
 use super::tables::Table;
-use super::{Facts, Property, Violation, broken};
+use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{End, Kind, Life, Record, What};
 use unisono_core::{MessageNumber, Outcome, Seqno};
 
@@ -36,10 +36,16 @@ pub(super) struct SenderOrder {
     /// By life and sender, the last number delivered.
     delivered: Table<Table<MessageNumber>>,
     earlier: Vec<Earlier>,
+    /// Minimum number of members with which messages are ordered.
+    members_min: usize,
     checked: u64,
 }
 
 impl SenderOrder {
+    pub(super) fn new(terms: &GroupTerms) -> SenderOrder {
+        SenderOrder { members_min: terms.config.members_min.into(), ..SenderOrder::default() }
+    }
+
     /// `life` entered at `entered`, has delivered the sender's messages through `last`, and now needs to have
     /// delivered those through `previous`. Returns a fault if it has not.
     fn left_out(
@@ -112,6 +118,8 @@ impl Property for SenderOrder {
                     return broken(self, record, || fault);
                 }
             }
+            // Its messages would wait for more members.
+            What::Left { .. } if facts.before().view.len() < self.members_min => {}
             What::Left { member, .. } => {
                 let last = *self.delivered.at(record.life).at(member);
                 let sent = *self.sent.at(member);

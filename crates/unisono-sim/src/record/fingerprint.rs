@@ -103,8 +103,8 @@ fn rare_content(what: &What) -> u64 {
         }
         What::CallEnded { call, outcome } => fold([*call, of_outcome(outcome)]),
         What::CallCancelled { call } => fold([*call]),
-        What::Serving { port, owns, repeats } => {
-            fold([u64::from(*port), u64::from(*owns), u64::from(*repeats)])
+        What::Serving { port, owns, repeats, instance } => {
+            fold([u64::from(*port), u64::from(*owns), u64::from(*repeats) + 2 * *instance])
         }
         What::Withdrawn { port } => fold([u64::from(*port)]),
         What::RefusedCall { client, call, hash } => fold([life(client), *call, *hash]),

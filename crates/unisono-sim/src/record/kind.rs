@@ -17,7 +17,10 @@ macro_rules! kinds {
 
             /// True if records of this kind are part of the fingerprint of a run.
             pub(crate) const fn is_in_fingerprint(self) -> bool {
-                !matches!(self, Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Replica)
+                !matches!(
+                    self,
+                    Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Creating | Kind::Replica
+                )
             }
 
             /// Returns its bit.
@@ -44,7 +47,8 @@ kinds! {
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
     Held, Strayed,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
-    Halted, WentOn, ForceAsked,
+    Halted, WentOn, ForceAsked, Creating,
+    Confirming, Confirmed, Ended, SpokeAfterEnd,
     Replica,
 }
 

@@ -92,6 +92,22 @@ pub enum What {
         /// Minimum number of members of the next view.
         members_min: u32,
     },
+    /// The application began to confirm, and was not refused.
+    Confirming {
+        /// Number of the confirmation; calls that share an answer have the same.
+        number: u64,
+    },
+    /// A confirmation has its result.
+    Confirmed {
+        /// Number of the confirmation.
+        number: u64,
+        /// Its result.
+        through: Seqno,
+    },
+    /// The application ended the life. From here on it counts as crashed.
+    Ended,
+    /// A life made a datagram although it had ended.
+    SpokeAfterEnd,
     /// The application requested a hand-over of the sequencer's role, and was not refused.
     HandOverAsked {
         /// The member that is to become the sequencer.
@@ -284,6 +300,8 @@ pub enum What {
         owns: bool,
         /// True if the service recognises repeats.
         repeats: bool,
+        /// Instance of the service; 0: it has none.
+        instance: u64,
     },
     /// The application no longer serves a port.
     Withdrawn {
@@ -397,6 +415,8 @@ pub enum What {
         /// Members that it vouches are dead.
         without: Box<[Life]>,
     },
+    /// The next life of this process founds a group explicitly, whether or not one exists.
+    Creating,
 
     // --- replicated state (not part of the fingerprint) ---
     /// What a caller asked for or got, or what a copy applied.

@@ -161,7 +161,10 @@ impl Director {
                 Part::Healed => self.demand(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::Withdraw { .. } => {}
+            Trigger::Notice { .. }
+            | Trigger::ResetAgain { .. }
+            | Trigger::EpochBegun
+            | Trigger::Withdraw { .. } => {}
         }
     }
 

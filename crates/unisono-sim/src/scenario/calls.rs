@@ -68,7 +68,7 @@ impl Stage<'_, CallSide> {
         if let Err(error) = self.world.start(process, birth) {
             self.problems.push(error.to_string());
         } else if servers.contains(&process) {
-            self.world.serve(process, SERVICE);
+            self.world.serve(process, SERVICE, 0);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
 use crate::seal::{CheapProof, Seal};
 use bytes::{Bytes, BytesMut};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(crate) struct CallCommon {
     pub(crate) stray: Option<SocketAddr>,
     /// True if services are located by multicast, false if by one copy for each process.
     pub(crate) multicast: bool,
-    /// The remembered responses, by service, client and call.
-    pub(crate) responses: BTreeMap<(u16, Uid, CallNumber), Response>,
+    /// The remembered responses, by service, instance, client and call.
+    pub(crate) responses: BTreeMap<(u16, u64, Uid, CallNumber), Response>,
 }
 
 impl CallCommon {
@@ -70,6 +70,8 @@ pub(crate) struct Job {
     pub(crate) client: Uid,
     pub(crate) call: CallNumber,
     pub(crate) service: u16,
+    /// Instance of the service that took it.
+    pub(crate) instance: u64,
     pub(crate) hops: u8,
     /// The response, once the application has decided on it.
     pub(crate) response: Option<Response>,
@@ -79,8 +81,8 @@ pub(crate) struct Job {
 
 impl Job {
     /// Returns the key under which the response is remembered.
-    pub(crate) fn name(&self) -> (u16, Uid, CallNumber) {
-        (self.service, self.client, self.call)
+    pub(crate) fn name(&self) -> (u16, u64, Uid, CallNumber) {
+        (self.service, self.instance, self.client, self.call)
     }
 }
 
@@ -93,12 +95,14 @@ pub(crate) struct CallSide {
     workers: usize,
     forges: bool,
     serves: Vec<u16>,
+    /// The last instance of each service that it serves or served before.
+    instances: BTreeMap<u16, u64>,
     /// Services that it serves or served before; it may still be working on their requests.
     served: Vec<u16>,
     /// Total capacity of the queues of these services.
     queues_max: usize,
-    /// Calls of its application that have not ended.
-    under_way: BTreeSet<CallNumber>,
+    /// Calls of its application that have not ended, and their services.
+    under_way: BTreeMap<CallNumber, u16>,
     /// The highest amounts held so far.
     held: CallAccount,
     stray: Option<SocketAddr>,
@@ -124,9 +128,10 @@ impl Side for CallSide {
             workers,
             forges,
             serves: Vec::new(),
+            instances: BTreeMap::new(),
             served: Vec::new(),
             queues_max: 0,
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
             held: CallAccount::default(),
             stray: common.stray,
             came: 0,
@@ -230,7 +235,7 @@ impl World<CallSide> {
         let (life, local, hash) = (resident.life, resident.clock.read(now), record::hash(&request));
         let call = resident.side.endpoint.call(local, port, request, limit).ok();
         if let Some(call) = call {
-            resident.side.under_way.insert(call);
+            resident.side.under_way.insert(call, service);
             let limit_us = limit.as_micros() as u32;
             self.recorder.note(now, process, life, What::Called { call, port: service, limit_us, hash });
         }
@@ -243,7 +248,7 @@ impl World<CallSide> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
-        if !resident.side.under_way.remove(&call) {
+        if resident.side.under_way.remove(&call).is_none() {
             return;
         }
         resident.side.endpoint.cancel(resident.clock.read(now), call);
@@ -258,21 +263,24 @@ impl World<CallSide> {
         self.arena.fill(bytes, self.random.next_u64()).freeze()
     }
 
-    /// Lets the application serve a service from now on.
-    pub(crate) fn serve(&mut self, process: usize, service: u16) {
+    /// Lets the application serve this instance of a service from now on.
+    pub(crate) fn serve(&mut self, process: usize, service: u16, instance: u64) {
         let (now, Service { private, port, options }) = (self.now, self.common.services[service as usize]);
+        let options = ServeOptions { instance, ..options };
         let Some(resident) = self.active(process) else { return };
         let (life, owns) = (resident.life, !resident.side.forges);
         // An impostor does not have the private port; it uses the public one.
         let private = if owns { private } else { PrivatePort(port.0) };
         if resident.side.endpoint.serve(private, options).is_ok() {
             resident.side.serves.push(service);
+            resident.side.instances.insert(service, instance);
             if !resident.side.served.contains(&service) {
                 resident.side.served.push(service);
                 resident.side.queues_max += usize::from(options.queue_max);
             }
             let repeats = options.repeats;
-            self.recorder.note(now, process, life, What::Serving { port: service, owns, repeats });
+            let what = What::Serving { port: service, owns, repeats, instance };
+            self.recorder.note(now, process, life, what);
         }
         self.drain(process);
     }
@@ -365,8 +373,14 @@ impl World<CallSide> {
             && let Some((call, result)) = resident.side.endpoint.poll_outcome()
         {
             let life = resident.life;
-            resident.side.under_way.remove(&call);
+            let service = resident.side.under_way.remove(&call);
             let outcome = outcome(&result);
+            if let Some(service) = service.filter(|_| outcome == CallOutcome::OtherInstance)
+                && self.random.chance(0.5)
+            {
+                let port = self.common.services[service as usize].port;
+                resident.side.endpoint.forget_instance(resident.clock.read(self.now), port);
+            }
             let waiting = resident.side.jobs.iter().find(|(_, job)| job.awaits == Some(call));
             if let Some((job, _)) = waiting {
                 let trigger = Trigger::Work { process: process as u16, life, job: *job };
@@ -409,6 +423,7 @@ impl World<CallSide> {
                     client: request.client,
                     call,
                     service,
+                    instance: side.instances.get(&service).copied().unwrap_or_default(),
                     hops,
                     response: None,
                     awaits: None,

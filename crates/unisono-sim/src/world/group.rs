@@ -22,12 +22,18 @@ pub(crate) struct GroupCommon {
     /// Entries of the history that messages may use. A fall below this number is not noted, so that the same growth is
     /// not recorded again: no bound depends on it.
     history_messages: usize,
+    /// True if the director wants to know when a member enters another epoch.
+    pub(crate) tells_epochs: bool,
 }
 
 impl GroupCommon {
     /// Returns the data of a group in which messages may use this many entries of the history.
     pub(crate) fn new(history_messages: u32) -> GroupCommon {
-        GroupCommon { port: Port::from_name("simulated"), history_messages: history_messages as usize }
+        GroupCommon {
+            port: Port::from_name("simulated"),
+            history_messages: history_messages as usize,
+            tells_epochs: false,
+        }
     }
 }
 
@@ -146,6 +152,9 @@ impl Side for GroupSide {
         if resident.is_some_and(|resident| resident.side.group.has_news()) {
             world.note_marks(process);
             world.take_results(process);
+            if world.common.tells_epochs {
+                world.take_confirmed(process);
+            }
         }
     }
 
@@ -153,6 +162,11 @@ impl Side for GroupSide {
     #[inline]
     fn note_datagram(world: &mut World<GroupSide>, process: usize) {
         world.note_marks(process);
+        if let Some(resident) = &world.processes[process].resident
+            && resident.side.group.has_ended()
+        {
+            world.recorder.note(world.now, process, resident.life, What::SpokeAfterEnd);
+        }
     }
 
     fn hand_out(world: &mut World<GroupSide>, process: usize) {
@@ -272,6 +286,44 @@ impl World<GroupSide> {
         result
     }
 
+    /// Lets the application confirm; a member that cannot is not asked.
+    pub(crate) fn confirm(&mut self, process: usize) {
+        let now = self.now;
+        let Some(resident) = self.active(process).filter(|resident| !resident.is_over) else { return };
+        let life = resident.life;
+        if let Ok(number) = resident.side.group.confirm(resident.clock.read(now)) {
+            self.recorder.note(now, process, life, What::Confirming { number });
+        }
+        self.drain(process);
+    }
+
+    /// Ends the life on a process at once. Its application receives what was accepted, and abandons it without giving
+    /// its host to another life: the life is still there, and must be silent.
+    pub(crate) fn end_life(&mut self, process: usize) {
+        let now = self.now;
+        let Some(resident) = self.active(process).filter(|resident| !resident.is_over) else { return };
+        let (life, uid) = (resident.life, resident.uid);
+        resident.side.group.end(resident.clock.read(now));
+        while let Some(resident) = &mut self.processes[process].resident
+            && let Some(event) = resident.side.group.poll_event()
+        {
+            if let Event::Message { seqno, sender, number, payload } = event {
+                let what = self.recorder.names.delivered(seqno, sender, number, &payload);
+                self.recorder.note(now, process, life, what);
+            } else if event != Event::Gone {
+                note_change(&mut self.recorder, now, process, resident, &event);
+            }
+        }
+        self.recorder.crashed.push(uid);
+        self.recorder.note(now, process, life, What::Ended);
+        self.recorder.note(now, process, life, What::Crashed);
+        let Some(resident) = self.processes[process].resident.as_mut() else { return };
+        resident.is_over = true;
+        resident.side.group.take_moved();
+        while resident.side.group.poll_sent().is_some() {}
+        self.drain(process);
+    }
+
     pub(crate) fn reset(&mut self, process: usize, members_min: usize) {
         let now = self.now;
         let Some(resident) = self.active(process) else { return };
@@ -339,6 +391,9 @@ impl World<GroupSide> {
                 resident.side.epoch = self.recorder.names.epoch_of_tag(marks.epoch, || info.epoch);
                 (resident.side.counter, resident.side.instance) = (info.epoch.counter, info.instance);
                 self.recorder.latest_views.enter(&info);
+                if self.common.tells_epochs {
+                    self.queue.push(self.now, Happening::Trigger(Trigger::EpochBegun));
+                }
             }
             let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
@@ -355,6 +410,9 @@ impl World<GroupSide> {
     fn note_leave_progress(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
         let now = LeaveProgress::of(&resident.side.group);
+        if resident.side.group.has_ended() {
+            return;
+        }
         let known = std::mem::replace(&mut resident.side.leave_progress, now);
         let steps = [
             (now.leave_known && !known.leave_known, What::LeaveKnown),
@@ -383,9 +441,17 @@ impl World<GroupSide> {
         self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
     }
 
+    /// Takes the results of confirmations.
+    fn take_confirmed(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        while let Some((number, through)) = resident.side.group.poll_confirmed() {
+            self.recorder.note(self.now, process, resident.life, What::Confirmed { number, through });
+        }
+    }
+
     fn take_events(&mut self, process: usize) {
         let Some(resident) = &mut self.processes[process].resident else { return };
-        if resident.takes_events_from > self.now {
+        if resident.takes_events_from > self.now || resident.side.group.has_ended() {
             return;
         }
         while let Some(event) = resident.side.group.poll_event() {
@@ -410,6 +476,11 @@ impl World<GroupSide> {
         let mut standings = Vec::new();
         for process in 0..self.processes.len() {
             let Some(resident) = &mut self.processes[process].resident else { continue };
+            if resident.side.group.has_ended() {
+                // It counts as crashed.
+                self.probes |= resident.side.group.probes();
+                continue;
+            }
             let info = resident.side.group.info();
             self.probes |= resident.side.group.probes();
             let is_outside = resident.side.marks.epoch == EpochTag::OUTSIDE;

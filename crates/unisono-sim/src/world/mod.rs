@@ -110,6 +110,8 @@ pub(crate) enum Trigger {
     ResetAgain { process: u16, life: Life },
     /// A fault begins, continues or ends; the number is the fault injector's.
     Fault(u32),
+    /// A member has entered another epoch.
+    EpochBegun,
     /// The run enters its next part.
     Part(Part),
     /// A step of a script is due.

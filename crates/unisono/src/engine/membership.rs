@@ -12,7 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use unisono_core::{Destination, Event, Group, LeaveError, MessageNumber, Phase, Standing, Time};
+use unisono_core::{
+    ConfirmNumber, Destination, Event, Group, LeaveError, MessageNumber, Phase, Seqno, Standing, Time,
+};
 
 /// Maximum time for a leave.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
@@ -30,6 +32,8 @@ pub(crate) enum Interest {
     Progress,
     /// Another standing.
     Standing,
+    /// The result of a confirmation.
+    Confirmation,
     /// The outcome of the messages that end with this number.
     Outcome(MessageNumber),
 }
@@ -50,6 +54,9 @@ pub(crate) struct Membership {
     events: WaitList,
     progress: WaitList,
     standings: WaitList,
+    confirmations: WaitList,
+    /// Number and result of the last confirmation that ended. It serves all callers with that number or a lower one.
+    confirmed: Option<(ConfirmNumber, Seqno)>,
     standing: Standing,
     phase: Phase,
     /// First address of the last query for the group, if the system refused to send that query to every address.
@@ -86,6 +93,8 @@ impl Membership {
             events: WaitList::default(),
             progress: WaitList::default(),
             standings: WaitList::default(),
+            confirmations: WaitList::default(),
+            confirmed: None,
             standing: Standing::Out,
             refused: None,
             asked: false,
@@ -148,7 +157,12 @@ impl Membership {
             wakes.extend(self.outcomes.resolve(number, outcome));
             progress = true;
         }
-        progress |= self.note_phase(now, wakes);
+        let confirms = self.note_confirmed();
+        let is_another = self.note_phase(now, wakes);
+        if confirms || is_another {
+            self.confirmations.wake(wakes);
+            progress |= is_another;
+        }
         if self.note_standstill(now) {
             self.outcomes.wake_all(wakes);
             progress = true;
@@ -166,7 +180,30 @@ impl Membership {
             self.standings.wake(wakes);
             progress = true;
         }
-        self.progressed = progress;
+        self.progressed = progress || confirms;
+    }
+
+    /// Takes the results of confirmations from the core. Returns whether there was one.
+    fn note_confirmed(&mut self) -> bool {
+        let last = std::iter::from_fn(|| self.group.poll_confirmed()).last();
+        self.confirmed = last.or(self.confirmed);
+        last.is_some()
+    }
+
+    /// Returns the result of the confirmation with this number, or of a later one, once there is one.
+    pub(crate) fn confirmed(&mut self, number: ConfirmNumber) -> Option<Seqno> {
+        self.note_confirmed();
+        self.confirmed.filter(|(last, _)| *last >= number).map(|(_, seqno)| seqno)
+    }
+
+    /// Ends the member's life at once. An event that was taken only to look at it is still handed out.
+    pub(crate) fn end_life(&mut self, now: Time) {
+        self.group.end(now);
+    }
+
+    /// Returns the next entry that the member held when its life ended and that was not known to be accepted.
+    pub(crate) fn undelivered(&mut self) -> Option<Event> {
+        if self.peeked.is_empty() { self.group.poll_undelivered() } else { None }
     }
 
     /// Returns the member's part in the group; none if it wanted to leave and no member confirmed that in time.
@@ -295,6 +332,7 @@ impl Occupant for Membership {
             Interest::Event => self.events.register(waker, listed),
             Interest::Progress => self.progress.register(waker, listed),
             Interest::Standing => self.standings.register(waker, listed),
+            Interest::Confirmation => self.confirmations.register(waker, listed),
             Interest::Outcome(number) => self.outcomes.register(number, waker),
         }
     }

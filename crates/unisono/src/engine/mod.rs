@@ -56,13 +56,12 @@ pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
 pub(crate) use fork::OfFork;
 pub(crate) use membership::{Interest, Membership};
-pub(crate) use park::Listed;
+pub(crate) use park::{Listed, Parker, WaitList};
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Place;
 use fork::Home;
 use lease::{IoLease, Woken};
-use park::Parker;
 use rustix::time::{ClockId, clock_gettime};
 use slot::Occupant;
 use state::{State, is_off};
@@ -280,12 +279,12 @@ impl Engine {
 
 /// Reads a clock that never goes back, and that also runs while the machine is suspended, because other members run
 /// meanwhile.
-fn clock_ns() -> u64 {
+pub(crate) fn clock_ns() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 impl Engine {
     /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {

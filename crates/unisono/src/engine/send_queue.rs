@@ -8,7 +8,7 @@ use crate::seeds::Seeds;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use unisono_core::Time;
+use unisono_core::{GroupTag, Time, wire};
 use unisono_udp::{Progress, Socket};
 
 /// Maximum length of a run in bytes.
@@ -112,6 +112,14 @@ impl SendQueue {
             self.unsent.pop_front();
         }
         true
+    }
+
+    /// Drops the runs with this tag that wait for the send buffer: the life that sent them has ended. Returns whether
+    /// that was all that waited.
+    pub(crate) fn drop_unsent(&mut self, tag: GroupTag) -> bool {
+        let was_full = self.is_full();
+        self.unsent.retain(|unsent| wire::group_tag(&unsent.run) != Some(tag));
+        was_full && !self.is_full()
     }
 
     /// True if the datagram can be added to the run.

@@ -190,7 +190,7 @@ impl<O: Occupant> Shared<O> {
     }
 }
 
-#[cfg(all(test, feature = "tracing"))]
+#[cfg(test)]
 impl Shared {
     /// Drops all datagrams to and from the members of this engine while `cut` is true.
     pub(crate) fn cut_off(&self, cut: bool) {
@@ -202,6 +202,22 @@ impl Shared {
     /// Lets the member leave in the background, since no handle is left. Returns false if the engine has panicked.
     pub(crate) fn abandon(&self) -> bool {
         self.end(Membership::abandon)
+    }
+
+    /// Ends the member's life: when this returns, no datagram of it is sent any more, not even one that waited for the
+    /// socket's send buffer.
+    pub(crate) fn end_life(&self) {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return };
+        let now = engine.now();
+        if state.home.is_left(now) {
+            return;
+        }
+        let member = state.occupant::<Membership>(self.index);
+        member.end_life(now);
+        let tag = member.group.tag();
+        state.drop_unsent(tag);
+        engine.finish(state, self.index, now);
     }
 
     /// Drops the outcome of the messages that end with this number: no handle will ask for it.

@@ -227,7 +227,7 @@ impl State {
     }
 
     /// Drops all datagrams that this engine sends and receives while `cut` is true.
-    #[cfg(all(test, feature = "tracing"))]
+    #[cfg(test)]
     pub(crate) fn cut_off(&mut self, cut: bool) {
         self.send_queue.is_cut_off = cut;
     }
@@ -347,6 +347,14 @@ impl State {
     /// Returns when the next timer is due.
     pub(crate) fn deadline(&self) -> Time {
         self.timers.first().map_or(Time::NEVER, |(time, _)| *time)
+    }
+
+    /// Drops the datagrams with this tag that wait for the send buffer.
+    pub(super) fn drop_unsent(&mut self, tag: GroupTag) {
+        if self.send_queue.drop_unsent(tag) {
+            // Any other slot may have been unable to send.
+            (0..self.slots.len()).for_each(|index| self.touch(index));
+        }
     }
 
     /// True if the send buffer is full.

@@ -1,10 +1,9 @@
 //! The errors of calls and services. Each says whether anything changed, what caused it, and what to do next.
 
 use super::server::Request;
-use crate::error::{Ended, OpenError};
+use crate::error::OpenError;
 use bytes::Bytes;
 use std::fmt;
-use std::io;
 use thiserror::Error;
 use unisono_core::debug_as_sentence;
 use unisono_core::rpc::{self, ForwardError, ServeError};
@@ -128,34 +127,5 @@ pub struct NotForwarded {
 impl fmt::Debug for NotForwarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NotForwarded: {:?}", self.reason)
-    }
-}
-
-/// Why a member of an open group does not serve.
-#[derive(Error)]
-#[non_exhaustive]
-pub enum OpenGroupError {
-    /// The group was not entered, or the port cannot be served. Nothing changed.
-    #[error(transparent)]
-    Service(#[from] ServiceError),
-    /// The member was out of the group before it had the state. Try again.
-    #[error("{0}; it did not have the group's state yet")]
-    Ended(Ended),
-    /// There is another group of this name, and this one is to give way. End its members, and open it again.
-    #[error(
-        "there are two groups of this name, which did not hear each other when they were founded, and this one \
-         gives way: end its members and start them again"
-    )]
-    Conflict,
-    /// The operating system gave no thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
-}
-
-debug_as_sentence!(OpenGroupError { Ended, Conflict, Thread; of Service });
-
-impl From<OpenError> for OpenGroupError {
-    fn from(error: OpenError) -> OpenGroupError {
-        OpenGroupError::Service(error.into())
     }
 }

@@ -81,19 +81,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An [`OpenGroup`] is a group whose members all serve one port: each call takes effect at all of them, once, even if
-//! some of them crash.
+//! A [`Replica`](crate::replica::Replica) can serve a port too: all its members do, and each call takes effect at all of
+//! them, once, even if some of them crash.
 
 mod client;
 mod error;
-mod open_group;
 mod opening;
 mod port;
 mod server;
 
 pub use client::{Call, Client};
-pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, OpenGroupError, ServiceError, Withdrawn};
-pub use open_group::{Asked, Notice, OpenGroup, Outcome, Service};
+pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, ServiceError, Withdrawn};
 pub use port::{NotAPort, Port, PrivatePort};
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
 pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings, ForwardError, ServeError};

@@ -144,6 +144,18 @@ impl Server {
         self.take(Some(timeout)).transpose()
     }
 
+    /// Takes no more requests, and does not wait for those that were taken.
+    pub(crate) fn withdraw(&self) {
+        self.service().shared.withdraw(self.service().port.0);
+    }
+
+    /// Takes what clients have said of replies: each needs none of its calls with lower numbers any more.
+    pub(crate) fn finished(&self) -> Vec<(Uid, CallNumber)> {
+        let service = self.service();
+        let next = |calls: &mut Calls| calls.endpoint.poll_finished(service.port.0);
+        service.shared.with(|calls, _| std::iter::from_fn(|| next(calls)).collect())
+    }
+
     fn take(&self, timeout: Option<Duration>) -> Option<Result<Request, Withdrawn>> {
         let service = self.service();
         let taken = service.shared.block(timeout, |calls, now| next(calls, now, service.port));
@@ -288,6 +300,13 @@ impl Request {
         Request { asked, service: service.clone(), answered: false }
     }
 
+    /// Returns the request as the core has it, with its deadline on another clock, whose present time is `now`.
+    pub(crate) fn for_core(&self, now: Time) -> rpc::Request {
+        let mut asked = self.asked.clone();
+        asked.deadline = now + self.time_left();
+        asked
+    }
+
     /// Returns the bytes of the request.
     pub fn payload(&self) -> &Bytes {
         &self.asked.payload
@@ -365,7 +384,7 @@ impl Request {
     }
 
     /// Does what a handler decided.
-    pub(super) fn answer(self, answer: Answer) {
+    pub(crate) fn answer(self, answer: Answer) {
         // If this fails, the client does not wait any longer, or it was refused with the reason.
         let _ = match answer {
             Answer::Reply(reply) => self.reply(reply),

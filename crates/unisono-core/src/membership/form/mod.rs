@@ -100,8 +100,10 @@ impl Group {
     /// Sends the decision to a process that asks to join, and is a member by that decision without knowing it.
     pub(crate) fn repeat_formed(&mut self, uid: Uid, address: SocketAddr) {
         let entered = self.peers.get(uid).is_some_and(|peer| peer.entered);
-        let named = |formed: &&Box<Formed>| !entered && formed.decision.founding.names(uid);
-        if let Some(formed) = self.formed.as_ref().filter(named) {
+        if let Some(formed) = &self.formed
+            && !entered
+            && formed.decision.founding.names(uid)
+        {
             let frame = formed.frame(formed.decision.ballot);
             self.post_outside(address, frame);
         }

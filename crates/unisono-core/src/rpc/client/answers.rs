@@ -175,7 +175,7 @@ impl Client {
                 service.note_taken();
             }
             if let Some(first_at) = sent.first_at.filter(|_| !sent.is_repeated) {
-                remote.round_trip.note(now.since(first_at));
+                remote.note_round_trip(now.since(first_at));
             }
         }
     }

@@ -41,7 +41,7 @@ pub(in crate::rpc) struct Known {
     question: Question,
     pub(super) used_at: Time,
     /// Instance with which this client stays: that of the first server with one that got a call. 0: none yet.
-    instance: u64,
+    pub(super) instance: u64,
     /// True if servers of other instances answered the last question.
     pub(super) others_answered: bool,
 }
@@ -108,6 +108,21 @@ impl Client {
         }
     }
 
+    /// Asks all servers of the port once more, because one of them is quiet. The last question is repeated as long as its
+    /// answers count: they may take long.
+    pub(super) fn ask_beside(&mut self, now: Time, common: &mut Common, port: Port) {
+        let Some(known) = self.ports.get(port) else { return };
+        if known.question.again_at.is_some() {
+            return;
+        }
+        if !known.was_asked_lately(now) {
+            return self.refresh(now, common, port);
+        }
+        let nonce = known.question.nonce;
+        common.counters.locates += 1;
+        common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
+    }
+
     /// Asks again if it is due.
     pub(super) fn question_timeout(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };
@@ -152,7 +167,8 @@ impl Client {
             common.probe(Probe::ImpostorRefused);
             return;
         }
-        if self.is_of_other_instance(here) && !common.broken(Planted::RepeatsAtOtherInstance) {
+        let takes_other = common.broken(Planted::RepeatsAtOtherInstance) && target.is_none();
+        if self.is_of_other_instance(here) && !takes_other {
             return self.refuse_instance(now, common, (uid, from), here.port);
         }
         if !self.remember(now, (uid, from), here) {
@@ -160,6 +176,7 @@ impl Client {
         }
         let serving = Serving { uid, repeats: here.repeats, instance: here.instance };
         self.start_followers(now, common, here.port, from, serving);
+        self.relieve_quiet_servers(now, common);
         self.place(now, common, here.port);
     }
 
@@ -189,6 +206,8 @@ impl Client {
     pub(in crate::rpc) fn forget_instance(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };
         (known.instance, known.others_answered) = (0, false);
+        // Those that are still there answer again.
+        known.servers.clear();
         known.question.again_at = None;
         match known.waiting.is_empty() {
             // The next call asks.
@@ -208,6 +227,7 @@ impl Client {
             return false;
         }
         remote.address = from;
+        remote.repeats |= here.repeats;
         // An answer that is no newer than the last may be a recording of it, and its server dead since.
         if remote.last_answer.is_none_or(|last| here.cookie.issued > last) {
             remote.last_answer = Some(here.cookie.issued);

@@ -7,6 +7,7 @@
 
 use super::Client;
 use super::call::{Call, Sent, SoFar};
+use super::remote::Standing;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
@@ -74,7 +75,7 @@ impl Client {
         let calls: alloc::vec::Vec<CallNumber> = remote.slots.iter().filter_map(|slot| slot.call).collect();
         // The calls need to know whether it recognises repeats, so it is forgotten after them; it gets no new call.
         if let Some(remote) = self.remotes.get_mut(server) {
-            remote.is_lost = true;
+            remote.standing = Standing::Lost;
         }
         for number in calls {
             let Some(sent) = self.get_mut(number).and_then(Call::sent) else { continue };

@@ -3,7 +3,7 @@
 //! This file has the application's operations. `locate` finds the servers of a port, `placing` chooses a server for a
 //! call, `call`, `remote` and `service` describe calls, servers and their services, `sending` writes requests,
 //! `answers` handles replies, `forward` follows calls that were passed on, `losing` handles calls whose server is lost,
-//! `timeouts` does what is due with time.
+//! `quiet` those whose server answers late, `timeouts` does what is due with time.
 
 mod answers;
 mod call;
@@ -11,6 +11,7 @@ mod forward;
 mod locate;
 mod losing;
 mod placing;
+mod quiet;
 mod remote;
 mod sending;
 mod service;

@@ -53,9 +53,13 @@ impl Client {
             let avoided = call.avoids.filter(|(_, until)| *until > now);
             let avoided_server = avoided.map(|(uid, _)| uid);
             let repeats = call.may_have_happened();
-            let of = (repeats && !common.broken(Planted::RepeatsAtOtherInstance)).then_some(call.instance);
+            let of = match common.broken(Planted::RepeatsAtOtherInstance) {
+                false => repeats.then_some(call.instance),
+                true => (!repeats && known.instance != 0).then_some(known.instance),
+            };
             let wanted = Wanted { avoided: avoided_server, repeats, of };
-            let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted);
+            let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted)
+                .or_else(|| choose_quiet((now, port), known, &self.remotes, &wanted));
             match (server, avoided) {
                 (Some(serving), _) => {
                     known.stay_with(serving.instance);
@@ -229,6 +233,19 @@ fn choose(
         (Some((_, serving)), None) | (None, Some((_, serving))) => Some(serving),
         (None, None) => (0..servers.len()).find_map(load).map(|(_, serving)| serving),
     }
+}
+
+/// Returns a server that is quiet, for a call that no other server takes.
+fn choose_quiet(
+    (now, port): (Time, Port),
+    known: &Known,
+    remotes: &Table<Remote>,
+    wanted: &Wanted,
+) -> Option<Serving> {
+    let has_capacity = |serving: &Serving| {
+        remotes.get(serving.uid).is_some_and(|remote| remote.is_quiet_with_capacity(now, port))
+    };
+    known.servers.iter().copied().find(|serving| wanted.takes(serving) && has_capacity(serving))
 }
 
 /// Returns why a call still waits although its port has servers: they push back, or are of another instance.

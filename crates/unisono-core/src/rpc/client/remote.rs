@@ -3,6 +3,7 @@
 use super::service::Service;
 use crate::identity::Port;
 use crate::round_trip::RoundTrip;
+use crate::rpc::common::patience;
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Grant};
@@ -13,6 +14,25 @@ use core::time::Duration;
 
 /// An answer that no later request in its slot has acknowledged is acknowledged by `Done` after 10 ms.
 pub(super) const DONE_AFTER: Duration = Duration::from_millis(10);
+
+/// A server of a service that recognises repeats is quiet when it has left questions unanswered for 120 ms, or for twice
+/// the time that answers of it take.
+const QUIET_AFTER: Duration = Duration::from_millis(120);
+/// A server that was quiet, and was heard after all, is given up to twice this time from then on.
+const QUIET_FOR_MAX: Duration = Duration::from_millis(500);
+/// Interval at which to look again whether a server is quiet, if it was not asked often enough.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
+/// Whether a server gets calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Well,
+    /// It leaves questions unanswered: it gets calls only if no other server takes them. It is asked at this time whether
+    /// it is there.
+    Quiet(Time),
+    /// Its life is over, or silent: it gets no further calls.
+    Lost,
+}
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Remote {
@@ -32,8 +52,13 @@ pub(in crate::rpc) struct Remote {
     pub(super) heard_at: Time,
     /// Since when it owes an answer. Ended calls count too: otherwise short calls would go to a dead server for ever.
     pub(super) asked_since: Option<Time>,
-    /// True if its life is over, or silent: it gets no further calls.
-    pub(super) is_lost: bool,
+    /// When it was last asked.
+    pub(super) asked_last: Time,
+    pub(super) standing: Standing,
+    /// How long it was quiet before it was heard again; it is then given more time.
+    quiet_for: Duration,
+    /// True if a service of it recognises repeats.
+    pub(super) repeats: bool,
     /// Slots whose request is to be sent, or sent again.
     pub(super) to_send: VecDeque<u16>,
     /// True if the server is in the queue of servers with requests to send.
@@ -70,7 +95,10 @@ impl Remote {
             round_trip: RoundTrip::default(),
             heard_at: now,
             asked_since: None,
-            is_lost: false,
+            asked_last: Time::ZERO,
+            standing: Standing::Well,
+            quiet_for: Duration::ZERO,
+            repeats: false,
             to_send: VecDeque::new(),
             is_due: false,
             done_at: None,
@@ -89,7 +117,13 @@ impl Remote {
     /// True if it takes another call for this port now.
     pub(super) fn has_capacity(&self, now: Time, port: Port) -> bool {
         let takes = self.service(port).is_none_or(|service| service.has_capacity(now));
-        takes && self.under_way < self.grant.slots && !self.is_lost
+        takes && self.under_way < self.grant.slots && self.standing == Standing::Well
+    }
+
+    /// True if it would take another call for this port now, were it not quiet.
+    pub(super) fn is_quiet_with_capacity(&self, now: Time, port: Port) -> bool {
+        let takes = self.service(port).is_none_or(|service| service.has_capacity(now));
+        takes && self.under_way < self.grant.slots && matches!(self.standing, Standing::Quiet(_))
     }
 
     /// Returns its known load: calls under way there, plus requests that it reports as waiting.
@@ -114,9 +148,29 @@ impl Remote {
 
     /// Notes that the server lives, and its grant.
     pub(super) fn note_heard(&mut self, now: Time, grant: Grant) {
+        if matches!(self.standing, Standing::Quiet(_)) {
+            self.quiet_for = self.asked_since.map_or(Duration::ZERO, |since| now.since(since));
+            self.standing = Standing::Well;
+        }
         self.heard_at = now;
         self.asked_since = None;
         self.grant = grant;
+    }
+
+    /// Notes that an attempt that was sent once was answered after this time.
+    pub(super) fn note_round_trip(&mut self, sample: Duration) {
+        self.round_trip.note(sample);
+        self.quiet_for = Duration::ZERO;
+    }
+
+    /// Returns when it becomes quiet if it answers nothing until then. It must have been asked more than once, over half
+    /// of this time: the process may itself have been asleep meanwhile.
+    pub(super) fn quiet_from(&self, now: Time) -> Option<Time> {
+        let since = self.asked_since.filter(|_| self.repeats && self.standing == Standing::Well)?;
+        let longer = self.quiet_for.min(QUIET_FOR_MAX).max(patience(&self.round_trip));
+        let after = QUIET_AFTER.max(longer * 2);
+        let was_asked_again = self.asked_last.since(since) >= after / 2;
+        Some(if was_asked_again { since + after } else { (since + after).max(now + LOOK_AGAIN_AFTER) })
     }
 
     /// Takes a slot for this attempt at a call for this port.

@@ -10,6 +10,10 @@ use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Frame, Payload, Request, Writer};
 use alloc::boxed::Box;
 use core::net::SocketAddr;
+use core::time::Duration;
+
+/// Maximum interval between two questions about a call at a service that recognises repeats, unless answers take longer.
+const REPEATS_PATIENCE_MAX: Duration = Duration::from_millis(100);
 
 impl Client {
     /// Queues the request in this slot to be sent, or sent again.
@@ -68,6 +72,7 @@ impl Client {
             if written {
                 let remote = self.remotes.get_mut(server)?;
                 remote.asked_since.get_or_insert(now);
+                remote.asked_last = now;
                 let address = remote.address;
                 self.wake_by(wake);
                 return Some(address);
@@ -148,6 +153,7 @@ fn note_sent(now: Time, call: &mut Call) -> bool {
     sent.first_at.get_or_insert(now);
     sent.is_repeated = repeated;
     sent.ask_at = now + sent.ask_again_after;
-    sent.ask_again_after = (sent.ask_again_after * 2).min(PATIENCE_MAX);
+    let most = if sent.repeats { sent.ask_again_after.max(REPEATS_PATIENCE_MAX) } else { PATIENCE_MAX };
+    sent.ask_again_after = (sent.ask_again_after * 2).min(most);
     repeated
 }

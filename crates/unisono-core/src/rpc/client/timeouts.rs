@@ -7,6 +7,7 @@ use super::Client;
 use super::call::{Call, SoFar, Stage};
 use super::locate::Known;
 use super::placing::why_it_waits;
+use super::remote::Standing;
 use crate::identity::{Port, Uid};
 use crate::planted::Planted;
 use crate::rpc::common::Common;
@@ -42,7 +43,7 @@ impl Client {
 
     /// Acknowledges answers, and gives up servers that have owed one for too long.
     fn remote_timeouts(&mut self, now: Time, common: &mut Common) {
-        let mut silent = Vec::new();
+        let (mut silent, mut quiet) = (Vec::new(), Vec::new());
         let mut next = None;
         let finished_below = self.finished_below();
         for (uid, remote) in self.remotes.iter_mut() {
@@ -61,6 +62,14 @@ impl Client {
                 Some(until) if until <= now => silent.push(uid),
                 until => next = earlier(next, until),
             }
+            let looks_at = match remote.standing {
+                Standing::Quiet(ask_at) => Some(ask_at),
+                _ => remote.quiet_from(now),
+            };
+            match looks_at {
+                Some(at) if at <= now => quiet.push(uid),
+                at => next = earlier(next, at),
+            }
         }
         if let Some(at) = next {
             self.wake_by(at);
@@ -68,6 +77,10 @@ impl Client {
         for uid in silent {
             self.lose_server(now, common, uid, None);
         }
+        for uid in quiet {
+            self.ask_quiet_server(now, common, uid);
+        }
+        self.relieve_quiet_servers(now, common);
     }
 
     fn call_timeouts(&mut self, now: Time, common: &mut Common) {

@@ -122,7 +122,10 @@ impl Server {
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
-        self.services.insert(port, Service { private, options, queue: VecDeque::new(), pending, finished: Finished::default() });
+        self.services.insert(
+            port,
+            Service { private, options, queue: VecDeque::new(), pending, finished: Finished::default() },
+        );
         Ok(port)
     }
 

@@ -1,9 +1,11 @@
 //! Liveness: once the faults are over, a call is answered or refused by the application, if its client waits two
-//! seconds and another life serves the port all the while.
+//! seconds and another life serves the port all the while. That does not hold for a service with two instances: a client
+//! stays with one of them, which may have no servers.
 
 use crate::properties::healing::Healing;
 use crate::properties::{Facts, Property, Violation, broken};
 use crate::record::{CallOutcome, Kind, Life, Record, What};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Time limit with which a call is sure to be answered.
@@ -14,6 +16,9 @@ pub(crate) const ENOUGH: Duration = Duration::from_secs(2);
 pub(super) struct CallsSucceed {
     healing: Healing,
     servers: Vec<(Life, u16)>,
+    /// The instance of each port, and the ports with two.
+    instances: BTreeMap<u16, u64>,
+    twins: BTreeSet<u16>,
     /// Calls that must be answered, and their ports.
     expected: Vec<(Life, u64, u16)>,
     checked: u64,
@@ -46,7 +51,13 @@ impl Property for CallsSucceed {
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         let life = record.life;
         match record.what {
-            What::Serving { port, owns: true, .. } => self.servers.push((life, port)),
+            What::Serving { port, owns: true, instance, .. } => {
+                self.servers.push((life, port));
+                if *self.instances.entry(port).or_insert(instance) != instance {
+                    self.twins.insert(port);
+                    self.expected.retain(|(_, _, one)| *one != port);
+                }
+            }
             What::Withdrawn { port } => {
                 self.servers.retain(|server| *server != (life, port));
                 self.drop_unserved();
@@ -58,6 +69,7 @@ impl Property for CallsSucceed {
             }
             What::Called { call, port, limit_us, .. } => {
                 let waits = Duration::from_micros(limit_us.into()) >= ENOUGH;
+                let waits = waits && !self.twins.contains(&port);
                 if waits && self.healing.covers(life) && is_served(&self.servers, &self.healing, port, life) {
                     self.expected.push((life, call, port));
                 }

@@ -29,8 +29,8 @@ impl Default for Fixture {
     fn default() -> Fixture {
         let mut fixture = Fixture { records: Vec::new(), at: Time::ZERO, calls: Vec::new() };
         for server in [SERVER, OTHER] {
-            fixture.record(server, What::Serving { port: 0, owns: true, repeats: false });
-            fixture.record(server, What::Serving { port: REPEATING, owns: true, repeats: true });
+            fixture.record(server, What::Serving { port: 0, owns: true, repeats: false, instance: 0 });
+            fixture.record(server, What::Serving { port: REPEATING, owns: true, repeats: true, instance: 0 });
         }
         fixture
     }

@@ -10,6 +10,7 @@ mod calls_succeed;
 mod fixture;
 mod forwarding;
 mod no_late_handing;
+mod one_instance;
 mod port_ownership;
 mod reply_matches;
 mod truthful_outcome;
@@ -64,6 +65,7 @@ impl Repeating {
 pub fn all() -> Vec<Box<dyn Property>> {
     vec![
         Box::<call_integrity::CallIntegrity>::default(),
+        Box::<one_instance::OneInstance>::default(),
         Box::<at_most_once::AtMostOnce>::default(),
         Box::<truthful_outcome::TruthfulOutcome>::default(),
         Box::<reply_matches::ReplyMatches>::default(),

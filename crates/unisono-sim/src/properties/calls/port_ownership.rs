@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn rejects_an_impostor() {
         let (mut fixture, impostor) = (Fixture::default(), Life(7));
-        fixture.record(impostor, What::Serving { port: 0, owns: false, repeats: false });
+        fixture.record(impostor, What::Serving { port: 0, owns: false, repeats: false, instance: 0 });
         let call = fixture.call(0);
         fixture.good(PortOwnership::default());
         fixture.hand(impostor, call, 0);

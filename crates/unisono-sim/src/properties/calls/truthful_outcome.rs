@@ -76,7 +76,8 @@ mod tests {
     use super::super::fixture::{Fixture, SERVER, hash_of};
     use super::*;
 
-    const NOT_EXECUTED: [CallOutcome; 3] = [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy];
+    const NOT_EXECUTED: [CallOutcome; 4] =
+        [CallOutcome::NotFound, CallOutcome::Failed, CallOutcome::Busy, CallOutcome::OtherInstance];
 
     #[test]
     fn accepts_calls_that_were_not_executed() {

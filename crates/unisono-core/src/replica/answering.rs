@@ -1,0 +1,127 @@
+//! A replica answers: requests of callers, commands and reads of its own process.
+
+use super::reads::Read;
+use super::replicated::Replicated;
+use super::{Answer, CommandFailure, Done, Outcome, Output, Position, Replica, Server, StateMachine};
+use crate::identity::{Member, Uid};
+use crate::planted::Planted;
+use crate::rpc::{CallNumber, RequestId};
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+const NO_COPY: &[u8] = b"this server has no copy of the state at present; the call did not happen";
+pub(super) const NO_READS: &[u8] =
+    b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
+const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
+
+impl<S: StateMachine> Replica<S> {
+    pub(super) fn conclude(
+        &mut self,
+        client: Uid,
+        call: CallNumber,
+        position: Position,
+        outcome: Option<Outcome>,
+    ) {
+        let Some(waiting) = self.waiting.take(client, call) else { return };
+        let outcome = outcome.unwrap_or(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR)));
+        if let Some(number) = waiting.own {
+            let done = match outcome.clone() {
+                Outcome::Reply(reply) => Ok(Done { reply, position }),
+                Outcome::Refuse(reason) => Err(CommandFailure::Refused(reason)),
+                Outcome::Pass(word) => Ok(Done { reply: self.taken_over(&word), position }),
+            };
+            self.outputs.push_back(Output::Done(number, done));
+        }
+        for (id, hops) in waiting.requests {
+            self.answer(id, hops, &outcome);
+        }
+    }
+
+    /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
+    /// or here if there is none.
+    pub(super) fn answer(&mut self, id: RequestId, hops: u8, outcome: &Outcome) {
+        let answer = match outcome {
+            Outcome::Reply(reply) => Answer::Reply(reply.clone()),
+            Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
+            Outcome::Pass(word) => match self.others().first() {
+                Some(other) if hops == 0 => Answer::Forward(other.address),
+                _ => Answer::Reply(self.taken_over(word)),
+            },
+        };
+        self.outputs.push_back(Output::Answer(id, answer));
+    }
+
+    pub(super) fn taken_over(&self, word: &Bytes) -> Bytes {
+        let (Some(state), Some(view)) = (&self.replicated, &self.view) else { return word.clone() };
+        let me = view.get(self.me).map(Server::from);
+        me.map_or_else(|| word.clone(), |me| state.machine().take_over(word, &me))
+    }
+
+    /// Sends a request that this member cannot answer to another one that has the state.
+    pub(super) fn pass_on(&mut self, id: RequestId, turn: usize) {
+        let others = self.others();
+        let answer = match others.get(turn % others.len().max(1)) {
+            Some(other) => Answer::Forward(other.address),
+            None => Answer::Refuse(Bytes::from_static(NO_COPY)),
+        };
+        self.outputs.push_back(Output::Answer(id, answer));
+    }
+
+    /// Returns the other members that have the state, beginning with the next by rank.
+    pub(super) fn others(&self) -> Vec<Member> {
+        let Some(view) = &self.view else { return Vec::new() };
+        let own = view.members.iter().position(|member| member.uid == self.me).unwrap_or(0);
+        let (before, after) = view.members.split_at(own);
+        let has_state =
+            |member: &&Member| self.replicated.as_ref().is_none_or(|state| state.is_copy(member.uid));
+        let others = after.iter().chain(before).filter(|member| member.uid != self.me);
+        others.filter(has_state).cloned().collect()
+    }
+
+    // --- reads ---
+
+    pub(super) fn read(&self, query: &Bytes) -> Outcome {
+        match self.machine() {
+            Some(machine) => machine.read(query),
+            None => Outcome::Refuse(Bytes::from_static(NO_COPY)),
+        }
+    }
+
+    pub(super) fn ask_for_confirmation(&mut self) {
+        if self.replicated.is_none() || self.is_stopped {
+            return;
+        }
+        if self.watched.broken(Planted::ReadUnconfirmed) {
+            let at = self.replicated.as_ref().map_or(0, Replicated::at);
+            if self.reads.begin_confirmation() {
+                self.reads.confirmed(at);
+                self.serve_reads();
+            }
+            return;
+        }
+        if self.reads.begin_confirmation() {
+            self.outputs.push_back(Output::Confirm);
+        }
+    }
+
+    /// Serves the reads whose point in the order has been applied.
+    pub(super) fn serve_reads(&mut self) {
+        let Some(state) = &self.replicated else { return };
+        if !self.reads.has_confirmed() {
+            return;
+        }
+        let (at, position) = (state.at(), state.position());
+        while let Some(read) = self.reads.take_ready(at) {
+            match read {
+                Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+                Read::Request(request) => {
+                    let outcome = self.read(&request.payload);
+                    self.answer(request.id, request.hops, &outcome);
+                }
+            }
+        }
+        while let Some(number) = self.reads.take_reached(position) {
+            self.outputs.push_back(Output::Ready(number));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A replica enters its group: it begins with its own state as a founder, or gets the state from a donor.
+
+use super::backlog::Backlog;
+use super::fetch::Fetch;
+use super::replicated::Replicated;
+use super::word::Word;
+use super::{Arriving, NotRestored, Output, Replica, StateMachine, StopReason};
+use crate::event::View;
+use crate::identity::Seqno;
+use crate::planted::Probe;
+use crate::time::Time;
+
+impl<S: StateMachine> Replica<S> {
+    pub(super) fn enter(&mut self, now: Time, seqno: Seqno, view: View) {
+        let machine = match (self.replicated.take(), self.arriving.take()) {
+            // A founder that is alone and has ordered nothing gave way to another group.
+            (Some(state), _) => state.into_machine(),
+            (None, Some(arriving)) => arriving.machine,
+            (None, None) => return,
+        };
+        self.view = Some(view.clone());
+        if seqno == 0 {
+            let founded = Replicated::founded(machine, view, &self.settings);
+            return self.begin_with(now, founded);
+        }
+        let (backlog, mut fetch) = (Backlog::since(seqno, view), Fetch::new());
+        fetch.keep(self.settings.digest, &machine.snapshot());
+        self.arriving = Some(Arriving { machine, backlog, fetch });
+        self.fetch_more(now);
+    }
+
+    /// Begins to apply events, and submits the own commands that waited for that.
+    pub(super) fn begin_with(&mut self, now: Time, state: Replicated<S>) {
+        self.replicated = Some(state);
+        self.outputs.push_back(Output::Informed);
+        for command in self.waiting.commands(now) {
+            self.submit(Word::Command(command));
+        }
+        self.ask_for_confirmation();
+        self.serve_reads();
+    }
+
+    /// Sends the calls that the state's transfer needs now.
+    pub(super) fn fetch_more(&mut self, now: Time) {
+        let (Some(arriving), Some(view)) = (&mut self.arriving, &self.view) else { return };
+        arriving.fetch.advance(now, self.me, view);
+        if arriving.fetch.is_lost() {
+            return self.stop(StopReason::StateLost);
+        }
+        if arriving.fetch.is_impossible() {
+            return self.stop(StopReason::NotRestored(NotRestored("it has more than 400,000 parts")));
+        }
+        while let Some((call, to, request)) = arriving.fetch.poll_call() {
+            self.outputs.push_back(Output::Fetch { call, to, request });
+        }
+    }
+
+    /// Begins with the state that has arrived, as soon as this member's events reach the point that it is as of.
+    pub(super) fn take_state(&mut self, now: Time) {
+        let Some(arriving) = &mut self.arriving else { return };
+        let Some(at) = arriving.fetch.whole_at() else { return };
+        if arriving.backlog.reaches() < at {
+            return;
+        }
+        let Some(Arriving { machine, backlog, mut fetch }) = self.arriving.take() else { return };
+        let (view, events) = backlog.split_at(at);
+        let parts = fetch.take_whole();
+        match Replicated::restored(machine, (at, &parts), view, &self.settings) {
+            Ok(state) => {
+                self.watched.probe(Probe::StateFetched);
+                self.begin_with(now, state);
+                self.say(Word::HasState);
+                for event in events {
+                    self.apply(&event);
+                }
+            }
+            Err((machine, reason)) => {
+                self.arriving = Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() });
+                self.stop(StopReason::NotRestored(reason));
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a confirmation promises. When it has its result, no later epoch had begun anywhere when the call was made, and
+//! everything that any member knew to be accepted at the call lies at or below the result.
+//!
+//! The second part needs a holder of each message in every quorum: a resilience of at least half of the largest view,
+//! rounded down. Neither part holds where quorums need not intersect (*at least n*), nor where an operator forces a
+//! reset.
+
+use super::tables::Table;
+use super::{Facts, GroupTerms, Property, Violation, result};
+use crate::record::{Epoch, Kind, Life, Record, What};
+use unisono_core::{Quorum, Seqno};
+
+/// A call, or the first of several that share an answer.
+#[derive(Clone, Debug)]
+struct Call {
+    life: Life,
+    number: u64,
+    /// What was known of each epoch at the last of the calls.
+    known: Table<Known>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// A member has gone on to a later epoch.
+    is_over: bool,
+    /// A member knew everything through here to be accepted.
+    accepted: Seqno,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Confirmed {
+    resilience: usize,
+    is_exempt: bool,
+    members_most: usize,
+    known: Table<Known>,
+    epochs: Table<Option<Epoch>>,
+    calls: Vec<Call>,
+    checked: u64,
+}
+
+impl Confirmed {
+    pub(super) fn new(terms: &GroupTerms) -> Confirmed {
+        Confirmed {
+            resilience: terms.config.resilience.into(),
+            is_exempt: matches!(terms.config.quorum, Quorum::AtLeast(_)),
+            members_most: 0,
+            known: Table::default(),
+            epochs: Table::default(),
+            calls: Vec::new(),
+            checked: 0,
+        }
+    }
+
+    fn note_call(&mut self, life: Life, number: u64) {
+        // A result must be as new as the last call that it answers.
+        self.calls.retain(|call| (call.life, call.number) != (life, number));
+        self.calls.push(Call { life, number, known: self.known.clone() });
+    }
+
+    fn fault(&mut self, life: Life, number: u64, through: Seqno) -> Option<String> {
+        let place = self.calls.iter().position(|call| (call.life, call.number) == (life, number));
+        let Some(place) = place else { return Some("there was no such call".into()) };
+        let call = self.calls.swap_remove(place);
+        let epoch = self.epochs.get(life).copied().flatten()?;
+        let known = call.known.get(epoch).copied().unwrap_or_default();
+        if self.is_exempt {
+            return None;
+        }
+        self.checked += 1;
+        if known.is_over {
+            return Some(format!("{epoch:?} was over at the call"));
+        }
+        let covers = 2 * self.resilience + 1 >= self.members_most;
+        (covers && known.accepted > through)
+            .then(|| format!("through {} was accepted at the call", known.accepted))
+    }
+}
+
+impl Property for Confirmed {
+    fn name(&self) -> &'static str {
+        "confirmed"
+    }
+
+    fn interests(&self) -> u64 {
+        Kind::Confirming.bit()
+            | Kind::Confirmed.bit()
+            | Kind::EpochBegun.bit()
+            | Kind::Accepted.bit()
+            | Kind::Entered.bit()
+            | Kind::Joined.bit()
+            | Kind::Reset.bit()
+            | Kind::ForceAsked.bit()
+            | Kind::Crashed.bit()
+    }
+
+    #[inline(always)]
+    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        let life = record.life;
+        match &record.what {
+            What::Accepted { epoch, through } => {
+                let known = self.known.at(*epoch);
+                known.accepted = known.accepted.max(*through);
+            }
+            What::EpochBegun { epoch } => {
+                if let Some(before) = self.epochs.at(life).replace(*epoch).filter(|before| before != epoch) {
+                    self.known.at(before).is_over = true;
+                }
+            }
+            What::Entered { view, .. } => self.members_most = self.members_most.max(view.members.len()),
+            What::Joined { members, .. } => self.members_most = self.members_most.max(*members as usize),
+            What::Reset(reset) => self.members_most = self.members_most.max(reset.view.members.len()),
+            What::ForceAsked { .. } => self.is_exempt = true,
+            What::Crashed => self.calls.retain(|call| call.life != life),
+            What::Confirming { number } => self.note_call(life, *number),
+            What::Confirmed { number, through } => {
+                let fault = self.fault(life, *number, *through);
+                return result(self, record, fault);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn checked(&self) -> u64 {
+        self.checked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::properties::fixture::Fixture;
+    use unisono_core::GroupConfig;
+
+    const NEXT: Epoch = Epoch(1);
+
+    fn property(resilience: u8, quorum: Quorum) -> Confirmed {
+        let config = GroupConfig { resilience, quorum, ..GroupConfig::default() };
+        Confirmed::new(&GroupTerms { config, founders_min: 1 })
+    }
+
+    fn confirm(fixture: &mut Fixture, number: u64, through: Seqno) {
+        fixture.record(Life(0), What::Confirming { number });
+        fixture.record(Life(0), What::Confirmed { number, through });
+    }
+
+    #[test]
+    fn takes_a_result_that_covers_what_was_accepted() {
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        confirm(&mut fixture, 1, accepted);
+        fixture.message(Life(1));
+        fixture.good(property(2, Quorum::MajorityOfView));
+    }
+
+    #[test]
+    fn rejects_a_result_below_what_was_accepted_if_the_resilience_covers_it() {
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        confirm(&mut fixture, 1, accepted - 1);
+        fixture.bad(property(2, Quorum::MajorityOfView));
+        fixture.bad(property(1, Quorum::MajorityOfView));
+        fixture.good(property(0, Quorum::MajorityOfView));
+    }
+
+    #[test]
+    fn rejects_a_result_in_an_epoch_that_was_over() {
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        fixture.record(Life(1), What::EpochBegun { epoch: NEXT });
+        confirm(&mut fixture, 1, accepted);
+        fixture.bad(property(1, Quorum::MajorityOfView));
+        let mut any = property(1, Quorum::AtLeast(1));
+        for record in &fixture.records {
+            any.observe(record, &Facts::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn takes_a_result_of_a_call_before_the_epoch_was_over() {
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        fixture.record(Life(0), What::Confirming { number: 1 });
+        fixture.record(Life(1), What::EpochBegun { epoch: NEXT });
+        fixture.record(Life(0), What::Confirmed { number: 1, through: accepted });
+        fixture.good(property(2, Quorum::MajorityOfView));
+    }
+
+    #[test]
+    fn rejects_a_result_without_a_call() {
+        let mut fixture = Fixture::of(3, 2);
+        let accepted = fixture.message(Life(1));
+        fixture.record(Life(0), What::Confirmed { number: 1, through: accepted });
+        fixture.bad(property(2, Quorum::MajorityOfView));
+    }
+}

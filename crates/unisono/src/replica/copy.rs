@@ -1,0 +1,378 @@
+//! A replica's copy of the state with everything that belongs to it, behind one lock, and what the threads do with it.
+//!
+//! Each input is one step: a thread locks, gives the core the input, takes the core's outputs and unlocks. It carries
+//! out what needs no lock afterwards, mostly itself: a request is answered by the thread that took it, and a command is
+//! on its way when the call returns. What has to wait goes to the errands thread.
+
+use super::errands::{Errands, Report};
+use super::error::ReplicaEnd;
+use super::life::Life;
+use super::options::{Founding, ReplicaOptions};
+use super::transfer;
+use super::waits::Waits;
+use super::{ReadFailure, StateMachine};
+use crate::engine::{Listed, WaitList, clock_ns};
+use crate::error::OpenError;
+use crate::options::Options;
+use crate::rpc;
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use unisono_core::replica::{
+    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Notice, Output, ReadNumber, Replica,
+    ReplicaSettings, StopReason,
+};
+use unisono_core::rpc::RequestId;
+use unisono_core::{Time, Uid};
+
+/// Maximum number of notices that are kept; beyond it the oldest are dropped.
+const REPLICA_NOTICES_MAX: usize = 64;
+
+/// What the threads and handles of a replica share.
+pub(super) struct Copy<S> {
+    pub(super) name: String,
+    pub(super) founding: Founding,
+    pub(super) settings: ReplicaOptions,
+    pub(super) options: Options,
+    /// Uid under which the commands of this process are remembered.
+    client: Uid,
+    pub(super) errands: Errands,
+    /// When this replica began, by the system's clock, in nanoseconds.
+    origin_ns: u64,
+    state: Mutex<State<S>>,
+}
+
+/// What is behind the lock.
+pub(super) struct State<S> {
+    /// Present but for a moment between two lives.
+    copy: Option<Replica<S>>,
+    pub(super) life: Option<Arc<Life>>,
+    /// Number of lives so far.
+    pub(super) lives: u64,
+    /// Requests that were given to the core and are not answered yet.
+    requests: HashMap<RequestId, rpc::Request>,
+    pub(super) commands: Waits<CommandNumber, Result<Done, CommandFailure>>,
+    pub(super) reads: Waits<ReadNumber, Result<(), ReadFailure>>,
+    pub(super) notices: VecDeque<Notice>,
+    pub(super) is_halted: bool,
+    /// A life had the state.
+    pub(super) was_ready: bool,
+    pub(super) stop: Option<StopReason>,
+    /// This process ends the replica.
+    pub(super) is_closing: bool,
+    pub(super) end: Option<ReplicaEnd>,
+    /// Why the last attempt to enter the group failed.
+    pub(super) last_failure: Option<Arc<OpenError>>,
+    changed: WaitList,
+    /// Time until which the errands thread sleeps.
+    timer_at: Time,
+}
+
+impl<S> State<S> {
+    fn new(copy: Replica<S>) -> State<S> {
+        State {
+            copy: Some(copy),
+            life: None,
+            lives: 0,
+            requests: HashMap::new(),
+            commands: Waits::default(),
+            reads: Waits::default(),
+            notices: VecDeque::new(),
+            is_halted: false,
+            was_ready: false,
+            stop: None,
+            is_closing: false,
+            end: None,
+            last_failure: None,
+            changed: WaitList::default(),
+            timer_at: Time::NEVER,
+        }
+    }
+
+    /// Wakes the task or thread when the state of this replica, its members or its notices change.
+    pub(super) fn register(&mut self, context: &Context<'_>, listed: &mut Listed) {
+        self.changed.register(context.waker(), listed);
+    }
+
+    pub(super) fn add_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Halted { .. } => self.is_halted = true,
+            Notice::Resumed | Notice::Reentering => self.is_halted = false,
+            _ => {}
+        }
+        self.notices.push_back(notice);
+        if self.notices.len() > REPLICA_NOTICES_MAX {
+            self.notices.pop_front();
+        }
+    }
+}
+
+impl<S: StateMachine> State<S> {
+    pub(super) fn copy(&self) -> Option<&Replica<S>> {
+        self.copy.as_ref()
+    }
+
+    pub(super) fn copy_mut(&mut self) -> Option<&mut Replica<S>> {
+        self.copy.as_mut()
+    }
+
+    pub(super) fn is_informed(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.machine().is_some()) && self.life.is_some()
+    }
+
+    /// Takes a caller's request, which the core answers.
+    pub(super) fn take_request(&mut self, now: Time, request: rpc::Request) {
+        let asked = request.for_core(now);
+        self.requests.insert(asked.id, request);
+        if let Some(copy) = &mut self.copy {
+            copy.handle_request(now, asked);
+        }
+    }
+
+    /// Takes the core's outputs, and sorts out what is done without the lock.
+    fn take_outputs(&mut self) -> Work {
+        let mut work = Work::default();
+        // A replica that is being ended waits until another member has the state.
+        let mut is_changed = self.is_closing;
+        while let Some(output) = self.copy.as_mut().and_then(Replica::poll_output) {
+            match output {
+                Output::Submit(message) => work.submits.push(message),
+                Output::Answer(id, answer) => {
+                    work.answers.extend(self.requests.remove(&id).map(|request| (request, answer)));
+                }
+                Output::Done(number, outcome) => work.wakes.extend(self.commands.resolve(number, outcome)),
+                Output::Ready(number) => work.wakes.extend(self.reads.resolve(number, Ok(()))),
+                Output::Confirm => work.confirms = true,
+                Output::Fetch { call, to, request } => work.fetches.push((call, to, request)),
+                Output::Informed => (self.was_ready, is_changed) = (true, true),
+                Output::Notice(notice) => {
+                    self.add_notice(notice);
+                    is_changed = true;
+                }
+                Output::Stop(reason) => {
+                    self.stop.get_or_insert(reason);
+                    (work.stops, is_changed) = (true, true);
+                }
+                _ => {}
+            }
+        }
+        if is_changed {
+            self.changed.wake(&mut work.wakes);
+        }
+        let wake_at = self.copy.as_ref().and_then(Replica::poll_timeout).unwrap_or(Time::NEVER);
+        work.rings = wake_at < self.timer_at;
+        work.life.clone_from(&self.life);
+        work
+    }
+}
+
+/// What a step leaves to be done without the lock.
+#[derive(Default)]
+struct Work {
+    life: Option<Arc<Life>>,
+    wakes: Vec<Waker>,
+    submits: Vec<Bytes>,
+    answers: Vec<(rpc::Request, Answer)>,
+    fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
+    confirms: bool,
+    stops: bool,
+    rings: bool,
+}
+
+impl<S: StateMachine> Copy<S> {
+    pub(super) fn new(
+        name: &str,
+        founding: Founding,
+        settings: ReplicaOptions,
+        options: &Options,
+        (client, machine): (Uid, S),
+    ) -> Copy<S> {
+        let provisional = ReplicaSettings {
+            client,
+            durability: settings.durability,
+            message_bytes_max: settings.config.message_bytes_max as usize,
+            digest: transfer::sha256,
+        };
+        let copy = Replica::new(client, machine, provisional);
+        Copy {
+            name: name.to_owned(),
+            founding,
+            settings,
+            options: options.clone(),
+            client,
+            errands: Errands::default(),
+            origin_ns: clock_ns(),
+            state: Mutex::new(State::new(copy)),
+        }
+    }
+
+    /// Returns this replica's time, which goes on from life to life.
+    pub(super) fn now(&self) -> Time {
+        Time::from_nanos(1 + clock_ns().saturating_sub(self.origin_ns))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
+    pub(super) fn step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> Option<T> {
+        let (result, mut work) = self.take_step(act);
+        loop {
+            let (life, reports) = (work.life.clone(), self.carry_out(work));
+            match life {
+                Some(life) if !reports.is_empty() => {
+                    (_, work) = self.take_step(|state, now| state.hear(now, &life, reports));
+                }
+                _ => return result,
+            }
+        }
+    }
+
+    fn take_step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> (Option<T>, Work) {
+        let mut state = self.lock();
+        let now = self.now();
+        let result = catch_unwind(AssertUnwindSafe(|| act(&mut state, now))).ok();
+        if result.is_none()
+            && let Some(copy) = &mut state.copy
+        {
+            let position = copy.position() + 1;
+            copy.end();
+            state.stop.get_or_insert(StopReason::Panicked { position });
+        }
+        let mut work = state.take_outputs();
+        work.stops |= result.is_none();
+        (result, work)
+    }
+
+    /// Does what needs no lock. Returns what is known at once of the errands that began.
+    fn carry_out(&self, work: Work) -> Vec<Report> {
+        work.wakes.into_iter().for_each(Waker::wake);
+        for (request, answer) in work.answers {
+            request.answer(match answer {
+                Answer::Reply(reply) => rpc::Answer::Reply(reply),
+                Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
+                Answer::Forward(to) => rpc::Answer::Forward(to),
+            });
+        }
+        let mut reports = Vec::new();
+        if let Some(life) = work.life {
+            for message in work.submits {
+                if let Some(message) = life.submit_now(message) {
+                    self.errands.submit_later(&life, message);
+                }
+            }
+            if work.confirms {
+                reports.extend(self.errands.begin(transfer::confirm(life.clone())));
+            }
+            for (call, to, request) in work.fetches {
+                reports.extend(self.errands.begin(transfer::fetch(life.clone(), call, to, request)));
+            }
+            if work.stops {
+                life.group.end();
+            }
+        }
+        if work.rings {
+            self.errands.ring();
+        }
+        reports
+    }
+
+    /// Changes the state of this replica without input for the core, and wakes all that wait for a change.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State<S>) -> T) -> T {
+        let (mut state, mut wakes) = (self.lock(), Vec::new());
+        let result = change(&mut state);
+        state.changed.wake(&mut wakes);
+        drop(state);
+        wakes.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    // --- lives ---
+
+    /// Begins a life in the group that was entered. Returns false if this process ends the replica.
+    pub(super) fn begin_life(&self, life: &Arc<Life>) -> bool {
+        self.change(|state| {
+            if state.is_closing {
+                return false;
+            }
+            let Some(copy) = state.copy.take() else { return false };
+            let settings = life.settings(self.client, transfer::sha256);
+            state.copy = Some(copy.into_next(life.me).with_settings(settings));
+            state.life = Some(life.clone());
+            state.lives += 1;
+            state.last_failure = None;
+            true
+        })
+    }
+
+    /// Ends a life. Requests that wait go to other members.
+    pub(super) fn end_life(&self, life: &Life) {
+        self.step(|state, _| state.copy.as_mut().map(Replica::end));
+        life.withdraw();
+        self.change(|state| {
+            state.life = None;
+            // The core has answered all. What is left has no answer.
+            state.requests.drain().collect::<Vec<_>>()
+        });
+    }
+
+    /// Ends this replica: nothing that waits gets another outcome.
+    pub(super) fn conclude(&self, end: ReplicaEnd) {
+        let mut wakes = Vec::new();
+        let mut state = self.lock();
+        state.end.get_or_insert(end);
+        state.life = None;
+        if let Some(copy) = &mut state.copy {
+            copy.end();
+            // Each of them is resolved below.
+            copy.give_up_commands();
+        }
+        state.commands.resolve_all(|| Err(CommandFailure::Unknown), &mut wakes);
+        state.reads.resolve_all(|| Err(ReadFailure::Ended), &mut wakes);
+        state.changed.wake(&mut wakes);
+        drop(state);
+        wakes.into_iter().for_each(Waker::wake);
+        self.errands.ring();
+    }
+
+    // --- the errands thread ---
+
+    /// Does what is due now. Returns when the next thing is due, or `None` if this replica has ended.
+    pub(super) fn tick(&self) -> Option<Time> {
+        self.step(|state, now| {
+            if let Some(copy) = &mut state.copy
+                && copy.poll_timeout().is_some_and(|at| at <= now)
+            {
+                copy.handle_timeout(now);
+            }
+        });
+        let mut state = self.lock();
+        state.timer_at = state.copy.as_ref().and_then(Replica::poll_timeout).unwrap_or(Time::NEVER);
+        state.end.is_none().then_some(state.timer_at)
+    }
+
+    /// Gives the core what errands came to.
+    pub(super) fn report(&self, life: &Arc<Life>, report: Report) {
+        self.step(|state, now| state.hear(now, life, vec![report]));
+    }
+}
+
+impl<S: StateMachine> State<S> {
+    fn hear(&mut self, now: Time, life: &Arc<Life>, reports: Vec<Report>) {
+        // What an earlier life asked for is of no use.
+        if self.life.as_ref().is_none_or(|present| !Arc::ptr_eq(present, life)) {
+            return;
+        }
+        let Some(copy) = &mut self.copy else { return };
+        for report in reports {
+            match report {
+                Report::Confirmed(seqno) => copy.handle_confirmed(seqno),
+                Report::Fetched(call, reply) => copy.handle_fetched(now, call, reply),
+                Report::Nothing => {}
+            }
+        }
+    }
+}

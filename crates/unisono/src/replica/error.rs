@@ -1,0 +1,94 @@
+//! The errors of replicas, and why a replica ended.
+
+use crate::error::OpenError;
+use crate::rpc::ServiceError;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use unisono_core::debug_as_sentence;
+use unisono_core::replica::{OnlyLocalReads, StopReason};
+
+/// Why a replica is not open. Nothing is left in the group.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum ReplicaError {
+    /// It ended before it had the state.
+    #[error(transparent)]
+    Ended(#[from] ReplicaEnd),
+    /// It had no state in time ([`ReplicaOptions::open_within`](super::ReplicaOptions::open_within)). Try again.
+    #[error("no state within {} ms{}", within.as_millis(), cause(last.as_ref()))]
+    TimedOut {
+        /// The time.
+        within: Duration,
+        /// Why the last attempt to enter the group failed, if it is not in the group.
+        last: Option<Arc<OpenError>>,
+    },
+    /// The operating system gave no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+debug_as_sentence!(ReplicaError { TimedOut, Thread; of Ended });
+
+fn cause(last: Option<&Arc<OpenError>>) -> String {
+    match last {
+        Some(error) => format!(": {error}"),
+        None => ": the group was entered, and the state has not arrived; try again, or with more time".into(),
+    }
+}
+
+/// Why a replica has ended.
+#[derive(Clone, Error)]
+#[non_exhaustive]
+pub enum ReplicaEnd {
+    /// This process ended it.
+    #[error("this process has ended this replica")]
+    Closed,
+    /// It stopped by itself. What it had executed is as it was.
+    #[error(transparent)]
+    Stopped(StopReason),
+    /// It could not enter the group.
+    #[error("{0}")]
+    NotEntered(Arc<OpenError>),
+    /// The process forked, and this is the child.
+    #[error("this replica belongs to the process that forked: open another one here")]
+    Forked,
+}
+
+debug_as_sentence!(ReplicaEnd { Closed, Forked, NotEntered; of Stopped });
+
+/// Why a read or a wait of this process failed. Nothing changed.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReadFailure {
+    /// The service has local reads only.
+    #[error(transparent)]
+    OnlyLocalReads(#[from] OnlyLocalReads),
+    /// No confirmation came in time ([`ReplicaOptions::command_within`](super::ReplicaOptions::command_within)): the
+    /// group may be halted, or this member cut off. Try again.
+    #[error("no confirmation came in time: the group may be halted, or this member cut off; try again")]
+    TimedOut,
+    /// This replica has ended.
+    #[error("this replica has ended")]
+    Ended,
+}
+
+debug_as_sentence!(ReadFailure { TimedOut, Ended; of OnlyLocalReads });
+
+/// Why a replica does not serve a port. Nothing changed.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum NotServed {
+    /// The port cannot be served. The reason says why.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// The operating system gave no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// This replica has ended.
+    #[error("this replica has ended")]
+    Ended,
+}
+
+debug_as_sentence!(NotServed { Thread, Ended; of Service });

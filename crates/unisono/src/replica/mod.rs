@@ -1,0 +1,435 @@
+//! Replicas: the same state at every member of a group, changed by commands that each take effect once.
+//!
+//! A program writes a [`StateMachine`]: what a command does to its state, how the state is written down and restored.
+//! A [`Replica`] keeps one copy of it in this process and agrees with the replicas of the same name in other processes
+//! on the order of all commands. So all copies are the same after each command, a command that was answered is held by
+//! all of them, and a copy that starts later gets the state from the others. If processes die, the rest goes on.
+//!
+//! ```
+//! use std::time::Duration;
+//! use unisono::replica::{Command, NotRestored, Outcome, Replica, StateMachine};
+//! use unisono::{Bytes, Formation, Options};
+//!
+//! #[derive(Default)]
+//! struct Counter {
+//!     value: i64,
+//! }
+//!
+//! impl StateMachine for Counter {
+//!     fn apply(&mut self, command: &Command<'_>) -> Outcome {
+//!         match std::str::from_utf8(command.payload).ok().and_then(|text| text.parse::<i64>().ok()) {
+//!             Some(number) => self.value += number,
+//!             None => return Outcome::Refuse("type a number".into()),
+//!         }
+//!         Outcome::Reply(self.value.to_string().into())
+//!     }
+//!
+//!     fn snapshot(&self) -> Vec<Bytes> {
+//!         vec![Bytes::copy_from_slice(&self.value.to_be_bytes())]
+//!     }
+//!
+//!     fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+//!         let bytes = parts.concat().try_into().map_err(|_| NotRestored("not eight bytes"))?;
+//!         self.value = i64::from_be_bytes(bytes);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # let service = &format!("replica-docs-{}", std::process::id());
+//! # let start = |me: &str| {
+//! #     let (service, me) = (service.clone(), me.to_string());
+//! #     std::thread::spawn(move || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! // In three processes, one with each of the names. Two suffice to begin.
+//! let participants = vec!["ann".parse()?, "bob".parse()?, "cleo".parse()?];
+//! let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
+//! let options = Options { name: me.parse()?, ..Options::default() };
+//! let replica = Replica::join_or_form(service, formation, Counter::default(), &options)?;
+//!
+//! let done = replica.command("5")?;
+//! println!("{} after command {}", String::from_utf8_lossy(&done.reply), done.position);
+//! println!("at least that: {}", replica.read(|counter| counter.value)?);
+//! # assert!(replica.read(|counter| counter.value)? >= 5);
+//! #         Ok(())
+//! #     })
+//! # };
+//! # let (ann, bob) = (start("ann"), start("bob"));
+//! # ann.join().unwrap().unwrap();
+//! # bob.join().unwrap().unwrap();
+//! ```
+//!
+//! # Callers
+//!
+//! Processes without a copy call the service: [`Replica::serve`] answers at a port, and any member may get the call. It
+//! takes effect once, whichever members die meanwhile. [`StateMachine::kind`] says which requests only read.
+//!
+//! # Reading
+//!
+//! | | what it returns | cost |
+//! |---|---|---|
+//! | [`look`](Replica::look) | the local state, which may be behind | none |
+//! | [`look_at`](Replica::look_at) | the local state with a certain command in it: read what you wrote | usually none |
+//! | [`read`](Replica::read) | a state with everything in it that was answered anywhere before | one round trip to a majority, shared by all reads that wait |
+//!
+//! # Founding
+//!
+//! Whoever founds a service begins with an empty state, so founding must not happen by accident. [`Founding`] has the
+//! ways in; [`Replica::join_or_form`] is the one for processes that are started and restarted by themselves. A member that
+//! the others exclude, because it was cut off or stopped for a while, comes back by itself and fetches the state.
+//!
+//! # Threads
+//!
+//! A replica has three threads, and one for each port that it serves. The state machine is called by any of them, one at
+//! a time. A call that takes long delays everything else of this member.
+//!
+//! | | |
+//! |---|---|
+//! | `copy` | the state behind its lock, and what each input leads to |
+//! | `life` | one life: a member of the group, and what is served beside it |
+//! | `order` | the thread that follows the order, and enters again |
+//! | `errands` | the thread for what has to wait |
+//! | `requests` | the thread that takes callers' requests |
+//! | `transfer` | the thread that gives the state to newcomers; questions to others |
+//! | `pending`, `waits` | handles on what is under way |
+//! | `options`, `status`, `error` | types of the interface |
+
+mod copy;
+mod errands;
+mod error;
+mod life;
+mod options;
+mod order;
+mod pending;
+mod requests;
+mod status;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod waits;
+
+pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
+pub use options::{Founding, ReplicaOptions};
+pub use pending::{Notices, PendingCommand, PendingRead, Ready};
+pub use status::{ReplicaState, Status, copy_status};
+pub use unisono_core::replica::{
+    Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
+    Outcome, Position, Server, StateMachine, StopReason,
+};
+
+use crate::engine::Listed;
+use crate::error::OpenError;
+use crate::opening::random;
+use crate::options::Options;
+use crate::rpc::{Port, PrivatePort};
+use bytes::Bytes;
+use copy::{Copy, State};
+use pending::Awaited;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono_core::replica as core;
+use unisono_core::{Formation, Uid};
+use waits::block_on;
+
+/// Maximum time for which dropping the last handle of a replica waits until the member is out.
+const REPLICA_FAREWELL: Duration = Duration::from_secs(1);
+
+/// A handle on this process's copy of a replicated state. Clones are the same copy. When the last one is dropped, the
+/// copy leaves its group, which takes at most a second.
+pub struct Replica<S: StateMachine + Send + 'static> {
+    owner: Arc<Owner<S>>,
+}
+
+/// Ends the replica when the last handle is dropped.
+struct Owner<S: StateMachine + Send + 'static>(Arc<Copy<S>>);
+
+impl<S: StateMachine + Send + 'static> Drop for Owner<S> {
+    fn drop(&mut self) {
+        match thread::panicking() {
+            false => self.0.end(REPLICA_FAREWELL),
+            true => self.0.end(Duration::ZERO),
+        }
+    }
+}
+
+impl<S: StateMachine + Send + 'static> Clone for Replica<S> {
+    fn clone(&self) -> Replica<S> {
+        Replica { owner: self.owner.clone() }
+    }
+}
+
+impl<S: StateMachine + Send + 'static> Replica<S> {
+    /// Joins the service of this name, or forms it together with the other participants if no member answers: the safe
+    /// way in. Blocks until this process has the state, at most 30 s. `machine` is the state with which a founder begins.
+    pub fn join_or_form(
+        name: &str,
+        formation: Formation,
+        machine: S,
+        options: &Options,
+    ) -> Result<Replica<S>, ReplicaError> {
+        Replica::open(name, Founding::JoinOrForm(formation), machine, ReplicaOptions::default(), options)
+    }
+
+    /// Founds the service of this name or enters it. Blocks until this process has the state, at most for
+    /// [`ReplicaOptions::open_within`]. `machine` is the state with which a founder begins; a joiner's is replaced.
+    pub fn open(
+        name: &str,
+        founding: Founding,
+        machine: S,
+        settings: ReplicaOptions,
+        options: &Options,
+    ) -> Result<Replica<S>, ReplicaError> {
+        let within = settings.open_within;
+        let replica = Replica::begin(name, founding, machine, settings, options)?;
+        match replica.ready().wait(within)? {
+            true => Ok(replica),
+            false => {
+                let last = replica.copy().lock().last_failure.clone();
+                Err(ReplicaError::TimedOut { within, last })
+            }
+        }
+    }
+
+    /// Like [`Replica::open`], but returns at once. [`Replica::ready`] waits for the state; to cancel the opening, drop
+    /// the replica. Commands may be given before it is ready.
+    pub fn begin(
+        name: &str,
+        founding: Founding,
+        machine: S,
+        settings: ReplicaOptions,
+        options: &Options,
+    ) -> Result<Replica<S>, ReplicaError> {
+        let refused = |error: OpenError| ReplicaError::Ended(ReplicaEnd::NotEntered(Arc::new(error)));
+        let client = Uid(u64::from_ne_bytes(random().map_err(refused)?));
+        let copy = Arc::new(Copy::new(name, founding, settings, options, (client, machine)));
+        let work: [(&str, fn(&Copy<S>)); 3] =
+            [("errands", errands::run), ("transfer", transfer::give), ("order", order::follow)];
+        for (what, work) in work {
+            let theirs = copy.clone();
+            if let Err(error) = spawn(what, move || work(&theirs)) {
+                // The threads that were started end.
+                copy.conclude(ReplicaEnd::Closed);
+                return Err(ReplicaError::Thread(error));
+            }
+        }
+        Ok(Replica { owner: Arc::new(Owner(copy)) })
+    }
+
+    fn copy(&self) -> &Arc<Copy<S>> {
+        &self.owner.0
+    }
+
+    fn awaited(&self) -> Arc<dyn Awaited> {
+        self.copy().clone()
+    }
+
+    /// Returns a handle to wait, or to await, that this process has the state.
+    pub fn ready(&self) -> Ready {
+        Ready::new(self.awaited())
+    }
+
+    // --- commands ---
+
+    /// Gives a command, and returns the reply of the state machine with the command's position. Blocks until the outcome
+    /// is known, for about [`ReplicaOptions::command_within`] at most. The command takes effect once, also if members die
+    /// or this one is excluded meanwhile and comes back.
+    pub fn command(&self, payload: impl Into<Bytes>) -> Result<Done, CommandFailure> {
+        self.start(payload).wait()
+    }
+
+    /// Begins a command and returns it, to wait for its outcome later or to await it.
+    pub fn start(&self, payload: impl Into<Bytes>) -> PendingCommand {
+        let (payload, within) = (payload.into(), self.copy().settings.command_within);
+        let begin = |state: &mut State<S>, now| {
+            if state.end.is_some() {
+                return Err(CommandFailure::Ended);
+            }
+            let begun = state.copy_mut().map(|copy| copy.command(now, payload, now + within));
+            let number = begun.ok_or(CommandFailure::Ended)?;
+            state.commands.expect(number);
+            Ok(number)
+        };
+        let begun = self.copy().step(begin).unwrap_or(Err(CommandFailure::Ended));
+        PendingCommand::new(self.awaited(), begun)
+    }
+
+    // --- reads ---
+
+    /// Lets the caller read the local state, which may be behind that of others. Before the replica is
+    /// [ready](Replica::ready) this is the state that the program gave; while it re-enters, that of its earlier life.
+    ///
+    /// # Panics
+    /// The state machine is gone, because it panicked in [`StateMachine::restore`].
+    pub fn look<T>(&self, at: impl FnOnce(&S) -> T) -> T {
+        let state = self.copy().lock();
+        let machine = state.copy().and_then(core::Replica::machine_at_hand);
+        at(machine.unwrap_or_else(|| panic!("the state machine panicked when it restored a state")))
+    }
+
+    /// Reads the local state once the command at this position is applied here: a program that knows the position of its
+    /// command ([`Done::position`]) reads what it wrote, at any replica.
+    pub fn look_at<T>(&self, position: Position, at: impl FnOnce(&S) -> T) -> Result<T, ReadFailure> {
+        self.look_at_start(position).wait(self.copy().settings.command_within)?;
+        Ok(self.look(at))
+    }
+
+    /// Begins to wait until the command at this position is applied here.
+    pub fn look_at_start(&self, position: Position) -> PendingRead {
+        self.begin_read(|copy| Ok(copy.wait_for(position)))
+    }
+
+    /// Blocks until the local state contains everything that was answered anywhere before this call, so that
+    /// [`look`](Replica::look) is a linearizable read. Takes no place in the order, and works while a minority is dead.
+    pub fn barrier(&self) -> Result<(), ReadFailure> {
+        self.barrier_start().wait(self.copy().settings.command_within)
+    }
+
+    /// Begins a [`barrier`](Replica::barrier), to wait for it later or to await it. All that begin while one is under
+    /// way share the next.
+    pub fn barrier_start(&self) -> PendingRead {
+        self.begin_read(|copy| copy.barrier().map_err(ReadFailure::from))
+    }
+
+    /// Reads a state that contains everything that was answered anywhere before this call: a barrier, then a look.
+    pub fn read<T>(&self, at: impl FnOnce(&S) -> T) -> Result<T, ReadFailure> {
+        self.barrier()?;
+        Ok(self.look(at))
+    }
+
+    fn begin_read(
+        &self,
+        begin: impl FnOnce(&mut core::Replica<S>) -> Result<core::ReadNumber, ReadFailure>,
+    ) -> PendingRead {
+        let begun = self.copy().step(|state, _| {
+            if state.end.is_some() {
+                return Err(ReadFailure::Ended);
+            }
+            let number = state.copy_mut().map_or(Err(ReadFailure::Ended), begin)?;
+            state.reads.expect(number);
+            Ok(number)
+        });
+        PendingRead::new(self.awaited(), begun.unwrap_or(Err(ReadFailure::Ended)))
+    }
+
+    // --- callers ---
+
+    /// Answers callers at this port from now on, or from when this process has the state, also after re-entries. Returns
+    /// the port to which they send. All replicas may serve the same port: a caller reaches any of them.
+    pub fn serve(&self, port: &PrivatePort) -> Result<Port, NotServed> {
+        let (is_over, life) = {
+            let state = self.copy().lock();
+            let life = state.life.clone().filter(|_| state.is_informed());
+            (state.end.is_some() || state.is_closing, life.map(|life| (state.lives, life)))
+        };
+        if is_over {
+            return Err(NotServed::Ended);
+        }
+        let first = match life {
+            Some((number, life)) => Some((number, requests::begin(&life, port)?)),
+            None => None,
+        };
+        let (copy, theirs, server) = (self.copy().clone(), port.clone(), first.clone());
+        spawn("requests", move || requests::serve(&copy, &theirs, server)).map_err(|error| {
+            first.into_iter().for_each(|(_, server)| server.withdraw());
+            NotServed::Thread(error)
+        })?;
+        Ok(port.public())
+    }
+
+    // --- observing ---
+
+    /// Returns what this replica is doing, and how far it is.
+    pub fn status(&self) -> Status {
+        let state = self.copy().lock();
+        let copy = state.copy();
+        let progress = copy.and_then(core::Replica::fetching).unwrap_or_default();
+        let what = match (&state.end, &state.life) {
+            (Some(_), _) => ReplicaState::Ended,
+            (None, None) if state.lives > 0 => ReplicaState::Reentering,
+            (None, None) => ReplicaState::Entering,
+            (None, Some(_)) if state.is_halted => ReplicaState::Halted,
+            (None, Some(_)) if state.is_informed() => ReplicaState::Serving,
+            (None, Some(_)) => ReplicaState::fetching(progress),
+        };
+        let view = copy.and_then(core::Replica::view).filter(|_| state.life.is_some());
+        Status {
+            state: what,
+            position: copy.map_or(0, core::Replica::position),
+            members: view.map_or_else(Vec::new, |view| view.members.clone()),
+            copies: copy.map_or_else(Vec::new, core::Replica::copies),
+            digest: copy.and_then(core::Replica::chain),
+        }
+    }
+
+    /// Returns the next notice for the operator; blocks until there is one. Returns `None` once the replica has ended.
+    pub fn next_notice(&self) -> Option<Notice> {
+        let mut listed = Listed::default();
+        block_on(None, |context| self.copy().poll_notice(context, &mut listed))?
+    }
+
+    /// Returns the notices for the operator as a stream. Each notice goes to one of those that ask for it.
+    pub fn notices(&self) -> Notices {
+        Notices::new(self.awaited())
+    }
+
+    // --- the end ---
+
+    /// Takes no more requests, answers those that were taken, waits until another member has the state if others are
+    /// there, and leaves the group: all that within `timeout`, or else at once. Commands that have no outcome then fail
+    /// as [`CommandFailure::Unknown`]. Blocks; an asynchronous program calls it in a thread of its own.
+    pub fn end(&self, timeout: Duration) {
+        self.copy().end(timeout);
+    }
+
+    /// Blocks until this replica has ended, and returns why.
+    pub fn wait(&self) -> ReplicaEnd {
+        let mut listed = Listed::default();
+        let end = block_on(None, |context| self.copy().poll_end(context, &mut listed));
+        end.unwrap_or(ReplicaEnd::Closed)
+    }
+
+    /// Waits until this replica has ended, and returns why: as [`Replica::wait`], for asynchronous programs.
+    pub async fn ended(&self) -> ReplicaEnd {
+        let mut listed = Listed::default();
+        poll_fn(|context| self.copy().poll_end(context, &mut listed)).await
+    }
+}
+
+impl<S: StateMachine + Send + 'static> Copy<S> {
+    /// Ends this replica: [`Replica::end`].
+    fn end(&self, timeout: Duration) {
+        let begun = Instant::now();
+        let rest = |share: f64| timeout.mul_f64(share).saturating_sub(begun.elapsed());
+        let life = self.change(|state| {
+            state.is_closing = true;
+            state.life.clone()
+        });
+        if let Some(life) = life {
+            life.drain(rest(0.5));
+            let mut listed = Listed::default();
+            block_on(Some(Instant::now() + rest(0.75)), |context| {
+                let mut state = self.lock();
+                state.register(context, &mut listed);
+                let may_leave = state.end.is_some() || state.copy().is_none_or(core::Replica::may_leave);
+                if may_leave { Poll::Ready(()) } else { Poll::Pending }
+            });
+            life.leave(rest(1.0));
+        }
+        // The thread that follows the order concludes this; at the latest when an attempt to enter notices it.
+        let (mut listed, until) = (Listed::default(), Instant::now() + rest(1.0));
+        block_on(Some(until), |context| self.poll_end(context, &mut listed));
+    }
+}
+
+impl<S: StateMachine + Send + 'static> fmt::Debug for Replica<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Replica({:?}, {:?})", self.copy().name, self.status().state)
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(format!("unisono-{name}")).spawn(work).map(drop)
+}

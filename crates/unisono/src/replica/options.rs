@@ -1,0 +1,92 @@
+//! What a process chooses before it opens a replica: how the service is founded, and how long it waits.
+
+use std::time::Duration;
+use unisono_core::replica::Durability;
+use unisono_core::{EntryMode, Formation, GroupConfig, SlowMember};
+
+/// Time after which a member whose application does not receive is excluded.
+const SLOW_REPLICA_MAX: Duration = Duration::from_secs(10);
+
+/// How a replica enters its service. Founding a service and joining it are different acts: a process that hears no
+/// member cannot know that there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Founding {
+    /// Founds the service anew, with the state that the program gives, whether or not there is one already. For the
+    /// first start of a single copy, and for a new beginning after all copies were lost.
+    Create,
+    /// Joins the service; waits until there is one.
+    Join,
+    /// Founds the service together with the other participants of the formation, or not at all.
+    Form(Formation),
+    /// Joins the service, or forms it together with the other participants if no member answers. The right choice for
+    /// processes that are started and restarted by themselves.
+    JoinOrForm(Formation),
+}
+
+impl Founding {
+    /// Returns how the first life enters.
+    pub(super) fn entry(&self, config: GroupConfig) -> EntryMode {
+        match self.clone() {
+            Founding::Create => EntryMode::Found(config),
+            Founding::Join => EntryMode::Join,
+            Founding::Form(formation) => EntryMode::Form(formation, config),
+            Founding::JoinOrForm(formation) => EntryMode::JoinOrForm(formation, config),
+        }
+    }
+}
+
+/// How a replica works. What concerns the whole service is decided by those that found it; a joiner takes it over.
+///
+/// ```
+/// use unisono::GroupConfig;
+/// use unisono::replica::{Durability, ReplicaOptions};
+/// // Nothing is ordered while fewer than two members are there.
+/// let config = GroupConfig { members_min: 2, ..GroupConfig::default() };
+/// let careful = ReplicaOptions { config, ..ReplicaOptions::default() };
+/// // A shared object of a parallel program: no copy but the own one matters.
+/// let fast = ReplicaOptions { durability: Durability::Ordered, ..ReplicaOptions::default() };
+/// # let _ = (careful, fast);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaOptions {
+    /// Configuration of the group, if this process founds it. The durability sets the resilience. Where it says
+    /// [`SlowMember::Wait`], a member that does not receive is excluded after 10 s all the same.
+    pub config: GroupConfig,
+    /// What holds a command before its caller gets the answer, if this process founds the service.
+    pub durability: Durability,
+    /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default.
+    pub open_within: Duration,
+    /// Maximum time for a command or read of this process. 60 s by default.
+    pub command_within: Duration,
+}
+
+impl Default for ReplicaOptions {
+    fn default() -> ReplicaOptions {
+        ReplicaOptions {
+            config: GroupConfig::default(),
+            durability: Durability::default(),
+            open_within: Duration::from_secs(30),
+            command_within: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ReplicaOptions {
+    /// Returns the configuration with which the group is founded.
+    pub(super) fn group_config(&self) -> GroupConfig {
+        let slow_member = match self.config.slow_member {
+            SlowMember::Wait => SlowMember::ExcludeAfter(SLOW_REPLICA_MAX),
+            chosen => chosen,
+        };
+        GroupConfig { resilience: self.durability.resilience(), slow_member, ..self.config.clone() }
+    }
+}
+
+/// Returns the durability of a service whose group has this configuration.
+pub(super) fn durability_of(config: &GroupConfig) -> Durability {
+    match config.resilience == Durability::HeldByAll.resilience() {
+        true => Durability::HeldByAll,
+        false => Durability::Ordered,
+    }
+}

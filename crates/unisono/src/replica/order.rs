@@ -1,0 +1,148 @@
+//! The thread that follows the group's order, from life to life: it enters the group, gives the core all events, and
+//! enters again if the others exclude this member.
+
+use super::StateMachine;
+use super::copy::Copy;
+use super::error::ReplicaEnd;
+use super::life::Life;
+use super::options::Founding;
+use super::waits::block_on;
+use crate::engine::Listed;
+use crate::error::{Ended, OpenError};
+use crate::group::Group;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use unisono_core::replica::{Notice, Replica, StopReason};
+use unisono_core::{EntryMode, JoinFailure};
+
+/// Pause before the group is entered again, the first time and at most.
+const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
+const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Number of events that are applied before their outcomes are passed on.
+const EVENTS_PER_STEP: usize = 64;
+
+/// Follows the order until the replica has ended.
+pub(super) fn follow<S: StateMachine>(copy: &Copy<S>) {
+    let mut entry = copy.founding.entry(copy.settings.group_config());
+    let mut pause = REENTRY_PAUSE_FIRST;
+    let end = loop {
+        let life = match enter(copy, &entry) {
+            Ok(Some(life)) => Arc::new(life),
+            Ok(None) => break ReplicaEnd::Closed,
+            Err(error) => {
+                let error = Arc::new(error);
+                if !tries_again(copy, &error) {
+                    break ReplicaEnd::NotEntered(error);
+                }
+                copy.change(|state| state.last_failure = Some(error));
+                rest(copy, &mut pause);
+                continue;
+            }
+        };
+        let since = Instant::now();
+        let ended = live(copy, &life);
+        if since.elapsed() > REENTRY_PAUSE_MAX {
+            pause = REENTRY_PAUSE_FIRST;
+        }
+        entry = match next_entry(copy, ended) {
+            Ok(entry) => entry,
+            Err(end) => break end,
+        };
+        drop(life);
+        copy.change(|state| state.add_notice(Notice::Reentering));
+        rest(copy, &mut pause);
+    };
+    copy.conclude(end);
+}
+
+/// Enters the group; returns `None` if the replica is ended meanwhile.
+fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Life>, OpenError> {
+    let is_closing = || copy.lock().is_closing;
+    if is_closing() {
+        return Ok(None);
+    }
+    let group = Group::open_unless(&copy.name, entry, &copy.options, is_closing)?;
+    group.map(|group| Life::new(&copy.name, group)).transpose()
+}
+
+/// True if another attempt to enter may succeed, and no other process has to do anything but run.
+fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
+    let was_in = copy.lock().lives > 0;
+    match error {
+        OpenError::Forked => false,
+        _ if was_in => true,
+        OpenError::Join(reason) => {
+            let passes = matches!(
+                reason,
+                JoinFailure::NotFound
+                    | JoinFailure::Lost
+                    | JoinFailure::Unreachable { .. }
+                    | JoinFailure::Halted
+                    | JoinFailure::TimedOut
+                    | JoinFailure::Reset
+            );
+            passes && copy.founding == Founding::Join
+        }
+        _ => false,
+    }
+}
+
+/// Pauses, and makes the next pause longer.
+fn rest<S: StateMachine>(copy: &Copy<S>, pause: &mut Duration) {
+    let (until, mut listed) = (Instant::now() + *pause, Listed::default());
+    *pause = (2 * *pause).min(REENTRY_PAUSE_MAX);
+    block_on(Some(until), |context| {
+        let mut state = copy.lock();
+        state.register(context, &mut listed);
+        if state.is_closing { Poll::Ready(()) } else { Poll::Pending }
+    });
+}
+
+/// Gives the core all events of one life. Returns why they ended.
+fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>) -> Ended {
+    if !copy.begin_life(life) {
+        return Ended::Left;
+    }
+    let mut events = Vec::new();
+    let ended = loop {
+        match life.group.receive_many(&mut events) {
+            Ok(_) => {}
+            Err(ended) => break ended,
+        }
+        let mut rest = events.drain(..);
+        while rest.len() > 0 {
+            let some = rest.by_ref().take(EVENTS_PER_STEP);
+            copy.step(|state, now| {
+                for event in some {
+                    if let Some(copy) = state.copy_mut() {
+                        copy.handle_event(now, event);
+                    }
+                }
+            });
+        }
+    };
+    copy.end_life(life);
+    ended
+}
+
+/// Returns how the next life enters the group, or why there is none.
+fn next_entry<S: StateMachine>(copy: &Copy<S>, ended: Ended) -> Result<EntryMode, ReplicaEnd> {
+    let mut state = copy.lock();
+    match state.stop.take() {
+        // Nothing is lost with this group.
+        Some(StopReason::GivesWay { acknowledged: 0 }) if !state.is_closing => return Ok(EntryMode::Join),
+        Some(reason) => return Err(ReplicaEnd::Stopped(reason)),
+        None => {}
+    }
+    match ended {
+        Ended::Forked => Err(ReplicaEnd::Forked),
+        _ if state.is_closing => Err(ReplicaEnd::Closed),
+        Ended::Left => Err(ReplicaEnd::Closed),
+        _ => {
+            let config = copy.settings.group_config();
+            let entry = state.copy().map(|copy: &Replica<S>| copy.entry_after_exclusion(&config));
+            Ok(entry.unwrap_or(EntryMode::Join))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Replicas whose members die or are excluded, which only tests inside of the crate can arrange.
+
+use super::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+use unisono_core::{Name, Settings};
+
+/// Longer than any working case takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A list of words.
+#[derive(Debug, Default)]
+struct Words(Vec<Bytes>);
+
+impl StateMachine for Words {
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        self.0.push(command.payload.clone());
+        Outcome::Reply(self.0.len().to_string().into())
+    }
+
+    fn snapshot(&self) -> Vec<Bytes> {
+        self.0.clone()
+    }
+
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        self.0 = parts.to_vec();
+        Ok(())
+    }
+}
+
+fn fresh_name(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("replica-{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn options(name: &str) -> Options {
+    let settings = Settings { patience: Duration::from_secs(1), ..Settings::default() };
+    Options { name: Name::new(name).unwrap(), settings, ..Options::default() }
+}
+
+fn open(name: &str, founding: Founding, me: &str) -> Replica<Words> {
+    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    Replica::open(name, founding, Words::default(), settings, &options(me)).unwrap()
+}
+
+/// Opens a service of three.
+fn three(name: &str) -> [Replica<Words>; 3] {
+    let first = open(name, Founding::Create, "first");
+    [first, open(name, Founding::Join, "second"), open(name, Founding::Join, "third")]
+}
+
+impl Replica<Words> {
+    /// Ends this life as a crash would.
+    fn kill(&self) {
+        let life = self.copy().lock().life.clone();
+        life.unwrap().group.end();
+    }
+
+    fn words(&self) -> Vec<Bytes> {
+        self.look(|words| words.0.clone())
+    }
+
+    fn state(&self) -> ReplicaState {
+        self.status().state
+    }
+}
+
+fn wait_until(what: &str, so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        thread::sleep(Duration::from_millis(2));
+        assert!(begun.elapsed() < LONG, "{what}");
+    }
+}
+
+#[test]
+fn commands_survive_the_death_of_the_sequencer() {
+    let name = fresh_name("death");
+    let [first, second, third] = three(&name);
+    second.command("before").unwrap();
+    let commands: Vec<_> = (0..50).map(|number| third.start(format!("{number}"))).collect();
+    first.kill();
+    let mut positions: Vec<_> =
+        commands.into_iter().map(|command| command.wait().unwrap().position).collect();
+    positions.sort_unstable();
+    assert_eq!(positions, (2..=51).collect::<Vec<_>>());
+    let last = second.command("after").unwrap().position;
+    assert_eq!(second.words().len(), 52);
+    assert_eq!(third.look_at(last, |words| words.0.clone()).unwrap(), second.words());
+    assert_eq!(second.read(|words| words.0.len()), Ok(52));
+}
+
+#[test]
+fn the_last_member_of_a_halted_group_ends_within_a_second() {
+    let name = fresh_name("halted");
+    let first = open(&name, Founding::Create, "first");
+    let second = open(&name, Founding::Join, "second");
+    second.command("x").unwrap();
+    // The second of two cannot go on without the first.
+    first.kill();
+    loop {
+        match second.next_notice().unwrap() {
+            Notice::Halted { missing } => break assert_eq!(missing.len(), 1),
+            other => println!("{other:?}"),
+        }
+    }
+    assert_eq!(second.state(), ReplicaState::Halted);
+    let (command, read, begun) = (second.start("y"), second.barrier_start(), Instant::now());
+    drop(second);
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+    assert_eq!(command.wait(), Err(CommandFailure::Unknown));
+    assert_eq!(read.wait(LONG), Err(ReadFailure::Ended));
+}
+
+#[test]
+fn an_excluded_member_comes_back_and_finishes_its_commands() {
+    let name = fresh_name("excluded");
+    let [first, second, third] = three(&name);
+    third.command("before").unwrap();
+    let life = third.copy().lock().life.clone().unwrap();
+    // The others exclude it as if it were dead; it learns that it was excluded when it is heard again.
+    life.group.shared().cut_off(true);
+    let command = third.start("meanwhile");
+    let read = third.barrier_start();
+    wait_until("the others go on", || first.status().members.len() == 2);
+    first.command("without").unwrap();
+    life.group.shared().cut_off(false);
+    drop(life);
+    assert_eq!(command.wait().unwrap().position, 3);
+    read.wait(LONG).unwrap();
+    assert_eq!(third.words(), ["before", "without", "meanwhile"]);
+    assert_eq!(second.look_at(3, |words| words.0.clone()).unwrap(), third.words());
+    let notices: Vec<_> = std::iter::from_fn(|| third.copy().lock().notices.pop_front()).collect();
+    assert!(notices.contains(&Notice::Reentering), "{notices:?}");
+    wait_until("all have the state", || first.status().copies.len() == 3);
+}
+
+#[test]
+fn ports_are_served_in_later_lives_too() {
+    let name = fresh_name("served");
+    let [first, _second, third] = three(&name);
+    let port = PrivatePort::random().unwrap();
+    third.serve(&port).unwrap();
+    let client = crate::rpc::Client::new(&options("client")).unwrap();
+    assert_eq!(client.call_within(port.public(), "one", LONG).unwrap(), "1");
+    let life = third.copy().lock().life.clone().unwrap();
+    life.group.shared().cut_off(true);
+    wait_until("the others go on", || first.status().members.len() == 2);
+    life.group.shared().cut_off(false);
+    drop(life);
+    wait_until("it is back", || third.state() == ReplicaState::Serving && third.copy().lock().lives == 2);
+    let answered = || client.call_within(port.public(), "two", LONG);
+    wait_until("it serves again", || answered().is_ok());
+}
+
+#[test]
+fn a_member_that_leaves_waits_until_another_has_the_state() {
+    let name = fresh_name("leaves");
+    let first = open(&name, Founding::Create, "first");
+    first.command("x").unwrap();
+    let second = Replica::begin(
+        &name,
+        Founding::Join,
+        Words::default(),
+        ReplicaOptions::default(),
+        &options("second"),
+    )
+    .unwrap();
+    wait_until("it has joined", || first.status().members.len() == 2);
+    first.end(LONG);
+    assert!(second.ready().wait(LONG).unwrap());
+    assert_eq!(second.words(), ["x"]);
+    assert_eq!(second.command("y").unwrap().position, 2);
+}
