@@ -18,7 +18,7 @@ use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use unisono_core::replica::{
@@ -47,6 +47,8 @@ pub(super) struct Copy<S> {
     pub(super) errands: Errands,
     /// When this replica began, by the system's clock, in nanoseconds.
     origin_ns: u64,
+    /// The process in which its threads run.
+    process: u32,
     state: Mutex<State<S>>,
 }
 
@@ -172,7 +174,11 @@ impl<S: StateMachine> State<S> {
                 Output::Ready(number) => work.wakes.extend(self.reads.resolve(number, Ok(()))),
                 Output::Confirm => work.confirms = true,
                 Output::Fetch { call, to, request } => work.fetches.push((call, to, request)),
-                Output::Informed => (self.was_ready, work.is_informed, is_changed) = (true, true, true),
+                Output::Informed => {
+                    // A port that comes later is served by the thread that brings it.
+                    work.ports.clone_from(&self.ports);
+                    (self.was_ready, is_changed) = (true, true);
+                }
                 Output::Notice(notice) => {
                     self.add_notice(notice);
                     is_changed = true;
@@ -202,7 +208,8 @@ struct Work {
     answers: Vec<(rpc::Request, Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
-    is_informed: bool,
+    /// Ports to serve, since this member has the state.
+    ports: Vec<PrivatePort>,
     stops: bool,
     rings: bool,
 }
@@ -230,6 +237,7 @@ impl<S: StateMachine> Copy<S> {
             client,
             errands: Errands::default(),
             origin_ns: clock_ns(),
+            process: std::process::id(),
             state: Mutex::new(State::new(copy)),
         }
     }
@@ -239,8 +247,20 @@ impl<S: StateMachine> Copy<S> {
         Time::from_nanos(1 + clock_ns().saturating_sub(self.origin_ns))
     }
 
+    /// True in a forked child, which has none of the threads.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State<S>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.state.try_lock() {
+            Ok(state) => state,
+            // A thread of the parent held the lock at the fork, and never releases it here.
+            Err(TryLockError::WouldBlock) if self.is_elsewhere() => {
+                panic!("this replica belongs to the process that forked")
+            }
+            Err(_) => self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
@@ -289,8 +309,8 @@ impl<S: StateMachine> Copy<S> {
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));
             }
-            if work.is_informed {
-                self.serve_ports(&life);
+            if !work.ports.is_empty() {
+                self.try_to_serve(&life, work.ports);
             }
             for (call, to, request) in work.fetches {
                 reports.extend(self.errands.begin(transfer::fetch(life.clone(), call, to, request)));
@@ -337,6 +357,8 @@ impl<S: StateMachine> Copy<S> {
     pub(super) fn end_life(&self, life: &Life) {
         self.step(|state, _| state.copy.as_mut().map(Replica::end));
         life.withdraw();
+        // The next life has the state; nothing may count this one as a member any more.
+        life.group.end();
         self.change(|state| {
             state.life = None;
             // The core has answered all. What is left has no answer.
@@ -385,12 +407,7 @@ impl<S: StateMachine> Copy<S> {
         })
     }
 
-    /// Serves all ports in a life that has the state since now.
-    fn serve_ports(&self, life: &Life) {
-        let ports = self.lock().ports.clone();
-        self.try_to_serve(life, ports);
-    }
-
+    /// Serves ports in a life that has the state.
     fn try_to_serve(&self, life: &Life, ports: Vec<PrivatePort>) {
         let unserved: Vec<_> = ports.into_iter().filter(|port| life.serve(port).is_err()).collect();
         let mut state = self.lock();
