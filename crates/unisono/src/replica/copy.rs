@@ -18,7 +18,7 @@ use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use unisono_core::replica::{
@@ -47,6 +47,8 @@ pub(super) struct Copy<S> {
     pub(super) errands: Errands,
     /// When this replica began, by the system's clock, in nanoseconds.
     origin_ns: u64,
+    /// The process in which its threads run.
+    process: u32,
     state: Mutex<State<S>>,
 }
 
@@ -230,6 +232,7 @@ impl<S: StateMachine> Copy<S> {
             client,
             errands: Errands::default(),
             origin_ns: clock_ns(),
+            process: std::process::id(),
             state: Mutex::new(State::new(copy)),
         }
     }
@@ -239,8 +242,20 @@ impl<S: StateMachine> Copy<S> {
         Time::from_nanos(1 + clock_ns().saturating_sub(self.origin_ns))
     }
 
+    /// True in a forked child, which has none of the threads.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State<S>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.state.try_lock() {
+            Ok(state) => state,
+            // A thread of the parent held the lock at the fork, and never releases it here.
+            Err(TryLockError::WouldBlock) if self.is_elsewhere() => {
+                panic!("this replica belongs to the process that forked")
+            }
+            Err(_) => self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
@@ -337,6 +352,8 @@ impl<S: StateMachine> Copy<S> {
     pub(super) fn end_life(&self, life: &Life) {
         self.step(|state, _| state.copy.as_mut().map(Replica::end));
         life.withdraw();
+        // The next life has the state; nothing may count this one as a member any more.
+        life.group.end();
         self.change(|state| {
             state.life = None;
             // The core has answered all. What is left has no answer.

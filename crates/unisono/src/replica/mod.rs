@@ -250,7 +250,10 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             state.commands.expect(number);
             Ok(number)
         };
-        let begun = self.copy().step(begin).unwrap_or(Err(CommandFailure::Ended));
+        let begun = match self.copy().is_elsewhere() {
+            true => Err(CommandFailure::Ended),
+            false => self.copy().step(begin).unwrap_or(Err(CommandFailure::Ended)),
+        };
         PendingCommand::new(self.awaited(), begun)
     }
 
@@ -301,15 +304,19 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         &self,
         begin: impl FnOnce(&mut core::Replica<S>) -> Result<core::ReadNumber, ReadFailure>,
     ) -> PendingRead {
-        let begun = self.copy().step(|state, _| {
+        let begin = |state: &mut State<S>, _| {
             if state.end.is_some() {
                 return Err(ReadFailure::Ended);
             }
             let number = state.copy_mut().map_or(Err(ReadFailure::Ended), begin)?;
             state.reads.expect(number);
             Ok(number)
-        });
-        PendingRead::new(self.awaited(), begun.unwrap_or(Err(ReadFailure::Ended)))
+        };
+        let begun = match self.copy().is_elsewhere() {
+            true => Err(ReadFailure::Ended),
+            false => self.copy().step(begin).unwrap_or(Err(ReadFailure::Ended)),
+        };
+        PendingRead::new(self.awaited(), begun)
     }
 
     // --- callers ---
@@ -383,6 +390,9 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
 impl<S: StateMachine + Send + 'static> Copy<S> {
     /// Ends this replica: [`Replica::end`].
     fn end(&self, timeout: Duration) {
+        if self.is_elsewhere() {
+            return;
+        }
         let begun = Instant::now();
         let rest = |share: f64| timeout.mul_f64(share).saturating_sub(begun.elapsed());
         let life = self.change(|state| {
