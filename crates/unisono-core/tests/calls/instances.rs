@@ -53,6 +53,27 @@ fn at_address(world: &mut World, port: Port, host: u16, request: &[u8], within: 
     call
 }
 
+#[test]
+fn a_call_that_a_replicated_service_passed_on_may_have_happened() {
+    for (instance, outcome) in [(7, CallFailure::Unknown), (0, CallFailure::Failed)] {
+        let mut world = World::new();
+        let host = world.start(1);
+        host.answers = None;
+        let options = if instance == 0 { ServeOptions::default() } else { replicated(instance) };
+        host.endpoint.serve(PRIVATE, options).unwrap();
+        world.start(CLIENT);
+        let port = PlainProof.public(&PRIVATE);
+        let call = world.call(CLIENT, port, b"hello", SECONDS);
+        world.run(MS);
+        let request = world.take(1).unwrap();
+        // No process is there.
+        world.host(1).endpoint.forward(request.id, address(5)).unwrap();
+        world.host(1).endpoint.withdraw(port);
+        world.drain(1);
+        assert_eq!(world.wait(CLIENT, call).1, Err(outcome), "instance {instance}");
+    }
+}
+
 // --- instances ---
 
 #[test]
@@ -192,7 +213,7 @@ fn a_call_to_an_address_is_passed_on_to_no_other_server_and_repeated_at_none() {
     let request = world.take(1).unwrap();
     world.host(1).endpoint.forward(request.id, address(2)).unwrap();
     world.drain(1);
-    assert_eq!(world.wait(CLIENT, call).1, Err(CallFailure::Failed));
+    assert_eq!(world.wait(CLIENT, call).1, Err(CallFailure::Unknown));
     let call = at_address(&mut world, port, 1, b"hello", 9 * SECONDS);
     world.run(MS);
     assert!(world.take(1).is_some());

@@ -1,12 +1,15 @@
 //! Calls that a server passes on to another address.
 //!
-//! The forwarding server has not executed the call and never will. The client first asks whether the process at the new
-//! address serves the port, unless it was heard in the last 50 ms: it may have died, or another process may have its
-//! address. If it does not serve the port, the call looks for any server again, and avoids the forwarding server for a
-//! while. The call keeps its number and counts its hops.
+//! The forwarding server has not executed the call and never will. In a service that recognises repeats, however, another
+//! server may have executed it, and a server may pass on a call that took effect so that another one answers it: there a
+//! call that was passed on may have happened.
+//!
+//! The client first asks whether the process at the new address serves the port, unless it was heard in the last 50 ms: it
+//! may have died, or another process may have its address. If it does not serve the port, the call looks for any server
+//! again, and avoids the forwarding server for a while. The call keeps its number and counts its hops.
 
 use super::Client;
-use super::call::{SoFar, Stage};
+use super::call::{Call, SoFar, Stage};
 use super::locate::Serving;
 use super::losing::AVOIDS_FOR;
 use super::remote::Remote;
@@ -50,13 +53,16 @@ impl Client {
             return self.acknowledge_again(common, from, attempt);
         };
         self.note_taken(now, from, number);
+        let of =
+            self.get_mut(number).and_then(Call::sent).filter(|sent| sent.repeats).map(|sent| sent.instance);
         self.leave_server(now, common, number, true);
         common.counters.forwards += 1;
         let Some(call) = self.get_mut(number) else { return };
         if !common.broken(Planted::HopsUncounted) {
             call.hops = (call.hops + 1).min(HOPS_MAX);
         }
-        call.note(SoFar::NotTaken);
+        call.note(if of.is_some() { SoFar::Unclear } else { SoFar::NotTaken });
+        call.instance = of.unwrap_or(call.instance);
         call.avoids = Some((from, now + ASK_FOR + AVOIDS_FOR));
         let port = call.port;
         if call.pinned.is_some() {
