@@ -54,6 +54,11 @@ impl Jobs {
         Ok(())
     }
 
+    /// Returns the number of jobs that are not done.
+    fn rest(&self) -> usize {
+        self.waiting.len() + self.taken.len()
+    }
+
     fn return_jobs_of_the_gone(&mut self, members: &[Server]) {
         let gone = |worker| members.iter().all(|member| member.uid.0 != worker);
         let returned = self.taken.extract_if(.., |_, (_, worker)| gone(*worker));
@@ -127,10 +132,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let line = line?;
         if line == "results" {
             // All that were recorded before this line was typed, by any member.
-            for (id, result) in queue.read(|queue| queue.jobs.results.clone())? {
-                println!("result {id}: {result}");
-            }
-            println!("not done: {}", queue.look(|queue| queue.jobs.waiting.len() + queue.jobs.taken.len()));
+            let (results, rest) = queue.read(|queue| (queue.jobs.results.clone(), queue.jobs.rest()))?;
+            results.iter().for_each(|(id, result)| println!("result {id}: {result}"));
+            println!("not done: {rest}");
         } else {
             match queue.command(format!("add {line}")) {
                 Ok(done) => println!("added {}", String::from_utf8_lossy(&done.reply)),
@@ -175,5 +179,5 @@ fn ask(queue: &Replica<Queue>, command: &str) -> Result<String, CommandFailure> 
 /// Returns the smallest factor of a number above 1, by trying all.
 fn smallest_factor(number: u64) -> u64 {
     let odd = (3..).step_by(2).take_while(|factor: &u64| factor.saturating_mul(*factor) <= number);
-    std::iter::once(2).chain(odd).find(|factor| number % factor == 0).unwrap_or(number)
+    std::iter::once(2).chain(odd).find(|factor| number.is_multiple_of(*factor)).unwrap_or(number)
 }
