@@ -5,12 +5,13 @@ use super::director::Director;
 use super::states::{Op, REGISTERS};
 use crate::draw::{Draw, MILLISECOND};
 use crate::network::exponential;
-use crate::properties::ENOUGH;
 use crate::record::{Life, Mode};
 use crate::world::Trigger;
 use std::time::Duration;
 use unisono_core::replica::Durability;
 
+/// Deadline of an operation without faults.
+const CALM_LIMIT: Duration = Duration::from_secs(6);
 /// How often an operation that did not happen is tried.
 const TRIES_MAX: u8 = 4;
 /// Pause before it is tried again, in nanoseconds.
@@ -87,7 +88,7 @@ impl Director {
 
     fn limit(&mut self) -> Duration {
         if self.is_calm {
-            return ENOUGH;
+            return CALM_LIMIT;
         }
         let left = Duration::from_nanos(self.plan.parts.healed.saturating_sub(self.world.now));
         let hasty = self.app_random.chance(self.plan.load.hasty);

@@ -50,6 +50,9 @@ const TARGETS: Targets = Targets {
 /// Interval at which a server whose old life still serves other members looks whether it may begin the next one.
 const NEXT_LIFE_AFTER: u64 = 200 * MILLISECOND;
 
+/// Time after which a server that has not entered its group begins anew, as a program does that opens with a deadline.
+const ENTERS_WITHIN: u64 = 6_000 * MILLISECOND;
+
 /// A run of one plan.
 pub(crate) struct Director {
     pub(super) world: World<ReplicaSide>,
@@ -83,12 +86,13 @@ impl Director {
         let network = Network::new(places, plan.conditions.clone(), fork());
         let mut recorder = Recorder::new(Checkers::new(properties::replicas()), trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
-        let private = 1 << 64 | u128::from(seed);
+        let mut ports = fork();
+        let mut private = || PrivatePort(u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64()));
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
         let common = ReplicaCommon {
             group: Port::from_name("replicated"),
-            service: CallService::new(PrivatePort(private), options),
-            transfer: CallService::new(PrivatePort(private << 1), ServeOptions::default()),
+            service: CallService::new(private(), options),
+            transfer: CallService::new(private(), ServeOptions::default()),
             multicast: plan.multicast,
             fetch_limit: plan.fetch_limit,
             spoils: plan.spoils,
@@ -161,10 +165,12 @@ impl Director {
                 Part::Healed => self.demand(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Notice { .. }
-            | Trigger::ResetAgain { .. }
-            | Trigger::EpochBegun
-            | Trigger::Withdraw { .. } => {}
+            Trigger::ResetAgain { process, life } => {
+                if self.is_current(process.into(), life) {
+                    self.world.give_up_entering(process.into());
+                }
+            }
+            Trigger::Notice { .. } | Trigger::EpochBegun | Trigger::Withdraw { .. } => {}
         }
     }
 
@@ -239,7 +245,12 @@ impl Director {
         };
         match self.world.start(process, birth) {
             Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
-            Ok(life) => self.schedule_act(process, life),
+            Ok(life) => {
+                self.schedule_act(process, life);
+                if process < self.plan.servers {
+                    self.world.trigger(ENTERS_WITHIN, Trigger::ResetAgain { process: process as u16, life });
+                }
+            }
         }
     }
 

@@ -843,6 +843,16 @@ impl World<ReplicaSide> {
         self.drain(process);
     }
 
+    /// Lets a server that has not entered its group give up.
+    pub(crate) fn give_up_entering(&mut self, process: usize) {
+        self.with_copy(process, |server, cx| {
+            if matches!(server.group.phase(), Phase::Locating | Phase::Joining) {
+                server.group.end(cx.local);
+                server.end_part(cx, Over::JoinFailed);
+            }
+        });
+    }
+
     /// True if this operation did not happen.
     pub(crate) fn did_not_happen(&self, id: u32) -> bool {
         self.common.not_happened.contains(&id)

@@ -2,9 +2,13 @@
 //! and at the end all servers have the state, all at the same position.
 
 use super::{Property, Violation, broken, content};
-use crate::properties::{ENOUGH, Facts, final_result};
+use crate::properties::{Facts, final_result};
 use crate::record::{End, Kind, Life, OpOutcome, Place, Record, ReplicaRecord, What};
+use std::time::Duration;
 use unisono_core::Time;
+
+/// Time in which an operation must end.
+const ENDS_WITHIN: Duration = Duration::from_secs(6);
 
 /// The checker of `goes_on`.
 #[derive(Debug, Default)]
@@ -56,7 +60,7 @@ impl Property for GoesOn {
         if self.since.is_none() {
             return Ok(());
         }
-        let is_open = |(_, begun, ended): &(Life, Time, bool)| !ended && end.at.since(*begun) > ENOUGH;
+        let is_open = |(_, begun, ended): &(Life, Time, bool)| !ended && end.at.since(*begun) > ENDS_WITHIN;
         let open = self.begun.iter().flatten().find(|op| is_open(op) && !self.crashed.contains(&op.0));
         let open = open.map(|(life, begun, _)| format!("{life:?} still waits for an answer since {begun:?}"));
         let lacks = self.finals.iter().find(|(_, at)| at.is_none());
@@ -118,7 +122,7 @@ mod tests {
             if let Some(outcome) = outcome {
                 fixture.end(id, outcome);
             }
-            fixture.wait(2 * ENOUGH);
+            fixture.wait(2 * ENDS_WITHIN);
             fixture.bad(GoesOn::default());
         }
     }
