@@ -576,5 +576,8 @@ const COUNTER: &str = include_str!("../examples/counter.rs");
 fn the_readme_shows_the_counter() {
     let from = COUNTER.find("#[derive(Default)]").unwrap();
     let to = COUNTER.find("fn main()").unwrap();
-    assert!(include_str!("workspace-readme.txt").contains(&COUNTER[from..to]), "the README has another counter");
+    assert!(
+        include_str!("workspace-readme.txt").contains(&COUNTER[from..to]),
+        "the README has another counter"
+    );
 }
