@@ -193,7 +193,7 @@ impl<S: StateMachine> State<S> {
         if is_changed {
             self.changed.wake(&mut work.wakes);
         }
-        work.rings = self.wake_at() < self.timer_at;
+        work.wakes_errands = self.wake_at() < self.timer_at;
         work.life.clone_from(&self.life);
         work
     }
@@ -211,7 +211,7 @@ struct Work {
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,
     stops: bool,
-    rings: bool,
+    wakes_errands: bool,
 }
 
 impl<S: StateMachine> Copy<S> {
@@ -319,8 +319,8 @@ impl<S: StateMachine> Copy<S> {
                 life.group.end();
             }
         }
-        if work.rings {
-            self.errands.ring();
+        if work.wakes_errands {
+            self.errands.wake();
         }
         reports
     }
@@ -382,7 +382,7 @@ impl<S: StateMachine> Copy<S> {
         state.changed.wake(&mut wakes);
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
-        self.errands.ring();
+        self.errands.wake();
     }
 
     // --- callers ---
