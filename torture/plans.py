@@ -50,11 +50,11 @@ def two_sequencers(trial):
         trial.start(second)
         if together:
             trial.start(first)
-        trial.wait(0.1, 0.2)
+        trial.wait(0.05, 0.15)
         trial.quiet.clear()
         trial.wait(1, 1.5)
-        quiet = trial.rng.random() < 0.6
-        gap, together = trial.rng.uniform(0.1, 0.3), trial.rng.random() < 0.3
+        quiet = trial.rng.random() < 0.8
+        gap, together = trial.rng.choice([0.1, 0.15, 0.2, 0.25]), trial.rng.random() < 0.3
 
 
 def excluded_partial(trial):

@@ -36,9 +36,12 @@ type verdict struct {
 	Verdict    string `json:"verdict"`
 	Operations int    `json:"operations"`
 	TookMs     int64  `json:"took_ms"`
-	Explained  int    `json:"explained,omitempty"`
+	Explained  int    `json:"explained"`
 	Misfit     string `json:"misfit,omitempty"`
 }
+
+// Time to look for the place where a history goes wrong: 10 s.
+const picturing = 10 * time.Second
 
 var status = map[porcupine.CheckResult]int{porcupine.Ok: 0, porcupine.Illegal: 1, porcupine.Unknown: 2}
 var word = map[porcupine.CheckResult]string{
@@ -66,23 +69,37 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	model := quickModel(history)
-	if *plain {
-		model = plainModel()
-	}
 	begin := time.Now()
-	result, info := porcupine.CheckOperationsVerbose(model, history, *timeout)
-	said := verdict{Verdict: word[result], Operations: len(history), TookMs: time.Since(begin).Milliseconds()}
-	if result != porcupine.Ok {
-		said.Explained, said.Misfit = misfit(history, info)
-		if *html != "" {
-			if err := porcupine.VisualizePath(model, info, *html); err != nil {
-				fail(err)
-			}
+	result, picture, explained, odd := check(history, *timeout, *plain)
+	said := verdict{Verdict: word[result], Operations: len(history), Explained: explained, Misfit: odd}
+	said.TookMs = time.Since(begin).Milliseconds()
+	if result != porcupine.Ok && *html != "" {
+		if err := picture(*html); err != nil {
+			fail(err)
 		}
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(said)
+	out := json.NewEncoder(os.Stdout)
+	out.SetEscapeHTML(false)
+	_ = out.Encode(said)
 	os.Exit(status[result])
+}
+
+// check judges the history. Without a good verdict it also returns how far one order gets, and the answer that stops it.
+func check(history []porcupine.Operation, timeout time.Duration, plain bool) (
+	result porcupine.CheckResult, picture func(path string) error, explained int, odd string,
+) {
+	model := quickModel(history, false)
+	if plain {
+		model = plainModel()
+	}
+	result = porcupine.CheckOperationsTimeout(model, history, timeout)
+	if result == porcupine.Ok {
+		return result, nil, len(history), ""
+	}
+	far := quickModel(history, true)
+	_, info := porcupine.CheckOperationsVerbose(far, history, picturing)
+	explained, odd = misfit(history, info)
+	return result, func(path string) error { return porcupine.VisualizePath(far, info, path) }, explained, odd
 }
 
 func fail(err error) {
@@ -158,5 +175,5 @@ func misfit(history []porcupine.Operation, info porcupine.LinearizationInfo) (in
 	}
 	odd := history[first]
 	text := describe(odd.Input.(request), odd.Output.(answer))
-	return len(longest), fmt.Sprintf("client %d, from %d to %d ns: %s", odd.ClientId, odd.Call, odd.Return, text)
+	return len(longest), fmt.Sprintf("client %d, %.3f to %.3f s: %s", odd.ClientId, float64(odd.Call)/1e9, float64(odd.Return)/1e9, text)
 }

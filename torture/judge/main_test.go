@@ -22,11 +22,23 @@ func judged(t *testing.T, history string) porcupine.CheckResult {
 		t.Fatal(err)
 	}
 	plain := porcupine.CheckOperationsTimeout(plainModel(), operations, time.Minute)
-	quick := porcupine.CheckOperationsTimeout(quickModel(operations), operations, time.Minute)
+	quick := porcupine.CheckOperationsTimeout(quickModel(operations, false), operations, time.Minute)
 	if plain != quick {
 		t.Fatalf("the plain model says %s, the quick one %s:\n%s", plain, quick, history)
 	}
 	return quick
+}
+
+func TestTheMisfitIsTheFirstAnswerThatDoesNotFit(t *testing.T) {
+	operations, err := read(strings.NewReader(lines("0 1 2 add 5 replied 5", "1 3 4 add 2 replied 7", "2 5 6 add 3 replied 3",
+		"0 7 8 get 0 replied 7", "1 9 10 add 1 replied 8")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, _, explained, odd := check(operations, time.Minute, false)
+	if want := "client 2, 0.000 to 0.000 s: add 3 -> 3"; result != illegal || explained != 2 || odd != want {
+		t.Errorf("%s, %d explained, %s", result, explained, odd)
+	}
 }
 
 // Each operation is "client call return op argument outcome result".
@@ -141,7 +153,7 @@ func TestManyUnknownAddsAreJudgedSoon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := porcupine.CheckOperationsTimeout(quickModel(operations), operations, 20*time.Second)
+		result := porcupine.CheckOperationsTimeout(quickModel(operations, false), operations, 20*time.Second)
 		if found[result]++; i%4 == 0 && result != ok {
 			t.Errorf("%s instead of %s", result, ok)
 		}

@@ -45,7 +45,10 @@ func plainModel() porcupine.Model {
 //   - while another answered operation that begins at this sum has not taken effect;
 //   - if it leads past the next sum at which an answered operation begins, or an answer is below 0;
 //   - if its outcome is unknown and no other such adds can make up the rest of the way to that sum.
-func quickModel(history []porcupine.Operation) porcupine.Model {
+//
+// With `far` the model refuses only adds with unknown outcome: then the longest order that it allows ends where the history
+// goes wrong, and not where that can be foreseen.
+func quickModel(history []porcupine.Operation, far bool) porcupine.Model {
 	begins := map[int64]int{}
 	unknown, pairs, least := map[int64]bool{}, map[int64]bool{}, int64(math.MaxInt64/4)
 	for _, operation := range history {
@@ -82,7 +85,7 @@ func quickModel(history []porcupine.Operation) porcupine.Model {
 		case asked.get:
 			return true, place{sum, at.done + 1}
 		case reply.known:
-			return waiting == 1 && fits(at.sum, asked.number, true), place{sum: sum}
+			return far || waiting == 1 && fits(at.sum, asked.number, true), place{sum: sum}
 		default:
 			return waiting == 0 && fits(at.sum, asked.number, false), place{sum: sum}
 		}
