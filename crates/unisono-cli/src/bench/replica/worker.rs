@@ -102,7 +102,7 @@ impl StateMachine for Pages {
         if command.payload.first() == Some(&FILL) {
             let count = command.payload[1..].try_into().map_or(0, u32::from_be_bytes);
             // Pages that differ, so that each of them travels.
-            self.0 = (0..count).map(|number| page(number)).collect();
+            self.0 = (0..count).map(page).collect();
         }
         Outcome::Reply(Bytes::new())
     }
