@@ -51,7 +51,8 @@ impl Durability {
 /// Settings of one life of a replica.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSettings {
-    /// Uid under which the commands of this process are remembered. It stays the same when a member re-enters.
+    /// Uid under which the commands of this process are remembered. It stays the same when a member re-enters. No
+    /// endpoint may have it: the numbers of an endpoint's calls are its own.
     pub client: Uid,
     /// What holds a command before its caller gets the answer.
     pub durability: Durability,

@@ -226,16 +226,18 @@ impl Server {
     ) -> Result<Server, ConfigError> {
         let ServerBirth { entry, settings, durability, message_bytes_max, former } = birth;
         let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
-        let (now, random) = (context.now, context.random.clone());
+        let (now, mut random) = (context.now, context.random.clone());
+        // Not the uid of the endpoint, whose calls have numbers of their own.
+        let client = Uid(random.next_u64());
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
         let (replica, watch, client, own) = match former {
             Some(former) => (former.replica.into_next(context.uid), former.watch, former.client, former.own),
             None => {
                 let watch = Rc::new(Watch::default());
-                let settings = ReplicaSettings { client: context.uid, durability, message_bytes_max, digest };
+                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
                 let replica = Replica::new(context.uid, Copy::new(Rc::clone(&watch)), settings);
-                (replica, watch, context.uid, Own::default())
+                (replica, watch, client, Own::default())
             }
         };
         Ok(Server {

@@ -311,8 +311,8 @@ impl Shared {
     }
 
     /// Makes the thread that waits for this member and the calls beside it look again.
-    pub(crate) fn nudge(&self) {
-        self.end(|member, _| member.nudged = true);
+    pub(crate) fn look_again(&self) {
+        self.end(|member, _| member.look_again = true);
     }
 
     /// Drops the outcome of the messages that end with this number: no handle will ask for it.

@@ -174,7 +174,11 @@ impl<S: StateMachine> State<S> {
                 Output::Ready(number) => work.wakes.extend(self.reads.resolve(number, Ok(()))),
                 Output::Confirm => work.confirms = true,
                 Output::Fetch { call, to, request } => work.fetches.push((call, to, request)),
-                Output::Informed => (self.was_ready, work.is_informed, is_changed) = (true, true, true),
+                Output::Informed => {
+                    // A port that comes later is served by the thread that brings it.
+                    work.ports.clone_from(&self.ports);
+                    (self.was_ready, is_changed) = (true, true);
+                }
                 Output::Notice(notice) => {
                     self.add_notice(notice);
                     is_changed = true;
@@ -189,7 +193,7 @@ impl<S: StateMachine> State<S> {
         if is_changed {
             self.changed.wake(&mut work.wakes);
         }
-        work.rings = self.wake_at() < self.timer_at;
+        work.wakes_errands = self.wake_at() < self.timer_at;
         work.life.clone_from(&self.life);
         work
     }
@@ -204,9 +208,10 @@ struct Work {
     answers: Vec<(rpc::Request, Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
-    is_informed: bool,
+    /// Ports to serve, since this member has the state.
+    ports: Vec<PrivatePort>,
     stops: bool,
-    rings: bool,
+    wakes_errands: bool,
 }
 
 impl<S: StateMachine> Copy<S> {
@@ -304,8 +309,8 @@ impl<S: StateMachine> Copy<S> {
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));
             }
-            if work.is_informed {
-                self.serve_ports(&life);
+            if !work.ports.is_empty() {
+                self.try_to_serve(&life, work.ports);
             }
             for (call, to, request) in work.fetches {
                 reports.extend(self.errands.begin(transfer::fetch(life.clone(), call, to, request)));
@@ -314,8 +319,8 @@ impl<S: StateMachine> Copy<S> {
                 life.group.end();
             }
         }
-        if work.rings {
-            self.errands.ring();
+        if work.wakes_errands {
+            self.errands.wake();
         }
         reports
     }
@@ -377,7 +382,7 @@ impl<S: StateMachine> Copy<S> {
         state.changed.wake(&mut wakes);
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
-        self.errands.ring();
+        self.errands.wake();
     }
 
     // --- callers ---
@@ -402,12 +407,7 @@ impl<S: StateMachine> Copy<S> {
         })
     }
 
-    /// Serves all ports in a life that has the state since now.
-    fn serve_ports(&self, life: &Life) {
-        let ports = self.lock().ports.clone();
-        self.try_to_serve(life, ports);
-    }
-
+    /// Serves ports in a life that has the state.
     fn try_to_serve(&self, life: &Life, ports: Vec<PrivatePort>) {
         let unserved: Vec<_> = ports.into_iter().filter(|port| life.serve(port).is_err()).collect();
         let mut state = self.lock();

@@ -33,23 +33,23 @@ pub(super) type Errand = Pin<Box<dyn Future<Output = (Arc<Life>, Report)> + Send
 pub(super) struct Errands {
     /// Those that the thread has not seen yet.
     begun: Mutex<Vec<Errand>>,
-    bell: Arc<Bell>,
+    alarm: Arc<Alarm>,
 }
 
 /// Wakes the errands thread.
 #[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
+struct Alarm {
+    called: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-impl Wake for Bell {
+impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.rung.swap(true, Ordering::AcqRel)
+        if !self.called.swap(true, Ordering::AcqRel)
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -63,13 +63,13 @@ impl Errands {
     }
 
     /// Makes the errands thread look for what is to do.
-    pub(super) fn ring(&self) {
-        self.bell.wake_by_ref();
+    pub(super) fn wake(&self) {
+        self.alarm.wake_by_ref();
     }
 
     /// Begins an errand, and returns what it came to if that is known at once.
     pub(super) fn begin(&self, mut errand: Errand) -> Option<Report> {
-        let waker = Waker::from(self.bell.clone());
+        let waker = Waker::from(self.alarm.clone());
         // Locked until the errand is on the list, where the thread looks for it as soon as its waker is called.
         let mut begun = self.begun();
         match errand.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -86,12 +86,12 @@ impl Errands {
 pub(super) fn run<S: StateMachine>(copy: &Copy<S>) {
     let errands = &copy.errands;
     // Nothing else sets it.
-    let _ = errands.bell.thread.set(thread::current());
-    let waker = Waker::from(errands.bell.clone());
+    let _ = errands.alarm.thread.set(thread::current());
+    let waker = Waker::from(errands.alarm.clone());
     let context = &mut Context::from_waker(&waker);
     let mut under_way = Vec::new();
     loop {
-        errands.bell.rung.store(false, Ordering::Release);
+        errands.alarm.called.store(false, Ordering::Release);
         under_way.append(&mut errands.begun());
         let mut index = 0;
         while let Some(errand) = under_way.get_mut(index) {
@@ -104,7 +104,7 @@ pub(super) fn run<S: StateMachine>(copy: &Copy<S>) {
             }
         }
         let Some(until) = copy.tick() else { return };
-        while !errands.bell.rung.load(Ordering::Acquire) {
+        while !errands.alarm.called.load(Ordering::Acquire) {
             match until.since(copy.now()) {
                 Duration::ZERO => break,
                 _ if until == Time::NEVER => thread::park(),

@@ -183,7 +183,7 @@ impl Life {
         }
         drop(services);
         // The thread that waits has to look for its requests too.
-        self.group.shared().nudge();
+        self.group.shared().look_again();
         Ok(())
     }
 

@@ -108,12 +108,13 @@ impl Linearizable {
             Mode::Command => story.positions.contains_key(&operation.name),
             Mode::Read | Mode::LocalRead => self.service_of(operation) == Some(service),
         };
-        self.operations
-            .iter()
-            .filter(concerns)
-            .filter(|operation| !self.is_tainted(operation))
-            .copied()
-            .collect()
+        let believed = |operation: &Operation| match (self.is_tainted(operation), operation.mode) {
+            (false, _) => Some(*operation),
+            // It took effect, whatever its caller got.
+            (true, Mode::Command) => Some(Operation { end: None, ..*operation }),
+            (true, _) => None,
+        };
+        self.operations.iter().filter(concerns).filter_map(believed).collect()
     }
 
     fn service_of(&self, operation: &Operation) -> Option<Service> {
@@ -121,9 +122,7 @@ impl Linearizable {
     }
 
     fn is_tainted(&self, operation: &Operation) -> bool {
-        operation.mode != Mode::Command && operation.end.is_none()
-            || self.tainted.contains(&operation.name)
-            || self.corrupted.contains(&operation.by)
+        self.tainted.contains(&operation.name) || self.corrupted.contains(&operation.by)
     }
 
     fn check(&mut self, service: Service) -> Result<(), String> {
