@@ -72,7 +72,7 @@
 //!
 //! # Founding
 //!
-//! Whoever founds a service begins with an empty state, so founding must not happen by accident. [`Founding`] has the
+//! The founder of a service begins with an empty state, so founding must not happen by accident. [`Founding`] has the
 //! ways in; [`Replica::join_or_form`] is the one for processes that are started and restarted by themselves. A member that
 //! the others exclude, because it was cut off or stopped for a while, comes back by itself and fetches the state.
 //!

@@ -26,7 +26,7 @@ pub(super) fn sha256(bytes: &[u8]) -> Digest {
     hash
 }
 
-/// Returns the port at which the members of this group give the state. Whoever asks knows their addresses.
+/// Returns the port at which the members of this group give the state. A member that asks knows their addresses.
 pub(super) fn port(name: &str) -> PrivatePort {
     PrivatePort::from_name(&format!("state of {name}"))
 }
