@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
 
 /// Maximum bytes of a piece; larger parts travel in several.
-pub(super) const PIECE_BYTES_MAX: usize = 1 << 20;
+pub(super) const STATE_PIECE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of pieces, so that a list of them fits one reply.
 const PIECES_MAX: usize = 400_000;
 /// Number of snapshots that a donor keeps.
@@ -71,10 +71,10 @@ pub(super) enum Reply {
 /// Returns the pieces of some parts, in order.
 pub(super) fn cut(parts: &[Bytes]) -> impl Iterator<Item = (Bytes, bool)> {
     parts.iter().flat_map(|part| {
-        let count = part.len().div_ceil(PIECE_BYTES_MAX).max(1);
+        let count = part.len().div_ceil(STATE_PIECE_BYTES_MAX).max(1);
         (0..count).map(move |index| {
-            let begin = index * PIECE_BYTES_MAX;
-            let end = part.len().min(begin + PIECE_BYTES_MAX);
+            let begin = index * STATE_PIECE_BYTES_MAX;
+            let end = part.len().min(begin + STATE_PIECE_BYTES_MAX);
             (part.slice(begin..end), index + 1 == count)
         })
     })
@@ -338,9 +338,9 @@ mod tests {
 
     #[test]
     fn large_parts_are_cut_and_small_ones_are_not() {
-        let parts = [vec![1; PIECE_BYTES_MAX + 1].into(), Bytes::new(), Bytes::from_static(b"x")];
+        let parts = [vec![1; STATE_PIECE_BYTES_MAX + 1].into(), Bytes::new(), Bytes::from_static(b"x")];
         let pieces: Vec<_> = cut(&parts).map(|(bytes, ends_part)| (bytes.len(), ends_part)).collect();
-        assert_eq!(pieces, [(PIECE_BYTES_MAX, false), (1, true), (0, true), (1, true)]);
+        assert_eq!(pieces, [(STATE_PIECE_BYTES_MAX, false), (1, true), (0, true), (1, true)]);
     }
 
     #[test]
