@@ -112,6 +112,8 @@ def rolling(trial):
     """One member after the other restarts; the next one when it serves."""
     for _ in rounds(trial):
         for server in trial.others():
+            while trial.died_lately() >= trial.minority:
+                time.sleep(0.05)
             if trial.rng.random() < 0.5:
                 trial.terminate(server)
             trial.restart(server)
@@ -131,13 +133,19 @@ def pause(trial):
         trial.wait(0, 1)
 
 
-def storm(trial):
-    """Members are killed and restart every 0.1 to 0.5 s; at most a minority does not serve at a time."""
+def storm(trial, wild=False):
+    """Members are killed and restart every 0.1 to 0.5 s; at most a minority does not serve, or died within 1 s."""
     while trial.left() > 0:
         down = [server for server in trial.servers if not trial.serves(server)]
         choice = down if len(down) >= trial.minority else trial.servers
-        trial.restart(trial.rng.choice(choice))
+        if wild or trial.died_lately() < trial.minority:
+            trial.restart(trial.rng.choice(choice))
         trial.wait(0.1, 0.5)
+
+
+def wild_storm(trial):
+    """The same without the rule of 1 s, so more processes may die than the group has excluded yet, and it may halt for good."""
+    storm(trial, wild=True)
 
 
 def mix(trial):
@@ -153,6 +161,8 @@ def mix(trial):
         if kind == "heal" or (apart and trial.rng.random() < 0.2):
             trial.heal()
             apart.clear()
+        elif kind in ("kill again", "restart") and trial.died_lately() >= trial.minority:
+            pass
         elif kind == "kill again" and hit - set(paused):
             trial.restart(trial.rng.choice(sorted(hit - set(paused))))
         elif len(hit) < trial.minority and kind in ("restart", "pause", "cut", "one way"):
@@ -174,4 +184,6 @@ def mix(trial):
 PLANS = {
     "restart-behind-cut": restart_behind_cut, "two-sequencers": two_sequencers, "excluded-partial": excluded_partial,
     "ring": ring, "bridge": bridge, "one-way": one_way, "rolling": rolling, "pause": pause, "storm": storm, "mix": mix,
+    "wild-storm": wild_storm,
 }  # fmt: skip
+NOT_IN_ALL = ["wild-storm"]
