@@ -27,6 +27,8 @@ pub(crate) enum Assignment {
     Fanout(crate::bench::fanout::Assignment),
     /// A process that serves calls or makes them.
     Rpc(crate::bench::rpc::worker::Assignment),
+    /// A process of a replicated service that is measured.
+    Replica(crate::bench::replica::worker::Assignment),
     /// A process of the bare UDP paths that a group is compared with.
     Floor(crate::bench::floor::Assignment),
 }
@@ -43,6 +45,9 @@ pub(crate) fn run(command: &Worker) -> anyhow::Result<()> {
             crate::bench::throughput::member::work(assignment, instructions)
         }
         Some(Assignment::Rpc(assignment)) => crate::bench::rpc::worker::work(assignment, instructions),
+        Some(Assignment::Replica(assignment)) => {
+            crate::bench::replica::worker::work(assignment, instructions)
+        }
         Some(Assignment::Fanout(assignment)) => crate::bench::fanout::work(assignment, instructions),
         None => Ok(()),
     }

@@ -165,6 +165,10 @@ impl Default for Settings {
     }
 }
 
+/// Time that a formation tries if its program names none: enough for processes that an operator or a service manager
+/// starts together.
+const FORMATION_WITHIN: Duration = Duration::from_secs(30);
+
 /// The participants that form a group together: see [`EntryMode::Form`](crate::EntryMode::Form).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
@@ -180,6 +184,18 @@ pub struct Formation {
 }
 
 impl Formation {
+    /// Returns the formation of a majority of these participants, which tries for 30 s.
+    ///
+    /// ```
+    /// use unisono_core::{Formation, Name};
+    /// let participants = ["ann", "bob", "cleo"].map(|name| Name::new(name).unwrap());
+    /// assert_eq!(Formation::majority_of(participants.to_vec()).at_least, 2);
+    /// ```
+    pub fn majority_of(participants: Vec<Name>) -> Formation {
+        let at_least = u16::try_from(participants.len() / 2 + 1).unwrap_or(u16::MAX);
+        Formation { participants, at_least, within: FORMATION_WITHIN }
+    }
+
     /// Refuses a formation that a participant named `me` cannot carry out with this configuration.
     ///
     /// # Errors

@@ -1,129 +1,71 @@
-//! A counter that is the same in several processes, and survives `kill -9` of any one of them.
+//! A counter that is the same in several processes and survives `kill -9` of any one of them. Any process may call it.
 //!
-//! Start it in three terminals, type numbers to add, and kill one of the processes:
+//! Start it in three terminals, call it from a fourth, kill one of the three, and go on calling:
 //!
 //! ```sh
-//! cargo run -p unisono --example counter
+//! cargo run -p unisono --example counter -- votes ann --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- votes bob --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- votes cleo --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- votes add 5
 //! ```
 //!
-//! The whole replication is in [`Counter::take`]: every member applies the same commands in the same order. There are
-//! two kinds of messages: `add N`, and `state UID VALUE AT`. With the second, the first member sends a joiner the
-//! value of the counter as of seqno AT. The joiner has kept all additions after that seqno, so none is lost or
-//! counted twice, even if some are sent meanwhile.
+//! Numbers typed at a member are added too. Start a killed member again with the same words: it joins the others and
+//! gets the value from one of them, and from another one if that one leaves or dies meanwhile.
 //!
-//! With resilience 1 two members hold an addition when `send` reports it as accepted, so no crash of one of them
-//! loses it.
+//! The three form the group together, so it is founded once. A process alone never founds a second counter that begins
+//! at 0.
 
-use std::io::BufRead;
-use std::thread;
-use unisono::{Event, Group, GroupConfig, Options, SendFailure, Seqno, Uid};
+use std::error::Error;
+use unisono::replica::{Command, NotRestored, Outcome, Replica, StateMachine};
+use unisono::rpc::{Client, Port, PrivatePort};
+use unisono::{Bytes, Formation, Options};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let config = GroupConfig { resilience: 1, ..GroupConfig::default() };
-    let group = Group::join_or_create("counter", config, "", &Options::default())?;
-    let replica = group.clone();
-    let me = group.info().me;
-    thread::spawn(move || {
-        let mut counter = Counter::new(me);
-        while let Ok(event) = replica.receive() {
-            counter.take(&replica, event);
+#[derive(Default)]
+struct Counter(i64);
+
+impl StateMachine for Counter {
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        match String::from_utf8_lossy(command.payload).parse::<i64>() {
+            Ok(number) => self.0 = self.0.wrapping_add(number),
+            Err(_) => return Outcome::Refuse("type a number to add".into()),
         }
-    });
-    for line in std::io::stdin().lock().lines() {
-        match line?.trim().parse::<i64>() {
-            Ok(number) => match group.send(format!("add {number}")) {
-                Ok(seqno) => println!("added, at {seqno}"),
-                Err(SendFailure::Failed) => println!("a reset dropped the addition; please type it again"),
-                Err(error) => return Err(error.into()),
-            },
-            Err(_) => println!("type a number to add"),
-        }
+        self.0.to_string().into()
     }
-    Ok(group.leave("")?)
+
+    fn snapshot(&self) -> Vec<Bytes> {
+        vec![self.0.to_string().into()]
+    }
+
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        let value = String::from_utf8_lossy(&parts.concat()).parse();
+        value.map(|value| self.0 = value).map_err(|_| NotRestored("the state is no number"))
+    }
 }
 
-struct Counter {
-    me: Uid,
-    /// Members in rank order.
-    members: Vec<Uid>,
-    /// `None` until this member has received the value.
-    value: Option<i64>,
-    /// Additions since this member joined, with their seqnos, while it does not know the value.
-    additions: Vec<(Seqno, i64)>,
-    /// Last seqno that was applied.
-    at: Seqno,
+fn main() -> Result<(), Box<dyn Error>> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [group, "add", number] => {
+            let call = Client::new(&Options::default())?.call(Port::from_name(group), number.to_string())?;
+            println!("{}", String::from_utf8_lossy(&call));
+        }
+        [group, me, "--form", all] => keep(group, me, all)?,
+        _ => println!("type GROUP NAME --form NAME,NAME,NAME to keep a counter, GROUP add NUMBER to call it"),
+    }
+    Ok(())
 }
 
-impl Counter {
-    fn new(me: Uid) -> Counter {
-        Counter { me, members: Vec::new(), value: None, additions: Vec::new(), at: 0 }
-    }
-
-    fn take(&mut self, group: &Group, event: Event) {
-        match event {
-            Event::Entered { seqno, view } => {
-                self.members = view.members.iter().map(|member| member.uid).collect();
-                self.at = seqno;
-                // A founder begins with 0; a joiner waits for the value.
-                self.value = (self.members.len() == 1).then_some(0);
-            }
-            Event::Message { seqno, payload, .. } => {
-                self.at = seqno;
-                self.apply(seqno, &String::from_utf8_lossy(&payload));
-            }
-            Event::Joined { seqno, member, .. } => {
-                self.at = seqno;
-                self.members.push(member.uid);
-                self.tell(group, member.uid);
-            }
-            Event::Left { seqno, member, .. } => {
-                self.at = seqno;
-                self.members.retain(|uid| *uid != member.uid);
-            }
-            Event::Reset { seqno, view, .. } => {
-                self.at = seqno;
-                self.members = view.members.iter().map(|member| member.uid).collect();
-                // The member that was to send the value may have crashed: the first remaining member sends it to all
-                // again.
-                for member in self.members.clone() {
-                    self.tell(group, member);
-                }
-            }
-            _ => return,
-        }
-        match self.value {
-            Some(value) => println!("at {}: {value}, {} members", self.at, self.members.len()),
-            None => println!("at {}: value not received yet, {} members", self.at, self.members.len()),
+fn keep(group: &str, me: &str, all: &str) -> Result<(), Box<dyn Error>> {
+    let formation = Formation::majority_of(all.split(',').map(str::parse).collect::<Result<_, _>>()?);
+    let options = Options { name: me.parse()?, ..Options::default() };
+    let counter = Replica::join_or_form(group, formation, Counter::default(), &options)?;
+    counter.serve(&PrivatePort::from_name(group))?;
+    println!("the counter is at {}", counter.look(|counter| counter.0));
+    for line in std::io::stdin().lines() {
+        match counter.command(line?) {
+            Ok(done) => println!("{}", String::from_utf8_lossy(&done.reply)),
+            Err(failure) => println!("{failure}"),
         }
     }
-
-    /// Sends a joiner the value, if this is the first member.
-    fn tell(&self, group: &Group, newcomer: Uid) {
-        if let Some(value) = self.value
-            && self.members.first() == Some(&self.me)
-            && newcomer != self.me
-        {
-            // Not `send`: this thread receives, so it must not wait for a seqno here.
-            drop(group.submit(format!("state {newcomer} {value} {}", self.at)));
-        }
-    }
-
-    fn apply(&mut self, seqno: Seqno, command: &str) {
-        let words: Vec<&str> = command.split(' ').collect();
-        match words[..] {
-            ["add", number] => {
-                let number = number.parse().unwrap_or(0);
-                match &mut self.value {
-                    Some(value) => *value = value.wrapping_add(number),
-                    None => self.additions.push((seqno, number)),
-                }
-            }
-            ["state", uid, value, at] if uid == self.me.to_string() && self.value.is_none() => {
-                let (Ok(value), Ok(at)) = (value.parse::<i64>(), at.parse::<Seqno>()) else { return };
-                let later = self.additions.drain(..).filter(|(seqno, _)| *seqno > at);
-                self.value = Some(later.fold(value, |sum, (_, number)| sum.wrapping_add(number)));
-            }
-            _ => {}
-        }
-    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use unisono::replica::{
     Command, CommandFailure, Durability, Founding, Kind, NotRestored, Outcome, ReadFailure, Replica,
-    ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, StateMachine, StopReason,
+    ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine, StopReason,
 };
 use unisono::rpc::{CallFailure, CallSettings, Client, PrivatePort};
 use unisono::{Bytes, Formation, JoinFailure, Name, OpenError, Options};
@@ -40,6 +40,10 @@ impl StateMachine for Sum {
                 self.bulk = (0..count).map(|index| Bytes::from(vec![index; 1 << 20])).collect();
             }
             _ if text == "panic" => panic!("the test wants it"),
+            _ if text == "where" => {
+                let by = command.received_by.map_or("none", |server| server.name.as_str());
+                return Outcome::Pass(by.to_owned().into());
+            }
             _ => return Outcome::Refuse("not understood".into()),
         }
         Outcome::Reply(self.value.to_string().into())
@@ -47,6 +51,10 @@ impl StateMachine for Sum {
 
     fn read(&self, _: &Bytes) -> Outcome {
         Outcome::Reply(self.value.to_string().into())
+    }
+
+    fn take_over(&self, word: &Bytes, me: &Server) -> Bytes {
+        format!("{} {}", text(word), me.name).into()
     }
 
     fn snapshot(&self) -> Vec<Bytes> {
@@ -171,6 +179,9 @@ fn callers_are_answered_by_any_member_and_each_command_counts_once() {
         assert_eq!(client.call(port.public(), "read").unwrap(), "200");
     }
     client.call(port.public(), "look").unwrap();
+    let met = client.call(port.public(), "where").unwrap();
+    assert!(["first second", "second first"].contains(&text(&met)), "{met:?}");
+    assert_eq!(text(&first.command("where").unwrap().reply), "first first");
     assert!(matches!(client.call(port.public(), "what"), Err(CallFailure::Refused(_))));
     // The calls of a member that leaves go to the other one.
     first.end(PATIENCE);

@@ -11,6 +11,7 @@ pub(crate) mod latency;
 mod parallel;
 mod placement;
 mod protocol;
+pub(crate) mod replica;
 mod report;
 mod reset;
 pub(crate) mod rpc;
@@ -42,6 +43,7 @@ enum What {
     Parallel(parallel::Parallel),
     Failover(failover::Failover),
     Rpc(rpc::Rpc),
+    Replica(replica::Replica),
 }
 
 /// The result of a measurement.
@@ -95,6 +97,7 @@ impl Bench {
             What::Parallel(command) => &command.common,
             What::Failover(command) => &command.common,
             What::Rpc(command) => &command.common,
+            What::Replica(command) => &command.common,
         }
     }
 }
@@ -106,5 +109,6 @@ pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Resul
         What::Parallel(command) => parallel::run(command, settings, output),
         What::Failover(command) => failover::run(command, settings, output),
         What::Rpc(command) => rpc::run(command, settings, output),
+        What::Replica(command) => replica::run(&command, settings, output),
     }
 }

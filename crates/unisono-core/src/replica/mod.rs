@@ -378,7 +378,8 @@ impl<S: StateMachine> Replica<S> {
     /// Returns when to call [`Replica::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.is_stopped {
-            return None;
+            // Own commands wait for the next life, until their deadlines.
+            return self.tidy_at;
         }
         let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
         earlier(fetch, self.tidy_at)

@@ -67,6 +67,8 @@ pub(crate) struct Membership {
     progressed: bool,
     /// Bytes submitted and not yet sent, so that more messages can share their datagrams.
     pub(crate) gathered_bytes: usize,
+    /// A thread that waits for progress is to look again.
+    pub(crate) look_again: bool,
     /// The application wants no events.
     pub(crate) ignoring: bool,
     /// No handle is left: the member leaves.
@@ -100,6 +102,7 @@ impl Membership {
             asked: false,
             progressed: false,
             gathered_bytes: 0,
+            look_again: false,
             ignoring: false,
             abandoned: false,
             out_by: None,
@@ -152,7 +155,7 @@ impl Membership {
     pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         self.gathered_bytes = 0;
         send_queue.drain(self, now);
-        let mut progress = false;
+        let mut progress = std::mem::take(&mut self.look_again);
         while let Some((number, outcome)) = self.group.poll_sent() {
             wakes.extend(self.outcomes.resolve(number, outcome));
             progress = true;

@@ -63,7 +63,6 @@ use crate::reach::Place;
 use fork::Home;
 use lease::{IoLease, Woken};
 use rustix::time::{ClockId, clock_gettime};
-use slot::Occupant;
 use state::{State, is_off};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -250,16 +249,16 @@ impl Engine {
         }
     }
 
-    /// Sleeps until woken or until `until`, while another thread holds the lease.
-    fn follow<'a, O: Occupant>(
+    /// Sleeps until woken or until `until`, while another thread holds the lease. `register` puts the thread on the
+    /// lists of what it waits for.
+    fn follow<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        index: usize,
-        interest: O::Interest,
+        register: impl FnOnce(&mut State, &Waker, &mut Listed),
         until: Time,
     ) -> Option<(MutexGuard<'a, State>, Time)> {
         let (parker, waker) = Parker::mine();
-        state.occupant::<O>(index).register(interest, &waker, &mut Listed::from(waker.clone()));
+        register(&mut state, &waker, &mut Listed::from(waker.clone()));
         state.turn.claim(parker.clone());
         if state.turn.held_by_fallback() {
             self.signal(&mut state);

@@ -1,6 +1,7 @@
 //! The handle to a slot of an engine. What a thread or a task wants is an attempt, which is repeated until it succeeds.
 
 use super::Engine;
+use super::calls::{CallInterest, Calls};
 use super::fork::OfFork;
 use super::membership::{Interest, Membership};
 use super::park::Listed;
@@ -9,9 +10,9 @@ use super::state::State;
 use super::turn::Sleeper;
 use std::marker::PhantomData;
 use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use unisono_core::{MessageNumber, Time};
+use unisono_core::{MessageNumber, Port, Time};
 
 /// What an attempt came to.
 pub(crate) enum Attempt<T, I = Interest> {
@@ -27,6 +28,20 @@ pub(crate) enum Attempt<T, I = Interest> {
     Given,
     /// It has to be repeated when this is there.
     Wait(I),
+}
+
+impl<T, I> Attempt<T, I> {
+    /// Returns the same with another result of success.
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Attempt<U, I> {
+        match self {
+            Attempt::Done(done) => Attempt::Done(change(done)),
+            Attempt::Gathered(done) => Attempt::Gathered(change(done)),
+            Attempt::Kept(done) => Attempt::Kept(change(done)),
+            Attempt::Taken(done) => Attempt::Taken(change(done)),
+            Attempt::Given => Attempt::Given,
+            Attempt::Wait(interest) => Attempt::Wait(interest),
+        }
+    }
 }
 
 /// A handle to a slot. The slot stays as long as there is one.
@@ -109,7 +124,12 @@ impl<O: Occupant> Shared<O> {
                         Some(lease) => {
                             engine.lead(state, lease, now, Sleeper::new(Some(self.index), until), self.spin)
                         }
-                        None => engine.follow::<O>(state, self.index, interest, until),
+                        None => {
+                            let register = |state: &mut State, waker: &Waker, listed: &mut Listed| {
+                                state.occupant::<O>(self.index).register(interest, waker, listed);
+                            };
+                            engine.follow(state, register, until)
+                        }
                     };
                     (state, now) = risen.unwrap_or_else(|| engine.look());
                 }
@@ -218,6 +238,81 @@ impl Shared {
         let tag = member.group.tag();
         state.drop_unsent(tag);
         engine.finish(state, self.index, now);
+    }
+
+    /// Repeats two attempts until one of them succeeds: one at this member, one at the calls beside it. So one thread
+    /// serves both without a hand-over. `calls_first`: the calls' attempt comes first. The ports are those for whose
+    /// requests the calls' attempt looks.
+    pub(crate) fn block_beside<T: OfFork>(
+        &self,
+        calls: &Shared<Calls>,
+        calls_first: bool,
+        ports: impl Fn(&mut dyn FnMut(Port)),
+        mut of_member: impl FnMut(&mut Membership, Time) -> Attempt<T, Interest>,
+        mut of_calls: impl FnMut(&mut Calls, Time) -> Attempt<T, CallInterest>,
+    ) -> T {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
+        let (mut now, mut lease) = (engine.now(), None);
+        let result = loop {
+            let leaves = lease.is_some();
+            let mut tried = Err(());
+            for at_calls in [calls_first, !calls_first] {
+                if tried.is_err() {
+                    tried = match at_calls {
+                        true => {
+                            engine.attempt(&mut state, calls.index, now, leaves, &mut of_calls).map_err(drop)
+                        }
+                        false => {
+                            engine.attempt(&mut state, self.index, now, leaves, &mut of_member).map_err(drop)
+                        }
+                    };
+                }
+            }
+            match tried {
+                _ if state.home.is_left(now) => return T::of_fork(),
+                Ok(done) => break done,
+                // One attempt may have left something for the other.
+                Err(()) if !state.is_settled() && !state.send_blocked() => {}
+                Err(()) if engine.home.is_elsewhere() => return T::of_fork(),
+                Err(()) => {
+                    lease = lease.or_else(|| state.turn.take(now, false));
+                    let risen = match &mut lease {
+                        Some(lease) => {
+                            let sleeper = Sleeper::new(Some(self.index), Time::NEVER).also_in(calls.index);
+                            engine.lead(state, lease, now, sleeper, self.spin)
+                        }
+                        None => {
+                            let register = |state: &mut State, waker: &Waker, listed: &mut Listed| {
+                                for interest in [Interest::Event, Interest::Progress, Interest::Confirmation]
+                                {
+                                    state
+                                        .occupant::<Membership>(self.index)
+                                        .register(interest, waker, listed);
+                                }
+                                ports(&mut |port| {
+                                    let occupant = state.occupant::<Calls>(calls.index);
+                                    occupant.register(CallInterest::Request(port), waker, listed);
+                                });
+                            };
+                            engine.follow(state, register, Time::NEVER)
+                        }
+                    };
+                    (state, now) = risen.unwrap_or_else(|| engine.look());
+                }
+            }
+        };
+        if let Some(lease) = lease {
+            state.turn.release(now, lease);
+        }
+        engine.pass_lease(&mut state, now, false);
+        engine.unlock(state);
+        result
+    }
+
+    /// Makes the thread that waits for this member and the calls beside it look again.
+    pub(crate) fn look_again(&self) {
+        self.end(|member, _| member.look_again = true);
     }
 
     /// Drops the outcome of the messages that end with this number: no handle will ask for it.

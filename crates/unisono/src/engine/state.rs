@@ -252,6 +252,11 @@ impl State {
         }
     }
 
+    /// True if no slot has to be served.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
     /// Returns when the slots were last served, if the lease is free, no thread waits for it, and no slot has to be
     /// served.
     pub(crate) fn undisturbed_since(&self) -> Option<Time> {
@@ -286,8 +291,7 @@ impl State {
                 if entry.slot.has_waiters() {
                     self.with_waiters.push(index);
                 }
-                if self.turn.sleeper().is_some_and(|sleeper| sleeper.slot == Some(index))
-                    && entry.slot.has_news()
+                if self.turn.sleeper().is_some_and(|sleeper| sleeper.waits_in(index)) && entry.slot.has_news()
                 {
                     self.turn.request_wakeup();
                 }

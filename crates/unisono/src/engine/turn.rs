@@ -51,6 +51,8 @@ pub(crate) struct Turn {
 pub(crate) struct Sleeper {
     /// The slot in which it waits for something; `None` for the fallback thread.
     pub(crate) slot: Option<usize>,
+    /// Another slot in which it waits for something.
+    beside: Option<usize>,
     /// Time at which it wants to wake up at the latest.
     pub(crate) until: Time,
     /// Key of the socket in which it waits, if one is pinned.
@@ -63,7 +65,17 @@ pub(crate) struct Sleeper {
 
 impl Sleeper {
     pub(crate) fn new(slot: Option<usize>, until: Time) -> Sleeper {
-        Sleeper { slot, until, pinned: None, wakeup_requested: false, wakeup_sent: false }
+        Sleeper { slot, beside: None, until, pinned: None, wakeup_requested: false, wakeup_sent: false }
+    }
+
+    /// Returns the same sleeper, which also waits for something in the slot `beside`.
+    pub(crate) fn also_in(self, beside: usize) -> Sleeper {
+        Sleeper { beside: Some(beside), ..self }
+    }
+
+    /// True if it waits for something in this slot.
+    pub(crate) fn waits_in(&self, index: usize) -> bool {
+        self.slot == Some(index) || self.beside == Some(index)
     }
 
     /// True if it waits in a pinned socket.

@@ -10,25 +10,31 @@ use super::life::Life;
 use super::options::{Founding, ReplicaOptions};
 use super::transfer;
 use super::waits::Waits;
-use super::{ReadFailure, StateMachine};
+use super::{NotServed, ReadFailure, StateMachine};
 use crate::engine::{Listed, WaitList, clock_ns};
 use crate::error::OpenError;
 use crate::options::Options;
-use crate::rpc;
+use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Waker};
+use std::time::Duration;
 use unisono_core::replica::{
     Answer, CommandFailure, CommandNumber, Done, FetchNumber, Notice, Output, ReadNumber, Replica,
     ReplicaSettings, StopReason,
 };
-use unisono_core::rpc::RequestId;
+use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{Time, Uid};
 
 /// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const REPLICA_NOTICES_MAX: usize = 64;
+
+/// Interval at which replies are freed that clients need no more.
+const ASKS_FINISHED_EVERY: Duration = Duration::from_millis(500);
+/// Pause before a port is tried again that could not be served in a later life.
+const SERVE_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// What the threads and handles of a replica share.
 pub(super) struct Copy<S> {
@@ -41,6 +47,8 @@ pub(super) struct Copy<S> {
     pub(super) errands: Errands,
     /// When this replica began, by the system's clock, in nanoseconds.
     origin_ns: u64,
+    /// The process in which its threads run.
+    process: u32,
     state: Mutex<State<S>>,
 }
 
@@ -68,6 +76,13 @@ pub(super) struct State<S> {
     changed: WaitList,
     /// Time until which the errands thread sleeps.
     timer_at: Time,
+    /// When clients are asked which replies they need no more.
+    ask_finished_at: Option<Time>,
+    /// The ports that this process serves to callers.
+    ports: Vec<PrivatePort>,
+    /// Those that could not be served in the present life, and when that is tried again.
+    unserved: Vec<PrivatePort>,
+    serve_at: Option<Time>,
 }
 
 impl<S> State<S> {
@@ -88,6 +103,10 @@ impl<S> State<S> {
             last_failure: None,
             changed: WaitList::default(),
             timer_at: Time::NEVER,
+            ask_finished_at: None,
+            ports: Vec::new(),
+            unserved: Vec::new(),
+            serve_at: None,
         }
     }
 
@@ -118,6 +137,7 @@ impl<S: StateMachine> State<S> {
         self.copy.as_mut()
     }
 
+    /// True if this member has the state in a life that is not over.
     pub(super) fn is_informed(&self) -> bool {
         self.copy.as_ref().is_some_and(|copy| copy.machine().is_some()) && self.life.is_some()
     }
@@ -126,9 +146,17 @@ impl<S: StateMachine> State<S> {
     pub(super) fn take_request(&mut self, now: Time, request: rpc::Request) {
         let asked = request.for_core(now);
         self.requests.insert(asked.id, request);
+        self.ask_finished_at.get_or_insert(now + ASKS_FINISHED_EVERY);
         if let Some(copy) = &mut self.copy {
             copy.handle_request(now, asked);
         }
+    }
+
+    /// Returns when something is due for the errands thread.
+    fn wake_at(&self) -> Time {
+        let core = self.copy.as_ref().and_then(Replica::poll_timeout);
+        let times = [core, self.ask_finished_at, self.serve_at];
+        times.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
     /// Takes the core's outputs, and sorts out what is done without the lock.
@@ -146,7 +174,11 @@ impl<S: StateMachine> State<S> {
                 Output::Ready(number) => work.wakes.extend(self.reads.resolve(number, Ok(()))),
                 Output::Confirm => work.confirms = true,
                 Output::Fetch { call, to, request } => work.fetches.push((call, to, request)),
-                Output::Informed => (self.was_ready, is_changed) = (true, true),
+                Output::Informed => {
+                    // A port that comes later is served by the thread that brings it.
+                    work.ports.clone_from(&self.ports);
+                    (self.was_ready, is_changed) = (true, true);
+                }
                 Output::Notice(notice) => {
                     self.add_notice(notice);
                     is_changed = true;
@@ -161,8 +193,7 @@ impl<S: StateMachine> State<S> {
         if is_changed {
             self.changed.wake(&mut work.wakes);
         }
-        let wake_at = self.copy.as_ref().and_then(Replica::poll_timeout).unwrap_or(Time::NEVER);
-        work.rings = wake_at < self.timer_at;
+        work.wakes_errands = self.wake_at() < self.timer_at;
         work.life.clone_from(&self.life);
         work
     }
@@ -177,8 +208,10 @@ struct Work {
     answers: Vec<(rpc::Request, Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
+    /// Ports to serve, since this member has the state.
+    ports: Vec<PrivatePort>,
     stops: bool,
-    rings: bool,
+    wakes_errands: bool,
 }
 
 impl<S: StateMachine> Copy<S> {
@@ -204,6 +237,7 @@ impl<S: StateMachine> Copy<S> {
             client,
             errands: Errands::default(),
             origin_ns: clock_ns(),
+            process: std::process::id(),
             state: Mutex::new(State::new(copy)),
         }
     }
@@ -213,8 +247,20 @@ impl<S: StateMachine> Copy<S> {
         Time::from_nanos(1 + clock_ns().saturating_sub(self.origin_ns))
     }
 
+    /// True in a forked child, which has none of the threads.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State<S>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.state.try_lock() {
+            Ok(state) => state,
+            // A thread of the parent held the lock at the fork, and never releases it here.
+            Err(TryLockError::WouldBlock) if self.is_elsewhere() => {
+                panic!("this replica belongs to the process that forked")
+            }
+            Err(_) => self.state.lock().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
@@ -259,13 +305,12 @@ impl<S: StateMachine> Copy<S> {
         }
         let mut reports = Vec::new();
         if let Some(life) = work.life {
-            for message in work.submits {
-                if let Some(message) = life.submit_now(message) {
-                    self.errands.submit_later(&life, message);
-                }
-            }
+            work.submits.into_iter().for_each(|message| life.submit(message));
             if work.confirms {
-                reports.extend(self.errands.begin(transfer::confirm(life.clone())));
+                reports.extend(life.confirm().map(Report::Confirmed));
+            }
+            if !work.ports.is_empty() {
+                self.try_to_serve(&life, work.ports);
             }
             for (call, to, request) in work.fetches {
                 reports.extend(self.errands.begin(transfer::fetch(life.clone(), call, to, request)));
@@ -274,8 +319,8 @@ impl<S: StateMachine> Copy<S> {
                 life.group.end();
             }
         }
-        if work.rings {
-            self.errands.ring();
+        if work.wakes_errands {
+            self.errands.wake();
         }
         reports
     }
@@ -312,6 +357,8 @@ impl<S: StateMachine> Copy<S> {
     pub(super) fn end_life(&self, life: &Life) {
         self.step(|state, _| state.copy.as_mut().map(Replica::end));
         life.withdraw();
+        // The next life has the state; nothing may count this one as a member any more.
+        life.group.end();
         self.change(|state| {
             state.life = None;
             // The core has answered all. What is left has no answer.
@@ -335,23 +382,78 @@ impl<S: StateMachine> Copy<S> {
         state.changed.wake(&mut wakes);
         drop(state);
         wakes.into_iter().for_each(Waker::wake);
-        self.errands.ring();
+        self.errands.wake();
+    }
+
+    // --- callers ---
+
+    /// Serves a port from now on, or from when this member has the state.
+    pub(super) fn serve(&self, port: &PrivatePort) -> Result<(), NotServed> {
+        let life = {
+            let mut state = self.lock();
+            if state.end.is_some() || state.is_closing {
+                return Err(NotServed::Ended);
+            }
+            state.ports.push(port.clone());
+            state.life.clone().filter(|_| state.is_informed())
+        };
+        let served = life.map_or(Ok(()), |life| life.serve(port));
+        served.map_err(|error| {
+            // The last one, unless another thread serves one at the same time.
+            let mut state = self.lock();
+            let last = state.ports.iter().rposition(|known| known.public() == port.public());
+            last.map(|index| state.ports.remove(index));
+            error.into()
+        })
+    }
+
+    /// Serves ports in a life that has the state.
+    fn try_to_serve(&self, life: &Life, ports: Vec<PrivatePort>) {
+        let unserved: Vec<_> = ports.into_iter().filter(|port| life.serve(port).is_err()).collect();
+        let mut state = self.lock();
+        state.serve_at = (!unserved.is_empty()).then(|| self.now() + SERVE_AGAIN_AFTER);
+        state.unserved = unserved;
     }
 
     // --- the errands thread ---
 
     /// Does what is due now. Returns when the next thing is due, or `None` if this replica has ended.
     pub(super) fn tick(&self) -> Option<Time> {
-        self.step(|state, now| {
+        let due = self.step(|state, now| {
             if let Some(copy) = &mut state.copy
                 && copy.poll_timeout().is_some_and(|at| at <= now)
             {
                 copy.handle_timeout(now);
             }
+            let asks = state.ask_finished_at.take_if(|at| *at <= now).is_some();
+            let serves = state.serve_at.take_if(|at| *at <= now).is_some();
+            let ports = if serves { std::mem::take(&mut state.unserved) } else { Vec::new() };
+            (state.life.clone(), asks, ports)
         });
+        if let Some((Some(life), asks, ports)) = due {
+            if asks {
+                self.hear_finished(life.finished());
+            }
+            if !ports.is_empty() {
+                self.try_to_serve(&life, ports);
+            }
+        }
         let mut state = self.lock();
-        state.timer_at = state.copy.as_ref().and_then(Replica::poll_timeout).unwrap_or(Time::NEVER);
+        state.timer_at = state.wake_at();
         state.end.is_none().then_some(state.timer_at)
+    }
+
+    /// Gives the core what clients have said of replies that they need no more.
+    fn hear_finished(&self, finished: Vec<(Uid, CallNumber)>) {
+        self.step(|state, now| {
+            let Some(copy) = &mut state.copy else { return };
+            for (client, below) in finished {
+                copy.handle_finished(now, client, below);
+            }
+            if copy.account().clients > 0 {
+                state.ask_finished_at = Some(now + ASKS_FINISHED_EVERY);
+            }
+        });
     }
 
     /// Gives the core what errands came to.
@@ -371,7 +473,6 @@ impl<S: StateMachine> State<S> {
             match report {
                 Report::Confirmed(seqno) => copy.handle_confirmed(seqno),
                 Report::Fetched(call, reply) => copy.handle_fetched(now, call, reply),
-                Report::Nothing => {}
             }
         }
     }

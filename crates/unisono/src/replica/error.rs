@@ -83,12 +83,9 @@ pub enum NotServed {
     /// The port cannot be served. The reason says why.
     #[error(transparent)]
     Service(#[from] ServiceError),
-    /// The operating system gave no thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
     /// This replica has ended.
     #[error("this replica has ended")]
     Ended,
 }
 
-debug_as_sentence!(NotServed { Thread, Ended; of Service });
+debug_as_sentence!(NotServed { Ended; of Service });

@@ -1,18 +1,22 @@
 //! One life of a replica: a member of the group, and what this process offers beside it.
+//!
+//! One thread waits for all input of a life at the same time, so that no other thread stands between the network and
+//! the copy: [`Life::wait`].
 
 use super::options::durability_of;
 use super::transfer;
-use crate::commands::Message;
-use crate::engine::Listed;
-use crate::error::OpenError;
+use crate::commands::{self, Message};
+use crate::engine::{Attempt, CallInterest, Calls, Membership};
+use crate::error::{Ended, OpenError};
 use crate::group::Group;
-use crate::rpc::{Client, ServeOptions, Server, ServiceError};
+use crate::rpc::{Client, PrivatePort, Request, ServeOptions, Server, ServiceError};
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_core::replica::{ReplicaSettings, instance_of};
-use unisono_core::{SendError, Uid};
+use unisono_core::rpc::CallNumber;
+use unisono_core::{ConfirmError, ConfirmNumber, Event, SendError, Seqno, Time, Uid};
 
 /// A life. See the module.
 #[derive(Debug)]
@@ -23,14 +27,36 @@ pub(super) struct Life {
     pub(super) client: Client,
     /// Answers other members that ask for it.
     pub(super) transfer: Server,
-    /// The services that callers use.
+    /// The services that callers use. Locked while the engine is locked, so not the other way round.
     services: Mutex<Services>,
+    /// What the thread that waits does for others. Likewise.
+    due: Mutex<Due>,
 }
 
 #[derive(Debug, Default)]
 struct Services {
     servers: Vec<Server>,
     is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Due {
+    /// Messages for which the group had no room yet. The order does not matter.
+    submits: VecDeque<Bytes>,
+    /// The confirmation under way.
+    confirming: Option<ConfirmNumber>,
+}
+
+/// What a life waits for.
+pub(super) enum Input {
+    /// Events have been added to the caller's list.
+    Events,
+    /// The confirmation has this result.
+    Confirmed(Seqno),
+    /// A caller asks.
+    Request(Request),
+    /// Another member asks for the state.
+    Question(Request),
 }
 
 impl Life {
@@ -47,7 +73,7 @@ impl Life {
         let client = Client::beside(&group)?;
         let port = transfer::port(name);
         let transfer = Server::beside(&group, &port, ServeOptions::default()).map_err(open)?;
-        Ok(Life { me, client, transfer, services: Mutex::default(), group })
+        Ok(Life { me, client, transfer, services: Mutex::default(), due: Mutex::default(), group })
     }
 
     /// Returns the settings of this life's copy.
@@ -61,52 +87,115 @@ impl Life {
         }
     }
 
-    /// Returns the identity of the service, which callers stay with.
-    pub(super) fn instance(&self) -> u64 {
-        instance_of(self.group.info().instance)
+    fn services(&self) -> MutexGuard<'_, Services> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message to the group, unless that has to wait: then the message comes back.
-    pub(super) fn submit_now(&self, payload: Bytes) -> Option<Bytes> {
-        let (message, mut obstacle) = (Message { payload, resilience: None }, SendError::WindowFull);
-        let submitted = self
-            .group
-            .shared()
-            .block(Some(Duration::ZERO), |member, now| message.submit_unwatched(member, now, &mut obstacle));
-        match submitted {
-            // An error is the end of this life, which takes care of what waits.
-            Some(_) => None,
-            None => Some(message.payload),
-        }
+    fn due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message to the group as soon as there is room. Ready with false if it has to be tried later.
-    pub(super) fn poll_submit(
+    // --- the thread that waits ---
+
+    /// Waits for the next input of any kind. `turn` alternates which kind is looked for first.
+    pub(super) fn wait(&self, turn: &mut bool, events: &mut Vec<Event>) -> Result<Input, Ended> {
+        *turn = !*turn;
+        let ports = |add: &mut dyn FnMut(unisono_core::Port)| {
+            let services = self.services();
+            services.servers.iter().chain([&self.transfer]).for_each(|server| add(server.port().0));
+        };
+        let of_member = |member: &mut Membership, now| self.take_of_member(member, now, events);
+        let of_calls = |calls: &mut Calls, now| match self.take_of_calls(calls, now) {
+            Some(input) => Attempt::Taken(Ok(input)),
+            None => Attempt::Wait(CallInterest::Request(self.transfer.port().0)),
+        };
+        self.group.shared().block_beside(self.transfer.shared(), *turn, ports, of_member, of_calls)
+    }
+
+    fn take_of_member(
         &self,
-        context: &mut Context<'_>,
-        listed: &mut Listed,
-        payload: &Bytes,
-    ) -> Poll<bool> {
-        let message = Message { payload: payload.clone(), resilience: None };
-        let submitted = self.group.shared().poll(context, listed, |member, now| {
-            message.submit_unwatched(member, now, &mut SendError::WindowFull)
-        });
-        submitted.map(|submitted| submitted != Err(SendError::NotReceiving))
+        member: &mut Membership,
+        now: Time,
+        events: &mut Vec<Event>,
+    ) -> Attempt<Result<Input, Ended>> {
+        let mut due = self.due();
+        if let Some(seqno) = due.confirming.and_then(|number| member.confirmed(number)) {
+            due.confirming = None;
+            return Attempt::Taken(Ok(Input::Confirmed(seqno)));
+        }
+        if due.submit(member, now) {
+            return Attempt::Given;
+        }
+        drop(due);
+        commands::receive_many(member, events).map(|received| received.map(|_| Input::Events))
     }
 
-    /// Notes a server that belongs to this life. Returns false, and withdraws it, if the life is over.
-    pub(super) fn add(&self, server: &Server) -> bool {
+    fn take_of_calls(&self, calls: &mut Calls, now: Time) -> Option<Input> {
+        let services = self.services();
+        let request = services.servers.iter().find_map(|server| server.try_next(calls, now));
+        let question = || self.transfer.try_next(calls, now).map(Input::Question);
+        request.map(Input::Request).or_else(question)
+    }
+
+    // --- what other threads want of the group ---
+
+    /// Sends a message to the group, now or as soon as there is room.
+    pub(super) fn submit(&self, payload: Bytes) {
+        let mut message = Some(Message { payload, resilience: None });
+        self.group.shared().block(Some(Duration::ZERO), |member, now| {
+            let Some(given) = message.take() else { return Attempt::Done(Ok(())) };
+            match given.submit_unwatched(member, now, &mut SendError::WindowFull) {
+                // The thread that waits sends it. It sees the room after this, since the engine is locked.
+                Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
+                    self.due().submits.push_back(given.payload);
+                    Attempt::Done(Ok(()))
+                }
+                // Another error is the end of this life, which takes care of what waits.
+                submitted => submitted,
+            }
+        });
+    }
+
+    /// Begins a confirmation. Returns its result if it is known at once; else [`Life::wait`] returns it.
+    pub(super) fn confirm(&self) -> Option<Seqno> {
+        let begun = self.group.shared().command(|member, now| -> Result<Option<Seqno>, ConfirmError> {
+            let number = commands::begin_confirm(member, now)?;
+            let seqno = member.confirmed(number);
+            if seqno.is_none() {
+                self.due().confirming = Some(number);
+            }
+            Ok(seqno)
+        });
+        // An error is the end of this life.
+        begun.unwrap_or(None)
+    }
+
+    // --- callers ---
+
+    /// Serves a port to callers in this life.
+    pub(super) fn serve(&self, port: &PrivatePort) -> Result<(), ServiceError> {
+        let instance = instance_of(self.group.info().instance);
+        let serve = ServeOptions { repeats: true, instance, ..ServeOptions::default() };
+        let server = Server::beside(&self.group, port, serve)?;
         let mut services = self.services();
-        match services.is_over {
-            true => server.withdraw(),
-            false => services.servers.push(server.clone()),
+        if !services.is_over {
+            services.servers.push(server);
         }
-        !services.is_over
+        drop(services);
+        // The thread that waits has to look for its requests too.
+        self.group.shared().look_again();
+        Ok(())
+    }
+
+    /// Returns what clients have said of replies: each needs none of its calls with lower numbers any more.
+    pub(super) fn finished(&self) -> Vec<(Uid, CallNumber)> {
+        let servers = self.services().servers.clone();
+        servers.iter().flat_map(Server::finished).collect()
     }
 
     /// Takes no more requests of callers, and waits at most for `timeout` until those that were taken are answered.
     pub(super) fn drain(&self, timeout: Duration) {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let servers = self.services().servers.clone();
         servers.iter().for_each(Server::withdraw);
         for server in servers {
@@ -115,26 +204,45 @@ impl Life {
         }
     }
 
+    // --- the end ---
+
     /// Takes no more requests, because this life is over.
     pub(super) fn withdraw(&self) {
         let mut services = self.services();
         services.is_over = true;
-        services.servers.drain(..).for_each(|server| server.withdraw());
+        let servers = std::mem::take(&mut services.servers);
+        drop(services);
+        servers.iter().for_each(Server::withdraw);
         self.transfer.withdraw();
-    }
-
-    fn services(&self) -> MutexGuard<'_, Services> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves the group within `timeout`, or else ends this life at once.
     pub(super) fn leave(&self, timeout: Duration) {
         let mut begun = false;
-        let left = self.group.shared().block(Some(timeout), |member, now| {
-            crate::commands::leave(member, now, &Bytes::new(), &mut begun)
-        });
+        let left = self
+            .group
+            .shared()
+            .block(Some(timeout), |member, now| commands::leave(member, now, &Bytes::new(), &mut begun));
         if left.is_none() {
             self.group.end();
         }
+    }
+}
+
+impl Due {
+    /// Sends messages for which there is room now. Returns whether there were any.
+    fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
+        let mut has_sent = false;
+        while let Some(payload) = self.submits.pop_front() {
+            let message = Message { payload, resilience: None };
+            match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
+                Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
+                    self.submits.push_front(message.payload);
+                    return has_sent;
+                }
+                _ => has_sent = true,
+            }
+        }
+        has_sent
     }
 }

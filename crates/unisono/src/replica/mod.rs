@@ -72,22 +72,21 @@
 //!
 //! # Founding
 //!
-//! Whoever founds a service begins with an empty state, so founding must not happen by accident. [`Founding`] has the
+//! The founder of a service begins with an empty state, so founding must not happen by accident. [`Founding`] has the
 //! ways in; [`Replica::join_or_form`] is the one for processes that are started and restarted by themselves. A member that
 //! the others exclude, because it was cut off or stopped for a while, comes back by itself and fetches the state.
 //!
 //! # Threads
 //!
-//! A replica has three threads, and one for each port that it serves. The state machine is called by any of them, one at
-//! a time. A call that takes long delays everything else of this member.
+//! A replica has three threads. The state machine is called by any of them and by those of the program, one at a time. A
+//! call that takes long delays everything else of this member.
 //!
 //! | | |
 //! |---|---|
 //! | `copy` | the state behind its lock, and what each input leads to |
 //! | `life` | one life: a member of the group, and what is served beside it |
-//! | `order` | the thread that follows the order, and enters again |
+//! | `order` | the thread that takes all input: events, and callers' requests |
 //! | `errands` | the thread for what has to wait |
-//! | `requests` | the thread that takes callers' requests |
 //! | `transfer` | the thread that gives the state to newcomers; questions to others |
 //! | `pending`, `waits` | handles on what is under way |
 //! | `options`, `status`, `error` | types of the interface |
@@ -99,7 +98,6 @@ mod life;
 mod options;
 mod order;
 mod pending;
-mod requests;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -126,7 +124,7 @@ use pending::Awaited;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -205,15 +203,15 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         let refused = |error: OpenError| ReplicaError::Ended(ReplicaEnd::NotEntered(Arc::new(error)));
         let client = Uid(u64::from_ne_bytes(random().map_err(refused)?));
         let copy = Arc::new(Copy::new(name, founding, settings, options, (client, machine)));
-        let work: [(&str, fn(&Copy<S>)); 3] =
-            [("errands", errands::run), ("transfer", transfer::give), ("order", order::follow)];
-        for (what, work) in work {
-            let theirs = copy.clone();
-            if let Err(error) = spawn(what, move || work(&theirs)) {
-                // The threads that were started end.
-                copy.conclude(ReplicaEnd::Closed);
-                return Err(ReplicaError::Thread(error));
-            }
+        let (questions, asked) = mpsc::channel();
+        let (errand, donor, order) = (copy.clone(), copy.clone(), copy.clone());
+        let begun = spawn("errands", move || errands::run(&errand))
+            .and_then(|()| spawn("transfer", move || transfer::give(&donor, &asked)))
+            .and_then(|()| spawn("order", move || order::follow(&order, &questions)));
+        if let Err(error) = begun {
+            // The threads that were started end.
+            copy.conclude(ReplicaEnd::Closed);
+            return Err(ReplicaError::Thread(error));
         }
         Ok(Replica { owner: Arc::new(Owner(copy)) })
     }
@@ -252,7 +250,10 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             state.commands.expect(number);
             Ok(number)
         };
-        let begun = self.copy().step(begin).unwrap_or(Err(CommandFailure::Ended));
+        let begun = match self.copy().is_elsewhere() {
+            true => Err(CommandFailure::Ended),
+            false => self.copy().step(begin).unwrap_or(Err(CommandFailure::Ended)),
+        };
         PendingCommand::new(self.awaited(), begun)
     }
 
@@ -303,15 +304,19 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         &self,
         begin: impl FnOnce(&mut core::Replica<S>) -> Result<core::ReadNumber, ReadFailure>,
     ) -> PendingRead {
-        let begun = self.copy().step(|state, _| {
+        let begin = |state: &mut State<S>, _| {
             if state.end.is_some() {
                 return Err(ReadFailure::Ended);
             }
             let number = state.copy_mut().map_or(Err(ReadFailure::Ended), begin)?;
             state.reads.expect(number);
             Ok(number)
-        });
-        PendingRead::new(self.awaited(), begun.unwrap_or(Err(ReadFailure::Ended)))
+        };
+        let begun = match self.copy().is_elsewhere() {
+            true => Err(ReadFailure::Ended),
+            false => self.copy().step(begin).unwrap_or(Err(ReadFailure::Ended)),
+        };
+        PendingRead::new(self.awaited(), begun)
     }
 
     // --- callers ---
@@ -319,23 +324,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     /// Answers callers at this port from now on, or from when this process has the state, also after re-entries. Returns
     /// the port to which they send. All replicas may serve the same port: a caller reaches any of them.
     pub fn serve(&self, port: &PrivatePort) -> Result<Port, NotServed> {
-        let (is_over, life) = {
-            let state = self.copy().lock();
-            let life = state.life.clone().filter(|_| state.is_informed());
-            (state.end.is_some() || state.is_closing, life.map(|life| (state.lives, life)))
-        };
-        if is_over {
-            return Err(NotServed::Ended);
-        }
-        let first = match life {
-            Some((number, life)) => Some((number, requests::begin(&life, port)?)),
-            None => None,
-        };
-        let (copy, theirs, server) = (self.copy().clone(), port.clone(), first.clone());
-        spawn("requests", move || requests::serve(&copy, &theirs, server)).map_err(|error| {
-            first.into_iter().for_each(|(_, server)| server.withdraw());
-            NotServed::Thread(error)
-        })?;
+        self.copy().serve(port)?;
         Ok(port.public())
     }
 
@@ -401,6 +390,9 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
 impl<S: StateMachine + Send + 'static> Copy<S> {
     /// Ends this replica: [`Replica::end`].
     fn end(&self, timeout: Duration) {
+        if self.is_elsewhere() {
+            return;
+        }
         let begun = Instant::now();
         let rest = |share: f64| timeout.mul_f64(share).saturating_sub(begun.elapsed());
         let life = self.change(|state| {

@@ -1,20 +1,23 @@
-//! The thread that follows the group's order, from life to life: it enters the group, gives the core all events, and
-//! enters again if the others exclude this member.
+//! The thread that takes all input of a replica, from life to life: it enters the group, gives the core the events and
+//! the requests of callers, and enters again if the others exclude this member.
 
 use super::StateMachine;
 use super::copy::Copy;
+use super::errands::Report;
 use super::error::ReplicaEnd;
-use super::life::Life;
+use super::life::{Input, Life};
 use super::options::Founding;
 use super::waits::block_on;
 use crate::engine::Listed;
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
+use crate::rpc::Request;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use unisono_core::replica::{Notice, Replica, StopReason};
-use unisono_core::{EntryMode, JoinFailure};
+use unisono_core::{EntryMode, Event, JoinFailure};
 
 /// Pause before the group is entered again, the first time and at most.
 const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -22,8 +25,8 @@ const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Number of events that are applied before their outcomes are passed on.
 const EVENTS_PER_STEP: usize = 64;
 
-/// Follows the order until the replica has ended.
-pub(super) fn follow<S: StateMachine>(copy: &Copy<S>) {
+/// Follows the order until the replica has ended. Questions of newcomers go to `questions`.
+pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request>) {
     let mut entry = copy.founding.entry(copy.settings.group_config());
     let mut pause = REENTRY_PAUSE_FIRST;
     let end = loop {
@@ -41,7 +44,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>) {
             }
         };
         let since = Instant::now();
-        let ended = live(copy, &life);
+        let ended = live(copy, &life, questions);
         if since.elapsed() > REENTRY_PAUSE_MAX {
             pause = REENTRY_PAUSE_FIRST;
         }
@@ -99,31 +102,40 @@ fn rest<S: StateMachine>(copy: &Copy<S>, pause: &mut Duration) {
     });
 }
 
-/// Gives the core all events of one life. Returns why they ended.
-fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>) -> Ended {
+/// Gives the core all input of one life. Returns why it ended.
+fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>, questions: &Sender<Request>) -> Ended {
     if !copy.begin_life(life) {
         return Ended::Left;
     }
-    let mut events = Vec::new();
+    let (mut events, mut turn) = (Vec::new(), false);
     let ended = loop {
-        match life.group.receive_many(&mut events) {
-            Ok(_) => {}
+        match life.wait(&mut turn, &mut events) {
+            Ok(Input::Request(request)) => {
+                copy.step(|state, now| state.take_request(now, request));
+            }
+            Ok(Input::Events) => apply(copy, &mut events),
+            Ok(Input::Confirmed(seqno)) => copy.report(life, Report::Confirmed(seqno)),
+            // Its thread ends after this one.
+            Ok(Input::Question(question)) => questions.send(question).unwrap_or_default(),
             Err(ended) => break ended,
-        }
-        let mut rest = events.drain(..);
-        while rest.len() > 0 {
-            let some = rest.by_ref().take(EVENTS_PER_STEP);
-            copy.step(|state, now| {
-                for event in some {
-                    if let Some(copy) = state.copy_mut() {
-                        copy.handle_event(now, event);
-                    }
-                }
-            });
         }
     };
     copy.end_life(life);
     ended
+}
+
+fn apply<S: StateMachine>(copy: &Copy<S>, events: &mut Vec<Event>) {
+    let mut rest = events.drain(..);
+    while rest.len() > 0 {
+        let some = rest.by_ref().take(EVENTS_PER_STEP);
+        copy.step(|state, now| {
+            for event in some {
+                if let Some(copy) = state.copy_mut() {
+                    copy.handle_event(now, event);
+                }
+            }
+        });
+    }
 }
 
 /// Returns how the next life enters the group, or why there is none.

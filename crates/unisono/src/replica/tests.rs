@@ -171,3 +171,60 @@ fn a_member_that_leaves_waits_until_another_has_the_state() {
     assert_eq!(second.words(), ["x"]);
     assert_eq!(second.command("y").unwrap().position, 2);
 }
+
+#[test]
+fn of_two_services_of_one_name_the_one_without_commands_joins_the_other() {
+    let name = fresh_name("twice");
+    let first = open(&name, Founding::Create, "first");
+    first.command("x").unwrap();
+    let second = open(&name, Founding::Create, "second");
+    wait_until("it has joined", || second.words() == ["x"]);
+    assert_eq!(second.command("y").unwrap().position, 2);
+    assert_eq!(first.look_at(2, |words| words.0.len()), Ok(2));
+}
+
+#[test]
+fn of_two_services_of_one_name_the_one_with_fewer_commands_stops_and_says_what_it_holds() {
+    let name = fresh_name("both");
+    let first = open(&name, Founding::Create, "first");
+    let second = open(&name, Founding::Create, "second");
+    let rejoined = || second.copy().lock().lives > 1 || first.copy().lock().lives > 1;
+    // Two founders that have ordered nothing may have met already.
+    if !rejoined() {
+        for word in ["a", "b", "c"] {
+            first.start(word).wait().unwrap();
+        }
+        match second.start("d").wait() {
+            Ok(done) if done.position == 1 => {
+                let end = second.wait();
+                let held = |end: &ReplicaEnd| {
+                    matches!(end, ReplicaEnd::Stopped(StopReason::GivesWay { acknowledged: 1 }))
+                };
+                assert!(held(&end), "{end:?}");
+                assert_eq!(second.words(), ["d"]);
+            }
+            other => println!("they met before: {other:?}"),
+        }
+    }
+    assert!(first.command("e").is_ok());
+}
+
+#[test]
+fn a_command_that_waits_for_another_life_fails_at_its_deadline() {
+    let name = fresh_name("deadline");
+    let first = open(&name, Founding::Create, "first");
+    let settings = ReplicaOptions { command_within: Duration::from_millis(500), ..ReplicaOptions::default() };
+    let second =
+        Replica::open(&name, Founding::Join, Words::default(), settings, &options("second")).unwrap();
+    let third = open(&name, Founding::Join, "third");
+    let life = second.copy().lock().life.clone().unwrap();
+    life.group.shared().cut_off(true);
+    wait_until("the others go on", || first.status().members.len() == 2);
+    first.kill();
+    third.kill();
+    life.group.shared().cut_off(false);
+    drop(life);
+    let begun = Instant::now();
+    assert_eq!(second.command("x"), Err(CommandFailure::Unknown));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}

@@ -4,15 +4,13 @@ use super::StateMachine;
 use super::copy::Copy;
 use super::errands::{Errand, Report};
 use super::life::Life;
-use super::waits::block_on;
-use crate::engine::Listed;
-use crate::rpc::PrivatePort;
+use crate::rpc::{PrivatePort, Request};
 use bytes::Bytes;
 use ring::digest;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 use unisono_core::replica::{Digest, Donor, FetchNumber};
 use unisono_core::rpc::CallFailure;
 
@@ -28,7 +26,7 @@ pub(super) fn sha256(bytes: &[u8]) -> Digest {
     hash
 }
 
-/// Returns the port at which the members of this group give the state. Whoever asks knows their addresses.
+/// Returns the port at which the members of this group give the state. A member that asks knows their addresses.
 pub(super) fn port(name: &str) -> PrivatePort {
     PrivatePort::from_name(&format!("state of {name}"))
 }
@@ -45,68 +43,30 @@ pub(super) fn fetch(life: Arc<Life>, call: FetchNumber, to: SocketAddr, request:
     })
 }
 
-/// Confirms the group's end.
-pub(super) fn confirm(life: Arc<Life>) -> Errand {
-    Box::pin(async move {
-        let confirmed = match life.group.begin_confirm() {
-            Ok(confirmation) => confirmation.await,
-            Err(error) => Err(error),
-        };
-        // Without a result this life is over.
-        let report = confirmed.map_or(Report::Nothing, Report::Confirmed);
-        (life, report)
-    })
-}
-
-/// Answers the questions of newcomers, from life to life, until the replica has ended.
-pub(super) fn give<S: StateMachine>(copy: &Copy<S>) {
-    let mut lives = 0;
-    while let Some(life) = next_life(copy, &mut lives) {
-        give_in(copy, &life);
-    }
-}
-
-/// Blocks until a life begins that comes after this number of lives; `None` if the replica has ended.
-fn next_life<S: StateMachine>(copy: &Copy<S>, lives: &mut u64) -> Option<Arc<Life>> {
-    let mut listed = Listed::default();
-    block_on(None, |context| {
-        let mut state = copy.lock();
-        if state.end.is_some() {
-            return Poll::Ready(None);
-        }
-        match &state.life {
-            Some(life) if state.lives != *lives => {
-                let life = life.clone();
-                *lives = state.lives;
-                Poll::Ready(Some(life))
-            }
-            _ => {
-                state.register(context, &mut listed);
-                Poll::Pending
-            }
-        }
-    })?
-}
-
-fn give_in<S: StateMachine>(copy: &Copy<S>, life: &Life) {
-    let (mut donor, mut asked_at) = (Donor::new(sha256), Instant::now());
-    while let Ok(request) = life.transfer.get_request_timeout(OFFERS_KEPT) {
-        if let Some(request) = request {
-            let question = request.payload().clone();
-            let status = copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question)));
-            let reply = match status.flatten() {
-                Some(status) => status,
-                None => {
-                    asked_at = Instant::now();
-                    let snapshot = || copy.step(|state, _| state.copy().and_then(|copy| copy.snapshot()));
-                    donor.answer(&question, || snapshot().flatten())
+/// Answers the questions of newcomers, until there are no more.
+pub(super) fn give<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request>) {
+    let (mut donor, mut lives) = (Donor::new(sha256), 0);
+    loop {
+        match questions.recv_timeout(OFFERS_KEPT) {
+            Ok(question) => {
+                // A snapshot of an earlier life may be of another instance.
+                let present = copy.lock().lives;
+                if std::mem::replace(&mut lives, present) != present {
+                    donor.forget();
                 }
-            };
-            // If this fails, the newcomer does not wait any longer.
-            let _ = request.reply(reply);
-        }
-        if asked_at.elapsed() >= OFFERS_KEPT {
-            donor.forget();
+                answer(copy, &mut donor, question);
+            }
+            Err(RecvTimeoutError::Timeout) => donor.forget(),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+fn answer<S: StateMachine>(copy: &Copy<S>, donor: &mut Donor, request: Request) {
+    let question = request.payload().clone();
+    let status = copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question)));
+    let snapshot = || copy.step(|state, _| state.copy().and_then(|copy| copy.snapshot()));
+    let reply = status.flatten().unwrap_or_else(|| donor.answer(&question, || snapshot().flatten()));
+    // If this fails, the newcomer does not wait any longer.
+    let _ = request.reply(reply);
 }

@@ -149,6 +149,21 @@ impl Server {
         self.service().shared.withdraw(self.service().port.0);
     }
 
+    /// Takes the next request, if there is one.
+    pub(crate) fn try_next(&self, calls: &mut Calls, now: Time) -> Option<Request> {
+        let service = self.service();
+        if calls.is_withdrawn(service.port.0) {
+            return None;
+        }
+        let asked = calls.endpoint.poll_request_for(now, service.port.0);
+        asked.map(|asked| Request::new(asked, service))
+    }
+
+    /// Returns the endpoint that takes the requests.
+    pub(crate) fn shared(&self) -> &Shared<Calls> {
+        &self.service().shared
+    }
+
     /// Takes what clients have said of replies: each needs none of its calls with lower numbers any more.
     pub(crate) fn finished(&self) -> Vec<(Uid, CallNumber)> {
         let service = self.service();

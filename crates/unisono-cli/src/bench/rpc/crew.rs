@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The processes of one side: servers first, then clients.
-pub(super) struct Calling {
+pub(in crate::bench) struct Calling {
     crew: Crew<Instruction, Answer>,
     servers: usize,
 }
 
 impl Calling {
     /// Starts servers at the first locations, and a client at each other one.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         locations: &[Location],
         servers: usize,
         bytes: usize,
@@ -47,7 +47,7 @@ impl Calling {
     }
 
     /// Makes the first client call, one call at a time. Returns the time of each timed call, in nanoseconds.
-    pub(super) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
+    pub(in crate::bench) fn call(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
         self.crew.instruct(self.servers, &Instruction::Call { untimed: UNTIMED, timed })?;
         match self.answer("calls to be answered", PATIENCE)? {
             Answer::Took(took) => Ok(took),
@@ -72,7 +72,7 @@ impl Calling {
     }
 
     /// Returns what all processes have used so far.
-    pub(super) fn usage(&mut self) -> Result<Usage, Problem> {
+    pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();
         for usage in self.usages()? {
             sum.processor_ns += usage.processor_ns;

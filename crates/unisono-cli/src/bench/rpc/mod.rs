@@ -1,6 +1,6 @@
 //! `unisono bench rpc`: measures calls, and compares them with a bare UDP request and reply and with a group's message.
 
-mod crew;
+pub(in crate::bench) mod crew;
 pub(crate) mod worker;
 
 use super::floor::{self, Floor, Path};

@@ -1,0 +1,143 @@
+//! Controls the processes of a measured service, from the measuring process.
+
+use super::worker::{Answer, Asks, Assignment, Instruction, Part};
+use crate::location::Location;
+use crate::problem::Problem;
+use crate::processes::{Blow, Crew};
+use crate::settings::Settings;
+use crate::trial::lot;
+use crate::worker;
+use std::time::{Duration, Instant};
+
+/// Time that a block may take beyond its planned duration: 60 s.
+const BLOCK_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The processes of one service.
+pub(super) struct Staff {
+    crew: Crew<Instruction, Answer>,
+    service: String,
+    bytes: usize,
+    settings: Settings,
+    /// Processes that were killed.
+    dead: Vec<usize>,
+    /// Answers of processes that were not waited for yet.
+    early: Vec<(usize, Answer)>,
+}
+
+impl Staff {
+    /// Prepares a service whose commands have this size.
+    pub(super) fn new(bytes: usize, settings: &Settings) -> Result<Staff, Problem> {
+        let service = format!("bench-{:08x}", lot(1 << 32)?);
+        let settings = settings.clone();
+        Ok(Staff { crew: Crew::new(), service, bytes, settings, dead: Vec::new(), early: Vec::new() })
+    }
+
+    /// Starts a process and waits until it is ready. Returns its index, and the time that it took.
+    pub(super) fn start(&mut self, part: Part, location: &Location) -> Result<(usize, Duration), Problem> {
+        let assignment = Assignment {
+            service: self.service.clone(),
+            part,
+            bytes: self.bytes,
+            location: location.clone(),
+            settings: self.settings.clone(),
+        };
+        let index = self.crew.start(&worker::Assignment::Replica(assignment))?;
+        match self.answer_of(index, "a process to be ready", BLOCK_PATIENCE)? {
+            Answer::Ready { took_ns } => Ok((index, Duration::from_nanos(took_ns))),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Starts the servers of a service, one after the other, and a caller at the last location.
+    pub(super) fn start_service(&mut self, servers: usize, locations: &[Location]) -> Result<usize, Problem> {
+        for (index, location) in locations.iter().take(servers).enumerate() {
+            self.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
+        }
+        self.start(Part::Caller, &locations[servers]).map(|(caller, _)| caller)
+    }
+
+    /// Lets a process give commands or calls, one at a time. Returns the time of each, in nanoseconds.
+    pub(super) fn one_by_one(
+        &mut self,
+        index: usize,
+        asks: Asks,
+        (untimed, timed): (usize, usize),
+    ) -> Result<Vec<u64>, Problem> {
+        self.crew.instruct(index, &Instruction::OneByOne { asks, untimed, timed })?;
+        match self.answer_of(index, "answers", BLOCK_PATIENCE)? {
+            Answer::Took(took) => Ok(took),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Begins a load; [`Staff::loaded`] has its result.
+    pub(super) fn load(
+        &mut self,
+        index: usize,
+        asks: Asks,
+        in_flight: usize,
+        [untimed, timed]: [Duration; 2],
+    ) -> Result<(), Problem> {
+        let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
+        Ok(self.crew.instruct(index, &Instruction::Load { asks, in_flight, untimed_ms, timed_ms })?)
+    }
+
+    /// Returns the time of each that was answered in the timed part of a load.
+    pub(super) fn loaded(&mut self, index: usize, takes: Duration) -> Result<Vec<u64>, Problem> {
+        match self.answer_of(index, "answers", BLOCK_PATIENCE + takes)? {
+            Answer::Loaded(took) => Ok(took),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Fills the state with this number of pages.
+    pub(super) fn fill(&mut self, index: usize, pages: u32) -> Result<(), Problem> {
+        self.crew.instruct(index, &Instruction::Fill { pages })?;
+        match self.answer_of(index, "the state to be filled", BLOCK_PATIENCE)? {
+            Answer::Filled => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Kills a server while a caller calls one by one. Returns the longest time that a call took.
+    pub(super) fn kill_while_watched(
+        &mut self,
+        (caller, victim): (usize, usize),
+        asks: Asks,
+        watched: Duration,
+    ) -> Result<Duration, Problem> {
+        let for_ms = watched.as_millis() as u64;
+        self.crew.instruct(caller, &Instruction::Watch { asks, for_ms })?;
+        match self.answer_of(caller, "the caller to begin", BLOCK_PATIENCE)? {
+            Answer::Watching => {}
+            other => return Err(strange(&other)),
+        }
+        std::thread::sleep(watched / 4);
+        self.dead.push(victim);
+        self.crew.strike(victim, Blow::Kill)?;
+        match self.answer_of(caller, "calls to be answered again", BLOCK_PATIENCE + watched)? {
+            Answer::Paused(ns) => Ok(Duration::from_nanos(ns)),
+            other => Err(strange(&other)),
+        }
+    }
+
+    fn answer_of(&mut self, index: usize, what: &str, patience: Duration) -> Result<Answer, Problem> {
+        if let Some(at) = self.early.iter().position(|(by, _)| *by == index) {
+            return Ok(self.early.remove(at).1);
+        }
+        let until = Instant::now() + patience;
+        loop {
+            match self.crew.answer(until, &self.dead, what)? {
+                (by, Answer::Trouble(trouble)) => {
+                    return Err(Problem::failed(format!("process {by}: {trouble}")));
+                }
+                (by, answer) if by == index => return Ok(answer),
+                early => self.early.push(early),
+            }
+        }
+    }
+}
+
+fn strange(answer: &Answer) -> Problem {
+    Problem::failed(format!("a process answered {answer:?}"))
+}

@@ -1,0 +1,289 @@
+//! The processes of a measured replicated service: servers with a copy each, a caller, and a plain server to compare with.
+
+use crate::connection;
+use crate::location::Location;
+use crate::processes::{self, Instructions};
+use crate::settings::Settings;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use unisono::Bytes;
+use unisono::replica::{
+    Command, Durability, Founding, Kind, NotRestored, Outcome, Replica, ReplicaOptions, StateMachine,
+};
+use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
+
+/// Deadline of a call and of a command: 20 s.
+const CALL_WITHIN: Duration = Duration::from_secs(20);
+/// Size of the parts of a large state, and of the replies that its transfer is compared with: 1 MiB.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
+/// First byte of a request: a local read, a linearizable read, a command that fills the state.
+const LOCAL: u8 = b'l';
+const LINEARIZABLE: u8 = b'r';
+const FILL: u8 = b'f';
+
+/// The part that a process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// A server that founds the service.
+    Founder,
+    /// A server that joins it.
+    Joiner,
+    /// A process that calls it.
+    Caller,
+    /// A plain server whose replies have the size of a page.
+    Shelf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    pub(crate) service: String,
+    pub(crate) part: Part,
+    /// Size of a command beside its first byte.
+    pub(crate) bytes: usize,
+    pub(crate) location: Location,
+    pub(crate) settings: Settings,
+}
+
+/// What a caller asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Asks {
+    Command,
+    LocalRead,
+    LinearizableRead,
+}
+
+/// An instruction to a process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Instruction {
+    /// Give `untimed` and then `timed` commands or calls, one at a time.
+    OneByOne { asks: Asks, untimed: usize, timed: usize },
+    /// Keep `in_flight` of them under way for both times together.
+    Load { asks: Asks, in_flight: usize, untimed_ms: u64, timed_ms: u64 },
+    /// Fill the state with this number of pages.
+    Fill { pages: u32 },
+    /// Call one by one until told that one of the servers was killed and calls were answered again; report pauses.
+    Watch { asks: Asks, for_ms: u64 },
+}
+
+/// An answer of a process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// It is ready; a joiner has the state after this number of nanoseconds.
+    Ready { took_ns: u64 },
+    /// Time of each, in nanoseconds.
+    Took(Vec<u64>),
+    /// Number that were answered in the timed part, and the time of each.
+    Loaded(Vec<u64>),
+    /// The state is filled.
+    Filled,
+    /// It has begun to watch.
+    Watching,
+    /// The longest time that a call took, in nanoseconds.
+    Paused(u64),
+    /// It failed with this error.
+    Trouble(String),
+}
+
+/// The measured state: pages of bytes.
+#[derive(Default)]
+struct Pages(Vec<Bytes>);
+
+impl StateMachine for Pages {
+    fn kind(request: &[u8]) -> Kind {
+        match request.first() {
+            Some(&LOCAL) => Kind::LocalRead,
+            Some(&LINEARIZABLE) => Kind::Read,
+            _ => Kind::Command,
+        }
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        if command.payload.first() == Some(&FILL) {
+            let count = command.payload[1..].try_into().map_or(0, u32::from_be_bytes);
+            // Pages that differ, so that each of them travels.
+            self.0 = (0..count).map(page).collect();
+        }
+        Outcome::Reply(Bytes::new())
+    }
+
+    fn read(&self, _query: &Bytes) -> Outcome {
+        Outcome::Reply(Bytes::new())
+    }
+
+    fn snapshot(&self) -> Vec<Bytes> {
+        self.0.clone()
+    }
+
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        self.0 = parts.to_vec();
+        Ok(())
+    }
+}
+
+fn page(number: u32) -> Bytes {
+    let mut bytes = vec![0; PAGE_BYTES];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    bytes.into()
+}
+
+/// Runs a process of the service.
+pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
+    assignment.location.enter()?;
+    let begun = Instant::now();
+    let subject = Subject::new(&assignment)?;
+    processes::answer(&Answer::Ready { took_ns: nanoseconds(begun.elapsed()) })?;
+    while let Some(instruction) = instructions.next()? {
+        let answer = subject.follow(instruction);
+        processes::answer(&answer.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
+    }
+    Ok(())
+}
+
+/// What a process measures with.
+enum Subject {
+    Server { replica: Replica<Pages>, bytes: usize },
+    Caller { client: Client, port: Port, bytes: usize },
+    Shelf,
+}
+
+impl Subject {
+    fn new(assignment: &Assignment) -> anyhow::Result<Subject> {
+        let options =
+            connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
+        let (service, bytes) = (&assignment.service, assignment.bytes);
+        let port = PrivatePort::from_name(service);
+        let open = |founding| -> anyhow::Result<Subject> {
+            let how = ReplicaOptions {
+                durability: Durability::HeldByAll,
+                open_within: 3 * CALL_WITHIN,
+                ..ReplicaOptions::default()
+            };
+            let replica = Replica::open(service, founding, Pages::default(), how, &options)?;
+            replica.serve(&port)?;
+            Ok(Subject::Server { replica, bytes })
+        };
+        match assignment.part {
+            Part::Founder => open(Founding::Create),
+            Part::Joiner => open(Founding::Join),
+            Part::Caller => {
+                Ok(Subject::Caller { client: Client::new(&options)?, port: port.public(), bytes })
+            }
+            Part::Shelf => {
+                let server = Server::new(&port, ServeOptions::default(), &options)?;
+                let shelved = page(0);
+                crate::threads::start("requests", move || server.serve(1, |_| shelved.clone().into()))?;
+                Ok(Subject::Shelf)
+            }
+        }
+    }
+
+    fn follow(&self, instruction: Instruction) -> anyhow::Result<Answer> {
+        Ok(match instruction {
+            Instruction::OneByOne { asks, untimed, timed } => {
+                self.one_by_one(asks, untimed)?;
+                Answer::Took(self.one_by_one(asks, timed)?)
+            }
+            Instruction::Load { asks, in_flight, untimed_ms, timed_ms } => {
+                let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
+                Answer::Loaded(self.load(asks, in_flight, untimed, timed)?)
+            }
+            Instruction::Fill { pages } => {
+                let mut command = vec![FILL];
+                command.extend(pages.to_be_bytes());
+                self.begin_bytes(command.into())?.wait()?;
+                Answer::Filled
+            }
+            Instruction::Watch { asks, for_ms } => {
+                processes::answer(&Answer::Watching)?;
+                let until = Instant::now() + Duration::from_millis(for_ms);
+                let mut longest = 0;
+                while Instant::now() < until {
+                    longest = longest.max(self.one_by_one(asks, 1)?[0]);
+                }
+                Answer::Paused(longest)
+            }
+        })
+    }
+
+    fn one_by_one(&self, asks: Asks, count: usize) -> anyhow::Result<Vec<u64>> {
+        let mut took = Vec::with_capacity(count);
+        for _ in 0..count {
+            let begun = Instant::now();
+            self.begin(asks)?.wait()?;
+            took.push(nanoseconds(begun.elapsed()));
+        }
+        Ok(took)
+    }
+
+    /// Keeps `in_flight` under way, and waits for them in the order in which they were begun.
+    fn load(
+        &self,
+        asks: Asks,
+        in_flight: usize,
+        untimed: Duration,
+        timed: Duration,
+    ) -> anyhow::Result<Vec<u64>> {
+        let (mut took, mut pending) = (Vec::new(), VecDeque::with_capacity(in_flight));
+        let counts = Instant::now() + untimed;
+        let end = counts + timed;
+        loop {
+            while pending.len() < in_flight {
+                pending.push_back((Instant::now(), self.begin(asks)?));
+            }
+            if let Some((begun, one)) = pending.pop_front() {
+                one.wait()?;
+                let now = Instant::now();
+                if now >= end {
+                    break;
+                }
+                if now >= counts {
+                    took.push(nanoseconds(now - begun));
+                }
+            }
+        }
+        pending.into_iter().try_for_each(|(_, one)| one.wait())?;
+        Ok(took)
+    }
+
+    fn begin(&self, asks: Asks) -> anyhow::Result<Begun> {
+        let bytes = match self {
+            Subject::Server { bytes, .. } | Subject::Caller { bytes, .. } => *bytes,
+            Subject::Shelf => 0,
+        };
+        self.begin_bytes(match asks {
+            Asks::Command if bytes == 0 => Bytes::new(),
+            Asks::Command => vec![b'x'; bytes].into(),
+            Asks::LocalRead => Bytes::from_static(&[LOCAL]),
+            Asks::LinearizableRead => Bytes::from_static(&[LINEARIZABLE]),
+        })
+    }
+
+    fn begin_bytes(&self, request: Bytes) -> anyhow::Result<Begun> {
+        Ok(match self {
+            Subject::Server { replica, .. } => Begun::Command(replica.start(request)),
+            Subject::Caller { client, port, .. } => Begun::Call(client.start(*port, request, CALL_WITHIN)?),
+            Subject::Shelf => anyhow::bail!("a shelf gives no commands"),
+        })
+    }
+}
+
+/// A command or call under way.
+enum Begun {
+    Command(unisono::replica::PendingCommand),
+    Call(unisono::rpc::Call),
+}
+
+impl Begun {
+    fn wait(self) -> anyhow::Result<()> {
+        match self {
+            Begun::Command(command) => drop(command.wait()?),
+            Begun::Call(call) => drop(call.wait()?),
+        }
+        Ok(())
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
