@@ -337,6 +337,10 @@ impl Server {
         self.replica.handle_event(cx.local, event);
         self.note_steps(cx);
         if let Some(over) = over {
+            if over == Over::JoinFailed {
+                // Its join, or its part in a formation, may be in the order.
+                cx.recorder.crashed.push(self.group.info().me);
+            }
             self.end_part(cx, over);
         }
     }
@@ -847,6 +851,8 @@ impl World<ReplicaSide> {
     pub(crate) fn give_up_entering(&mut self, process: usize) {
         self.with_copy(process, |server, cx| {
             if matches!(server.group.phase(), Phase::Locating | Phase::Joining) {
+                // Its join may be in the order.
+                cx.recorder.crashed.push(server.group.info().me);
                 server.group.end(cx.local);
                 server.end_part(cx, Over::JoinFailed);
             }
