@@ -170,12 +170,14 @@ impl Group {
     /// Returns the result of the present round, if a quorum has answered.
     fn confirmed(&mut self) -> Option<(ConfirmNumber, Seqno)> {
         let round = self.confirming.round.as_ref()?;
-        let (number, through) = (round.number, round.end);
+        // The view is known from the history's base on. A quorum of a later view names only what it holds there, so the
+        // result must not lie before that view.
+        let (number, through) = (round.number, round.end.max(self.history.base()));
         if self.history.received() < through {
             self.probe(Probe::ConfirmWaitedForEntries);
             return None;
         }
-        let (before, after) = self.sides_at(through.max(self.history.base()));
+        let (before, after) = self.sides_at(through);
         let answers =
             |member: &Member| member.uid == self.me.uid || self.confirming.has_answer_of(member.uid);
         let missing = after.iter().find(|member| !answers(member)).map(|member| member.uid);

@@ -152,6 +152,34 @@ fn an_unaccepted_change_needs_a_quorum_of_the_view_before_it() {
     assert_eq!(result(&mut net, 0), None);
 }
 
+// m1 lacks a message that m0 and m2 had accepted when it asked, and no answer reaches it. Then m0 leaves, and in the view
+// after the leave m1 alone is a quorum. Without the rule that the result lies in the view that is counted, m1 would
+// return its own end at the call.
+#[test]
+fn a_quorum_of_a_later_view_answers_for_that_view() {
+    let mut net = group_of(3, 1);
+    net.run(100 * MS);
+    net.filter(|seen| if seen.to == 1 { LOST } else { PROMPT });
+    net.send(0, b"accepted").unwrap();
+    net.run(5 * MS);
+    let accepted = net.group(2).marks().accepted;
+    assert!(net.group(1).marks().received < accepted);
+    let number = confirm(&mut net, 1);
+    net.filter(|seen| match seen.has(|frame| matches!(frame, Frame::Confirmed { .. })) {
+        true => LOST,
+        false => PROMPT,
+    });
+    net.leave(0);
+    let mut found = None;
+    for _ in 0..2_000 {
+        net.run(MS);
+        found = found.or(result(&mut net, 1));
+    }
+    let (answered, through) = found.expect("no result");
+    assert_eq!(answered, number);
+    assert!(through >= accepted, "{through} does not cover {accepted}");
+}
+
 #[test]
 fn a_leaver_neither_asks_nor_answers() {
     let mut net = group_of(2, 1);
