@@ -71,6 +71,7 @@ A seed is 30 simulated seconds. The profile selects the kind of world:
   calls      clients and servers instead of a group, any faults
   reach      any faults, and members that can never send multicasts, or never receive them
   crowd      any faults, and groups of 12 to 40 members
+  replica    any faults, and replicated states in memory with their callers
 
 Example:
   unisono sim run --seeds 1..1000 --profile swarm";
@@ -83,7 +84,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -104,7 +105,7 @@ struct Replay {
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
