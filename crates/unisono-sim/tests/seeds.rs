@@ -1,6 +1,7 @@
 //! Seeds run without violations, determine the whole run, and show planted bugs.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 use unisono_core::Planted;
@@ -31,6 +32,8 @@ fn trace(seed: u64, profile: Profile) -> String {
 
 #[test]
 fn a_few_seeds_of_every_profile_hold() {
+    // A rare state, such as two groups that meet, may come up in the seeds of one profile only.
+    let (mut checked, mut unchecked) = (BTreeSet::new(), BTreeSet::new());
     for profile in Profile::ALL {
         let seeds = if *profile == Profile::Perf { 1..=1 } else { 1..=20 };
         let options = RunOptions { seeds: seeds.clone(), profile: *profile, threads: None, time_max: None };
@@ -39,17 +42,21 @@ fn a_few_seeds_of_every_profile_hold() {
         assert_eq!(summary.seeds, seeds.count() as u64);
         let (done, least, properties) = match profile {
             Profile::Calls => (summary.calls, 100, 11),
+            Profile::Replica => (summary.messages, 200, 8),
             _ => (summary.messages, 200, 15),
         };
         assert!(done >= least * summary.seeds, "{profile}: {done} messages or calls");
-        let unchecked: Vec<_> = summary.properties.iter().filter(|(_, times)| **times == 0).collect();
-        // Without faults, some promises are never tested.
-        let is_tested = *profile == Profile::Perf || unchecked.is_empty();
-        assert!(
-            summary.properties.len() >= properties && is_tested,
-            "{profile}: never checked: {unchecked:?}"
-        );
+        assert!(summary.properties.len() >= properties, "{profile}: {} properties", summary.properties.len());
+        for (name, times) in summary.properties {
+            if times == 0 {
+                unchecked.insert(name)
+            } else {
+                checked.insert(name)
+            };
+        }
     }
+    let never: Vec<_> = unchecked.difference(&checked).collect();
+    assert!(never.is_empty(), "never checked: {never:?}");
 }
 
 #[test]
@@ -85,7 +92,7 @@ fn every_property_and_every_planted_bug_is_in_the_guarantees() {
     // A symbolic link to docs/guarantees.md, so that the package contains the page.
     const PAGE: &str = include_str!("guarantees.txt");
     let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('|')).collect();
-    for profile in [Profile::Swarm, Profile::Calls] {
+    for profile in [Profile::Swarm, Profile::Calls, Profile::Replica] {
         let summary = run(&RunOptions { seeds: 1..=1, profile, threads: Some(1), time_max: None }, &|_| {});
         for property in summary.properties.keys() {
             assert!(PAGE.contains(&format!("**`{property}`**")), "{property} is not explained");
