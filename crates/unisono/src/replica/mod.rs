@@ -35,14 +35,13 @@
 //!     }
 //! }
 //!
-//! # let service = &format!("replica-docs-{}", std::process::id());
-//! # let start = |me: &str| {
-//! #     let (service, me) = (service.clone(), me.to_string());
+//! # let start = |me: &'static str| {
 //! #     std::thread::spawn(move || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! // In three processes, one with each of the names. Two suffice to begin.
 //! let participants = vec!["ann".parse()?, "bob".parse()?, "cleo".parse()?];
 //! let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
 //! let options = Options { name: me.parse()?, ..Options::default() };
+//! # let service = &format!("replica-docs-{}", std::process::id());
 //! let replica = Replica::join_or_form(service, formation, Counter::default(), &options)?;
 //!
 //! let done = replica.command("5")?;
