@@ -17,11 +17,13 @@
 //! | `snapshot` | a state as parts named by digest, and what a donor answers |
 //! | `fetch` | how a newcomer gets the state |
 //! | `backlog` | events that a newcomer keeps until it has the state |
+//! | [`disk`] | the storage of a durable replica |
 //! | `entering`, `ordering`, `answering` | what a [`Replica`] does with them |
 
 mod answering;
 mod backlog;
 mod chain;
+pub mod disk;
 mod entering;
 mod fetch;
 mod machine;

@@ -1,0 +1,74 @@
+//! What a store asks of a folder.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use thiserror::Error;
+
+/// Where a store keeps its bytes: a folder with few files. Its methods block. The crate `unisono` has it on a real folder,
+/// the simulator on simulated disks.
+pub trait Files {
+    /// Returns the names of all files.
+    ///
+    /// # Errors
+    /// The disk fails.
+    fn list(&self) -> Result<Vec<String>, FileError>;
+
+    /// Returns the whole content of a file.
+    ///
+    /// # Errors
+    /// The file does not exist ([`FileErrorKind::NotFound`]), or the disk fails.
+    fn read(&self, name: &str) -> Result<Vec<u8>, FileError>;
+
+    /// Writes bytes at an offset; creates the file if it does not exist. They are durable only after
+    /// [`sync`](Files::sync).
+    ///
+    /// # Errors
+    /// The disk is full or fails.
+    fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError>;
+
+    /// Cuts a file off after `length` bytes. That is durable only after [`sync`](Files::sync).
+    ///
+    /// # Errors
+    /// The file does not exist, or the disk fails.
+    fn truncate(&mut self, name: &str, length: u64) -> Result<(), FileError>;
+
+    /// Makes the content of a file, and its name in the folder, durable. After a failure it is not known what is durable.
+    ///
+    /// # Errors
+    /// The file does not exist, or the disk fails.
+    fn sync(&mut self, name: &str) -> Result<(), FileError>;
+
+    /// Removes a file. A crash soon after may bring it back.
+    ///
+    /// # Errors
+    /// The file does not exist, or the disk fails.
+    fn remove(&mut self, name: &str) -> Result<(), FileError>;
+}
+
+/// An operation on a file failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text}")]
+pub struct FileError {
+    /// What kind of failure it is.
+    pub what: FileErrorKind,
+    /// A sentence for the operator: the operation, the file, the reason.
+    pub text: String,
+}
+
+/// Kinds of failures of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileErrorKind {
+    /// The file does not exist.
+    NotFound,
+    /// The disk is full.
+    Full,
+    /// This process has no right to do it.
+    Denied,
+    /// Another process uses the folder.
+    Locked,
+    /// The path is not a folder.
+    NotFolder,
+    /// The disk fails, or another reason.
+    Failed,
+}

@@ -1,0 +1,39 @@
+//! The storage of a durable replica: what one server keeps on its disk, and how it survives a crash at any moment.
+//!
+//! A [`Store`] is a folder with a commit block, a log of commands and the parts of a snapshot. The **block** is small and
+//! says what counts: which service and server this disk belongs to, the generation of the state, the snapshot and the log
+//! file. The **log** grows by one synced record for each batch of commands. A **snapshot** replaces the beginning of the log;
+//! its parts are files named by their digest, each written once. A new state (a snapshot, or what another server gave) is
+//! written aside, synced, and counts from one write of the block. So a crash leaves the old state or the new one, and what
+//! a call has returned for is never lost.
+//!
+//! The module does no I/O of its own: it reads and writes through [`Files`]. It knows nothing of generations, views and
+//! quorums besides their place in the block; the replica decides what to write.
+//!
+//! | file | content |
+//! |---|---|
+//! | `block` | two slots of 4096 bytes; both hold the last block, and at least one of them is good at any moment |
+//! | `log-N` | the log with number N. Only the log that the block names counts |
+//! | `snapshot-P-N` | manifest: digests and lengths of the parts of the state after command P. N is the number of its log |
+//! | `part-D` | a part of a snapshot. D is the first half of its digest in hexadecimal digits |
+//!
+//! | module | subject |
+//! |---|---|
+//! | `files` | what a store asks of a folder |
+//! | `block` | the commit block and its two slots |
+//! | `log` | records of the log, and how a torn tail differs from a spoiled middle |
+//! | `parts` | the files of a snapshot |
+//! | `store` | the order of writes, and what is read at the start |
+//! | `memory_files` | a folder in memory that can crash, for tests and the simulator |
+
+mod block;
+mod files;
+#[doc(hidden)]
+pub mod memory_files;
+mod store;
+
+pub use block::{Block, Created, Digest16, DiskDurability, Escape, SnapshotName};
+pub use files::{FileError, FileErrorKind, Files};
+#[doc(hidden)]
+pub use memory_files::MemoryFiles;
+pub use store::{Heard, Loaded, Store, StoreError};
