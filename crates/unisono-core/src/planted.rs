@@ -166,6 +166,22 @@ named! {
         MembersElsewhere,
         /// A copy goes on whatever the digests of the others are.
         ChainUncompared,
+        /// A command is applied and answered before disks have it.
+        AnsweredUndurable,
+        /// A server announces what its disk has not synced yet.
+        AnnouncedUnsynced,
+        /// Servers go on from any of their logs, not from the highest.
+        AnyLogChosen,
+        /// Logs are compared by their length, whatever their generation.
+        LogsByLength,
+        /// A generation is promised before it is on disk.
+        PromiseUnsynced,
+        /// A blank disk counts in a recovery.
+        BlankDiskCounts,
+        /// An old image of a disk counts as the disk.
+        OldImageCounts,
+        /// A confirmed read does not wait for what this server held.
+        ReadIgnoresHeld,
     }
 }
 

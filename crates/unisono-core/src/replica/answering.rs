@@ -112,17 +112,31 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let (at, position) = (state.at(), state.position());
+        let places = state.ledger().map(|ledger| (ledger.end(), ledger.applied()));
         while let Some(read) = self.reads.take_ready(at) {
-            match read {
-                Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-                Read::Request(request) => {
-                    let outcome = self.read(&request.payload);
-                    self.answer(request.id, request.hops, &outcome);
+            match places {
+                // What this member held may have been answered elsewhere, and is shown only once it is durable.
+                Some((held, applied)) if held > applied && !self.watched.broken(Planted::ReadIgnoresHeld) => {
+                    self.reads.hold(held, read);
                 }
+                _ => self.serve_read(read),
             }
+        }
+        while let Some(read) = places.and_then(|(_, applied)| self.reads.take_held(applied)) {
+            self.serve_read(read);
         }
         while let Some(number) = self.reads.take_reached(position) {
             self.outputs.push_back(Output::Ready(number));
+        }
+    }
+
+    fn serve_read(&mut self, read: Read) {
+        match read {
+            Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+            Read::Request(request) => {
+                let outcome = self.read(&request.payload);
+                self.answer(request.id, request.hops, &outcome);
+            }
         }
     }
 }

@@ -12,10 +12,13 @@ use crate::time::Time;
 
 impl<S: StateMachine> Replica<S> {
     pub(super) fn enter(&mut self, now: Time, seqno: Seqno, view: View) {
-        let machine = match (self.replicated.take(), self.arriving.take()) {
+        if self.durable.is_some() {
+            return self.enter_closed(now, seqno, view);
+        }
+        let machine = match (self.replicated.take(), self.arriving.take().and_then(|arriving| arriving.machine)) {
             // A founder that is alone and has ordered nothing gave way to another group.
             (Some(state), _) => state.into_machine(),
-            (None, Some(arriving)) => arriving.machine,
+            (None, Some(machine)) => machine,
             (None, None) => return,
         };
         self.view = Some(view.clone());
@@ -25,7 +28,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let (backlog, mut fetch) = (Backlog::since(seqno, view), Fetch::new());
         fetch.keep(self.settings.digest, &machine.snapshot());
-        self.arriving = Some(Arriving { machine, backlog, fetch });
+        self.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
         self.fetch_more(now);
     }
 
@@ -43,7 +46,8 @@ impl<S: StateMachine> Replica<S> {
     /// Sends the calls that the state's transfer needs now.
     pub(super) fn fetch_more(&mut self, now: Time) {
         let (Some(arriving), Some(view)) = (&mut self.arriving, &self.view) else { return };
-        arriving.fetch.advance(now, self.me, view);
+        let donors = self.adopting.as_ref().map_or(view, |(_, donors)| donors);
+        arriving.fetch.advance(now, self.me, donors);
         if arriving.fetch.is_lost() {
             return self.stop(StopReason::StateLost);
         }
@@ -63,8 +67,9 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let Some(Arriving { machine, backlog, mut fetch }) = self.arriving.take() else { return };
-        let (view, events) = backlog.split_at(at);
         let parts = fetch.take_whole();
+        let Some(machine) = machine else { return self.take_state_to_disk(now, (at, parts), backlog) };
+        let (view, events) = backlog.split_at(at);
         match Replicated::restored(machine, (at, &parts), view, &self.settings) {
             Ok(state) => {
                 self.watched.probe(Probe::StateFetched);
@@ -75,7 +80,7 @@ impl<S: StateMachine> Replica<S> {
                 }
             }
             Err((machine, reason)) => {
-                self.arriving = Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() });
+                self.arriving = Some(Arriving { machine: Some(machine), backlog: Backlog::default(), fetch: Fetch::new() });
                 self.stop(StopReason::NotRestored(reason));
             }
         }

@@ -39,6 +39,8 @@ pub(super) struct Fetch {
     failed: BTreeSet<Uid>,
     ask_at: Option<Time>,
     is_lost: bool,
+    /// A member that has no state may have it soon: it is asked again.
+    insists: bool,
     /// Pieces of the donor before this one: for a planted bug.
     former: Vec<Piece>,
 }
@@ -61,6 +63,11 @@ enum Stage {
 impl Fetch {
     pub(super) fn new() -> Fetch {
         Fetch::default()
+    }
+
+    /// Returns a transfer that never takes the state for lost.
+    pub(super) fn insisting() -> Fetch {
+        Fetch { insists: true, ..Fetch::default() }
     }
 
     /// Keeps the parts of an own, older state: pieces that are the same need not travel.
@@ -91,7 +98,7 @@ impl Fetch {
         let own = view.members.iter().position(|member| member.uid == me).unwrap_or(0);
         let (before, after) = view.members.split_at(own);
         let mut others = after.iter().chain(before).filter(|member| member.uid != me);
-        if others.clone().all(|member| self.without_state.contains(&member.uid)) {
+        if !self.insists && others.clone().all(|member| self.without_state.contains(&member.uid)) {
             self.is_lost = true;
             return;
         }
@@ -142,6 +149,7 @@ impl Fetch {
         // A call to a former donor is of no interest any more.
         let Some(asked) = self.calls.remove(&call) else { return };
         match (asked, reply.ok().and_then(Reply::read)) {
+            (None, Some(Reply::NoState)) if self.insists => self.leave_donor(true),
             (None, Some(Reply::NoState)) => {
                 self.without_state.extend(self.donor());
                 self.leave_donor(false);

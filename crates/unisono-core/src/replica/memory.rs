@@ -99,7 +99,12 @@ impl Memory {
     /// Notes that a member submitted something at this time of its own clock.
     pub(super) fn tick(&mut self, member: Uid, stamp_ms: u64) {
         let offset = *self.offsets.entry(member).or_insert(self.now_ms.wrapping_sub(stamp_ms) as i64);
-        self.now_ms = self.now_ms.max(stamp_ms.wrapping_add_signed(offset));
+        self.advance(stamp_ms.wrapping_add_signed(offset));
+    }
+
+    /// Advances the time of the order, and drops what is due.
+    pub(super) fn advance(&mut self, time_ms: u64) {
+        self.now_ms = self.now_ms.max(time_ms);
         while let Some((due_ms, client)) = self.due.first().copied()
             && due_ms <= self.now_ms
         {

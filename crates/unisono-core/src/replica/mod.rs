@@ -24,12 +24,14 @@ mod answering;
 mod backlog;
 mod chain;
 pub mod disk;
+mod durable;
 mod entering;
 mod fetch;
 mod machine;
 mod memory;
 mod ordering;
 mod reads;
+mod recovering;
 mod replicated;
 mod snapshot;
 #[cfg(test)]
@@ -38,6 +40,7 @@ mod types;
 mod waiting;
 mod word;
 
+pub use durable::{DiskStart, Job, JobNumber, Place};
 pub use machine::*;
 pub use snapshot::{CopyStatus, Donor, Snapshot};
 pub use types::*;
@@ -56,6 +59,7 @@ use answering::NO_READS;
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
+use durable::{Durable, Stage};
 use core::time::Duration;
 use fetch::Fetch;
 use reads::Reads;
@@ -94,11 +98,18 @@ pub struct Replica<S> {
     tidy_at: Option<Time>,
     is_stopped: bool,
     watched: Watched,
+    /// Present at a server with a disk.
+    durable: Option<Durable>,
+    /// The state of a server that is not open.
+    closed: Option<Replicated<S>>,
+    /// Generation of a recovery whose state this server fetches, with the view of it and its donor.
+    adopting: Option<(u64, View)>,
 }
 
 /// A member that lacks the state.
 struct Arriving<S> {
-    machine: S,
+    /// Replaced by the state that arrives. `None` at a server with a disk, which keeps its state until then.
+    machine: Option<S>,
     backlog: Backlog,
     fetch: Fetch,
 }
@@ -130,13 +141,20 @@ impl<S: StateMachine> Replica<S> {
     /// Returns the copy of a member that is about to enter its group. `me` is the uid of that life, and `machine` the
     /// state with which a founder begins; a joiner's is replaced.
     pub fn new(me: Uid, machine: S, settings: ReplicaSettings) -> Replica<S> {
+        let mut replica = Replica::empty(me, settings);
+        let (backlog, fetch) = (Backlog::default(), Fetch::new());
+        replica.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
+        replica
+    }
+
+    fn empty(me: Uid, settings: ReplicaSettings) -> Replica<S> {
         Replica {
             me,
             waiting: Waiting::new(settings.client),
             settings,
             view: None,
             replicated: None,
-            arriving: Some(Arriving { machine, backlog: Backlog::default(), fetch: Fetch::new() }),
+            arriving: None,
             reads: Reads::default(),
             agreement: Agreement::default(),
             unseen: VecDeque::new(),
@@ -145,6 +163,9 @@ impl<S: StateMachine> Replica<S> {
             tidy_at: None,
             is_stopped: false,
             watched: Watched::default(),
+            durable: None,
+            closed: None,
+            adopting: None,
         }
     }
 
@@ -161,6 +182,10 @@ impl<S: StateMachine> Replica<S> {
             Event::Entered { seqno, view } => self.enter(now, seqno, view),
             event if event.seqno().is_some() => self.follow(now, event),
             Event::Excluded { .. } | Event::Gone => self.end(),
+            // A group without a quorum orders nothing more; the disks of other servers may form another.
+            Event::Halted { .. } | Event::Conflict { gives_way: true, .. } if self.durable.is_some() => {
+                self.reenter();
+            }
             Event::Conflict { gives_way: true, .. } => self.give_way(),
             _ => {}
         }
@@ -237,6 +262,7 @@ impl<S: StateMachine> Replica<S> {
         if self.tidy_at.is_some_and(|at| at <= now) {
             self.tidy(now);
         }
+        self.check_disk(now);
         self.fetch_more(now);
     }
 
@@ -338,12 +364,20 @@ impl<S: StateMachine> Replica<S> {
 
     /// Returns the state, and the own commands and waits that have no outcome yet, for the copy of the next life.
     pub fn into_next(self, me: Uid) -> Replica<S> {
-        let machine = match (self.replicated, self.arriving) {
-            (Some(state), _) => state.into_machine(),
-            (None, Some(arriving)) => arriving.machine,
-            (None, None) => unreachable!("a copy has a state, or waits for one"),
-        };
-        let mut next = Replica::new(me, machine, self.settings);
+        let mut next = Replica::empty(me, self.settings);
+        match self.durable {
+            Some(mut durable) => {
+                durable.stage = Stage::Closed;
+                next.durable = Some(durable);
+                next.closed = self.replicated.or(self.closed);
+            }
+            None => {
+                let arriving = self.arriving.and_then(|arriving| arriving.machine);
+                let machine = self.replicated.map(Replicated::into_machine).or(arriving);
+                let (backlog, fetch) = (Backlog::default(), Fetch::new());
+                next.arriving = Some(Arriving { machine, backlog, fetch });
+            }
+        }
         next.waiting.take_own(self.waiting);
         next.reads.take_own(self.reads);
         next.watched = self.watched;
@@ -384,7 +418,7 @@ impl<S: StateMachine> Replica<S> {
             return self.tidy_at;
         }
         let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
-        earlier(fetch, self.tidy_at)
+        earlier(earlier(fetch, self.tidy_at), self.disk_wakes_at())
     }
 
     // --- what it is like now ---
@@ -398,7 +432,9 @@ impl<S: StateMachine> Replica<S> {
     /// machine that is to get it, with the state of an earlier life, if there was one. `None` only if it panicked in
     /// [`StateMachine::restore`].
     pub fn machine_at_hand(&self) -> Option<&S> {
-        self.machine().or_else(|| self.arriving.as_ref().map(|arriving| &arriving.machine))
+        self.machine()
+            .or_else(|| self.closed.as_ref().map(Replicated::machine))
+            .or_else(|| self.arriving.as_ref().and_then(|arriving| arriving.machine.as_ref()))
     }
 
     /// Returns the position of the last command that was applied here: their number since the service was founded.
@@ -448,8 +484,8 @@ impl<S: StateMachine> Replica<S> {
     /// Returns the present state for a newcomer, or `None` if this member lacks it. The parts are those of
     /// [`StateMachine::snapshot`]; digests are computed later, by [`Donor::answer`].
     pub fn snapshot(&self) -> Option<Snapshot> {
-        let state = self.replicated.as_ref().filter(|_| !self.is_stopped)?;
-        Some(state.snapshot(self.watched))
+        let state = self.replicated.as_ref().or(self.closed.as_ref().filter(|_| self.gives_closed()));
+        state.filter(|_| !self.is_stopped).map(|state| state.snapshot(self.watched))
     }
 
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.

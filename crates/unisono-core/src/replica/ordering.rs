@@ -14,7 +14,13 @@ impl<S: StateMachine> Replica<S> {
     /// Follows an event that has a seqno.
     pub(super) fn follow(&mut self, now: Time, event: Event) {
         let changes = self.view.as_mut().is_some_and(|view| view.follow(&event));
-        let Some(arriving) = &mut self.arriving else { return self.apply(&event) };
+        if self.is_closed() {
+            return self.follow_closed(now, &event);
+        }
+        let Some(arriving) = &mut self.arriving else {
+            self.apply(&event);
+            return self.work(now);
+        };
         if let Event::Reset { seqno, .. } = &event
             && arriving.fetch.whole_at().is_some_and(|at| at >= *seqno)
         {
@@ -47,8 +53,17 @@ impl<S: StateMachine> Replica<S> {
         {
             self.unseen.pop_front();
         }
+        self.note_applied(applied);
+        self.after_change(event);
+        self.apply_durable();
+        self.serve_reads();
+    }
+
+    /// Does what follows from something that was applied.
+    pub(super) fn note_applied(&mut self, applied: Applied) {
         match applied {
             Applied::Nothing => {}
+            Applied::Logged(entry) => self.write_entry(entry),
             Applied::Command { client, call, position, outcome } => {
                 self.conclude(client, call, position, outcome);
                 self.agree();
@@ -58,7 +73,6 @@ impl<S: StateMachine> Replica<S> {
                 self.compare();
             }
         }
-        self.serve_reads();
     }
 
     /// Submits again what a reset may have dropped.

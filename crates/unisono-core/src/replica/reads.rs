@@ -6,6 +6,7 @@
 //! applied. One confirmation serves all reads that arrived before it began; those that arrive meanwhile wait for the
 //! next one. (KTV93 checks the majority for reads too, but no later than it notices a failure.)
 
+use super::durable::Place;
 use super::machine::Position;
 use super::types::ReadNumber;
 use crate::identity::Seqno;
@@ -32,6 +33,8 @@ pub(super) struct Reads {
     asked: Option<Vec<Read>>,
     /// Reads that are answered once this seqno is applied.
     confirmed: BTreeMap<Seqno, VecDeque<Read>>,
+    /// Reads that are answered once the entry of the log at this place is applied: what this member held.
+    held: BTreeMap<Place, VecDeque<Read>>,
     /// Waits that end once this position is applied.
     positions: BTreeSet<(Position, ReadNumber)>,
 }
@@ -80,6 +83,21 @@ impl Reads {
         read
     }
 
+    /// Has a read wait until this member has applied what it held, through `place`.
+    pub(super) fn hold(&mut self, place: Place, read: Read) {
+        self.held.entry(place).or_default().push_back(read);
+    }
+
+    /// Returns a read that waited for what this member held, and has been applied.
+    pub(super) fn take_held(&mut self, applied: Place) -> Option<Read> {
+        let mut first = self.held.first_entry().filter(|first| *first.key() <= applied)?;
+        let read = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        read
+    }
+
     /// Returns a wait whose position has been applied.
     pub(super) fn take_reached(&mut self, position: Position) -> Option<ReadNumber> {
         let reached = self.positions.first().is_some_and(|(first, _)| *first <= position);
@@ -87,7 +105,7 @@ impl Reads {
     }
 
     pub(super) fn has_confirmed(&self) -> bool {
-        !self.confirmed.is_empty() || !self.positions.is_empty()
+        !self.confirmed.is_empty() || !self.held.is_empty() || !self.positions.is_empty()
     }
 
     /// True if requests of callers wait.
@@ -96,7 +114,8 @@ impl Reads {
     }
 
     fn all(&self) -> impl Iterator<Item = &Read> {
-        self.arrived.iter().chain(self.asked.iter().flatten()).chain(self.confirmed.values().flatten())
+        let under_way = self.arrived.iter().chain(self.asked.iter().flatten());
+        under_way.chain(self.confirmed.values().flatten()).chain(self.held.values().flatten())
     }
 
     /// Drops the requests of callers that do not wait any longer.
@@ -109,6 +128,8 @@ impl Reads {
         self.asked.iter_mut().for_each(|asked| asked.retain(waits));
         self.confirmed.values_mut().for_each(|reads| reads.retain(waits));
         self.confirmed.retain(|_, reads| !reads.is_empty());
+        self.held.values_mut().for_each(|reads| reads.retain(waits));
+        self.held.retain(|_, reads| !reads.is_empty());
     }
 
     /// Takes out all requests of callers, with how often each was passed on.
@@ -128,6 +149,7 @@ impl Reads {
         self.positions = earlier.positions;
         let reads = earlier.arrived.into_iter().chain(earlier.asked.into_iter().flatten());
         let reads = reads.chain(earlier.confirmed.into_values().flatten());
+        let reads = reads.chain(earlier.held.into_values().flatten());
         self.arrived.extend(reads.filter(|read| matches!(read, Read::Own(_))));
     }
 }

@@ -3,21 +3,25 @@
 
 use super::Watched;
 use super::chain::Chain;
+use super::disk::{Escape, Heard};
+use super::durable::{Entry, Ledger, Place, Plan, What};
 use super::machine::{Command, NotRestored, Outcome, Position, Server, StateMachine};
 use super::memory::{Known, Memory};
 use super::snapshot::Snapshot;
 use super::types::{Digest, ReplicaSettings};
 use super::word::{Ordered, Word};
 use crate::event::{Event, View};
-use crate::identity::{Seqno, Uid};
+use crate::identity::{Name, Seqno, Uid};
 use crate::planted::Planted;
 use crate::rpc::CallNumber;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
 
 /// Version of the first part of a snapshot, which holds all but the user's state.
-const HEAD_VERSION: u8 = 1;
+const HEAD_VERSION: u8 = 2;
+/// Bytes of applied entries after which all servers write a snapshot.
+const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
 const NO_ROOM: &[u8] = b"the service has too many clients to remember; the call did not happen";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
@@ -33,6 +37,10 @@ pub(super) struct Replicated<S> {
     at: Seqno,
     /// A call of `members` that a planted bug delays.
     members_due: bool,
+    /// Present at servers with disks.
+    ledger: Option<Ledger>,
+    /// Bytes of entries that were applied since the servers last wrote a snapshot.
+    logged_bytes: u64,
 }
 
 /// What an event did.
@@ -50,6 +58,8 @@ pub(super) enum Applied {
     },
     /// It was the digest of a copy.
     Digest { by: Uid, position: Position, digest: Digest },
+    /// It is an entry of the log, which is applied later.
+    Logged(Bytes),
 }
 
 impl<S: StateMachine> Replicated<S> {
@@ -63,9 +73,42 @@ impl<S: StateMachine> Replicated<S> {
             view: Some(view),
             at: 0,
             members_due: false,
+            ledger: None,
+            logged_bytes: 0,
         };
         founded.show_members();
         founded
+    }
+
+    /// Returns the state of a disk: the parts of its snapshot, if it has one, and the entries of its log after it.
+    pub(super) fn of_disk(
+        mut machine: S,
+        (place, parts): (Place, &[Bytes]),
+        entries: Vec<Bytes>,
+        (servers, settings): (u8, &ReplicaSettings),
+    ) -> Result<Replicated<S>, NotRestored> {
+        if entries.iter().any(|entry| Entry::read(entry.clone()).is_none()) {
+            return Err(NotRestored("an entry of the log is not valid"));
+        }
+        let head = match parts.first() {
+            Some(head) => read_head(head.clone()),
+            None => Some(Head::default()),
+        };
+        let head = head.ok_or(NotRestored("the first part of the snapshot is not valid"))?;
+        if !parts.is_empty() {
+            machine.restore(parts.get(1..).unwrap_or_default())?;
+        }
+        Ok(Replicated {
+            machine,
+            memory: head.memory,
+            chain: Chain::new(settings.digest, head.position, head.digest),
+            copies: BTreeSet::new(),
+            view: None,
+            at: 0,
+            members_due: false,
+            ledger: Some(Ledger::new(servers, place, entries)),
+            logged_bytes: head.logged_bytes,
+        })
     }
 
     /// Returns the state that a snapshot contains. `view` is that at the snapshot's seqno. On failure the state machine
@@ -76,34 +119,47 @@ impl<S: StateMachine> Replicated<S> {
         view: Option<View>,
         settings: &ReplicaSettings,
     ) -> Result<Replicated<S>, (S, NotRestored)> {
-        let head = parts.first().cloned().unwrap_or_default();
-        let Some((position, digest, copies, memory)) = read_head(head) else {
-            return Err((machine, NotRestored("the first part of the snapshot is not valid")));
+        let part = |index: usize| parts.get(index).cloned().unwrap_or_default();
+        let (Some((copies, ledger)), Some(head)) = (read_order(part(0)), read_head(part(1))) else {
+            return Err((machine, NotRestored("the first parts of the snapshot are not valid")));
         };
-        if let Err(reason) = machine.restore(parts.get(1..).unwrap_or_default()) {
+        if let Err(reason) = machine.restore(parts.get(2..).unwrap_or_default()) {
             return Err((machine, reason));
         }
-        let chain = Chain::new(settings.digest, position, digest);
-        let mut state = Replicated { machine, memory, chain, copies, view, at, members_due: false };
+        let chain = Chain::new(settings.digest, head.position, head.digest);
+        let (memory, logged_bytes) = (head.memory, head.logged_bytes);
+        let mut state =
+            Replicated { machine, memory, chain, copies, view, at, members_due: false, ledger, logged_bytes };
         state.forget_former_members();
         Ok(state)
     }
 
-    /// Returns the present state. The first part holds all but the user's state.
+    /// Returns the present state for a newcomer. The first part holds what belongs to the present group, the second all
+    /// of the state but the user's.
     pub(super) fn snapshot(&self, watched: Watched) -> Snapshot {
+        let mut order = Vec::new();
+        order.put_u32(self.copies.len() as u32);
+        self.copies.iter().for_each(|copy| order.put_u64(copy.0));
+        if let Some(ledger) = &self.ledger {
+            ledger.write(&mut order);
+        }
+        let members = self.view.iter().flat_map(|view| &view.members).map(|member| member.uid).collect();
+        let parts = core::iter::once(order.into()).chain(self.state_parts(watched)).collect();
+        Snapshot { at: self.at, members, parts }
+    }
+
+    /// Returns the parts of the state, the same at all servers that applied the same commands.
+    pub(super) fn state_parts(&self, watched: Watched) -> Vec<Bytes> {
         let mut head = Vec::new();
         head.put_u8(HEAD_VERSION);
         head.put_u64(self.chain.position);
         head.put_slice(&self.chain.digest);
-        head.put_u32(self.copies.len() as u32);
-        self.copies.iter().for_each(|copy| head.put_u64(copy.0));
+        head.put_u64(self.logged_bytes);
         match watched.broken(Planted::MemoryNotInSnapshot) {
             true => Memory::default().write(&mut head),
             false => self.memory.write(&mut head),
         }
-        let members = self.view.iter().flat_map(|view| &view.members).map(|member| member.uid).collect();
-        let parts = core::iter::once(head.into()).chain(self.machine.snapshot()).collect();
-        Snapshot { at: self.at, members, parts }
+        core::iter::once(head.into()).chain(self.machine.snapshot()).collect()
     }
 
     /// Applies an event that has a seqno.
@@ -119,6 +175,13 @@ impl<S: StateMachine> Replicated<S> {
                     view.follow(event);
                 }
                 self.forget_former_members();
+                if self.ledger.is_some() {
+                    if let (Event::Joined { member, .. }, Some(ledger)) = (event, &mut self.ledger) {
+                        server_id(&member.name).into_iter().for_each(|server| ledger.forget(server));
+                    }
+                    let servers = self.servers();
+                    return self.log(None, What::Members(servers));
+                }
                 match watched.broken(Planted::MembersElsewhere) {
                     true => self.members_due = true,
                     false => self.show_members(),
@@ -136,6 +199,28 @@ impl<S: StateMachine> Replicated<S> {
 
     fn take(&mut self, sender: Uid, word: Word, me: Uid, watched: Watched) -> Applied {
         match word {
+            Word::Command(command) if self.ledger.is_some() => {
+                let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
+                let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
+                let what = What::Command { client, call, finished_below, left_ms, received_by, payload };
+                self.log(Some((sender, stamp_ms)), what)
+            }
+            Word::Finished(clients) if self.ledger.is_some() => self.log(None, What::Finished(clients)),
+            Word::Synced { generation, place } => {
+                if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
+                    ledger.note_synced(server, generation, place);
+                }
+                Applied::Nothing
+            }
+            Word::OnDisk(disk) => {
+                if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
+                    self.copies.insert(sender);
+                    ledger.note_disk(server, disk);
+                    ledger.note_synced(server, disk.generation, disk.position);
+                }
+                Applied::Nothing
+            }
+            Word::IsOpen | Word::Round { .. } => Applied::Nothing,
             Word::Command(command) => {
                 let applied = self.execute(sender, command, watched);
                 if self.members_due && sender == me {
@@ -151,21 +236,38 @@ impl<S: StateMachine> Replicated<S> {
                 Applied::Nothing
             }
             Word::Finished(clients) => {
-                for (client, below) in clients {
-                    match below {
-                        CallNumber::MAX => self.memory.end(client),
-                        below => self.memory.finish(client, below),
-                    }
-                }
+                self.free(clients);
                 Applied::Nothing
             }
             Word::Digest { position, digest } => Applied::Digest { by: sender, position, digest },
         }
     }
 
+    fn free(&mut self, clients: Vec<(Uid, CallNumber)>) {
+        for (client, below) in clients {
+            match below {
+                CallNumber::MAX => self.memory.end(client),
+                below => self.memory.finish(client, below),
+            }
+        }
+    }
+
     fn execute(&mut self, sender: Uid, command: Ordered, watched: Watched) -> Applied {
         let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
         self.memory.tick(sender, stamp_ms);
+        let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
+        self.carry_out((client, call), (finished_below, left_ms), received_by.as_ref(), &payload, watched)
+    }
+
+    /// Lets a command take effect, unless it did before.
+    fn carry_out(
+        &mut self,
+        (client, call): (Uid, CallNumber),
+        (finished_below, left_ms): (CallNumber, u64),
+        received_by: Option<&Server>,
+        payload: &Bytes,
+        watched: Watched,
+    ) -> Applied {
         if watched.broken(Planted::MemoryFreedEarly) {
             self.memory.forget_others(client);
         }
@@ -175,14 +277,13 @@ impl<S: StateMachine> Replicated<S> {
             Known::NoRoom => Some(Outcome::Refuse(Bytes::from_static(NO_ROOM))),
             Known::Finished => None,
             Known::New => {
-                let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
                 let command = Command {
-                    payload: &payload,
+                    payload,
                     client,
                     call,
                     position: self.chain.position + 1,
                     time_ms: self.memory.now_ms(),
-                    received_by: received_by.as_ref(),
+                    received_by,
                 };
                 let outcome = self.machine.apply(&command);
                 self.chain.extend(client, call, &outcome);
@@ -193,9 +294,87 @@ impl<S: StateMachine> Replicated<S> {
         Applied::Command { client, call, position: self.chain.position, outcome }
     }
 
+    // --- servers with disks ---
+
+    /// Puts an entry into the log. Its time comes from the member that submitted it, if it says one.
+    fn log(&mut self, stamp: Option<(Uid, u64)>, what: What) -> Applied {
+        let Some(ledger) = &mut self.ledger else { return Applied::Nothing };
+        let time_ms = match stamp {
+            Some((sender, stamp_ms)) => ledger.tick(sender, stamp_ms),
+            None => ledger.now_ms(),
+        };
+        let entry = Entry { time_ms, what }.write();
+        ledger.push(entry.clone());
+        Applied::Logged(entry)
+    }
+
+    /// Applies the next entry of the log that is durable. Returns what it did, and whether a snapshot is due after it.
+    pub(super) fn apply_durable(&mut self, watched: Watched) -> Option<(Applied, bool)> {
+        let early = watched.broken(Planted::AnsweredUndurable);
+        let (Entry { time_ms, what }, bytes) = self.ledger.as_mut()?.take_durable(early)?;
+        self.memory.advance(time_ms);
+        let applied = match what {
+            What::Command { client, call, finished_below, left_ms, received_by, payload } => {
+                let said = (finished_below, left_ms);
+                self.carry_out((client, call), said, received_by.as_ref(), &payload, watched)
+            }
+            What::Members(servers) => {
+                self.machine.members(&servers);
+                Applied::Nothing
+            }
+            What::Finished(clients) => {
+                self.free(clients);
+                Applied::Nothing
+            }
+        };
+        self.logged_bytes += bytes as u64;
+        let is_due = self.logged_bytes >= SNAPSHOT_AFTER_BYTES;
+        if is_due {
+            self.logged_bytes = 0;
+        }
+        Some((applied, is_due))
+    }
+
+    /// Opens the service with this state, which all servers of the plan have on disk. Returns the first entry of the new
+    /// generation, which names the members.
+    pub(super) fn open(&mut self, (at, view): (Seqno, View), plan: &Plan, anew: Vec<Escape>) -> Applied {
+        (self.at, self.copies) = (at, plan.good.keys().copied().collect());
+        self.view = Some(view);
+        let now_ms = self.memory.now_ms();
+        if let Some(ledger) = &mut self.ledger {
+            ledger.set_service(plan.service, anew);
+            ledger.begin(plan.generation, plan.good.values().copied(), now_ms);
+            plan.disks.iter().for_each(|(server, disk)| ledger.note_disk(*server, *disk));
+        }
+        let servers = self.servers();
+        self.log(None, What::Members(servers))
+    }
+
+    /// Notes where in the order a state is that is not open.
+    pub(super) fn stand_at(&mut self, at: Seqno, view: &View) {
+        (self.at, self.view) = (at, Some(view.clone()));
+    }
+
+    pub(super) fn set_heard(&mut self, heard: BTreeMap<u8, Heard>) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.set_heard(heard);
+        }
+    }
+
+    pub(super) fn ledger(&self) -> Option<&Ledger> {
+        self.ledger.as_ref()
+    }
+
+    fn id_of(&self, member: Uid) -> Option<u8> {
+        server_id(&self.view.as_ref()?.get(member)?.name)
+    }
+
+    fn servers(&self) -> Vec<Server> {
+        self.view.iter().flat_map(|view| &view.members).map(Server::from).collect()
+    }
+
     fn show_members(&mut self) {
-        let servers: Vec<Server> =
-            self.view.iter().flat_map(|view| &view.members).map(Server::from).collect();
+        let servers = self.servers();
         self.machine.members(&servers);
     }
 
@@ -203,6 +382,9 @@ impl<S: StateMachine> Replicated<S> {
         let Some(view) = &self.view else { return };
         self.copies.retain(|copy| view.contains(*copy));
         self.memory.retain_members(|member| view.contains(member));
+        if let Some(ledger) = &mut self.ledger {
+            ledger.retain_members(|member| view.contains(member));
+        }
     }
 
     // --- what it is like now ---
@@ -247,7 +429,14 @@ impl<S: StateMachine> Replicated<S> {
     }
 }
 
-type Head = (Position, Digest, BTreeSet<Uid>, Memory);
+/// All of the state but the user's.
+#[derive(Default)]
+struct Head {
+    position: Position,
+    digest: Digest,
+    logged_bytes: u64,
+    memory: Memory,
+}
 
 fn read_head(mut from: Bytes) -> Option<Head> {
     if from.try_get_u8().ok()? != HEAD_VERSION {
@@ -256,10 +445,21 @@ fn read_head(mut from: Bytes) -> Option<Head> {
     let position = from.try_get_u64().ok()?;
     let mut digest = Digest::default();
     from.try_copy_to_slice(&mut digest).ok()?;
+    let logged_bytes = from.try_get_u64().ok()?;
+    let memory = Memory::read(&mut from)?;
+    from.is_empty().then_some(Head { position, digest, logged_bytes, memory })
+}
+
+fn read_order(mut from: Bytes) -> Option<(BTreeSet<Uid>, Option<Ledger>)> {
     let mut copies = BTreeSet::new();
     for _ in 0..from.try_get_u32().ok()? {
         copies.insert(Uid(from.try_get_u64().ok()?));
     }
-    let memory = Memory::read(&mut from)?;
-    from.is_empty().then_some((position, digest, copies, memory))
+    let ledger = if from.is_empty() { None } else { Some(Ledger::read(&mut from)?) };
+    from.is_empty().then_some((copies, ledger))
+}
+
+/// Returns the id of the server whose members have this name.
+pub(super) fn server_id(name: &Name) -> Option<u8> {
+    name.as_str().parse().ok().filter(|id| (1..=9).contains(id))
 }

@@ -463,7 +463,7 @@ fn a_copy_that_differs_from_the_majority_stops_and_names_the_commands() {
     let spoiled = Words(vec!["spoiled".into(), "state".into()]);
     let view = View::new(EpochId::default(), [1, 2, 3].map(member).to_vec(), Uid(1), 1);
     let mut parts = state.snapshot(Watched::default()).parts;
-    parts.truncate(1);
+    parts.truncate(2);
     let settings = ReplicaSettings {
         client: Uid(9),
         durability: Durability::HeldByAll,

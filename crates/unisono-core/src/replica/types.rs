@@ -1,8 +1,10 @@
 //! The types of a replica's contract with its driver.
 
+use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
 use crate::identity::{Member, Uid};
 use crate::rpc::RequestId;
+use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -93,6 +95,12 @@ pub enum Output {
     Notice(Notice),
     /// This member must leave the group and not serve any longer.
     Stop(StopReason),
+    /// Send this message to the group, at resilience 0: it is repeated after each reset.
+    Announce(Bytes),
+    /// Give this job to the disk, and pass its outcome to [`Replica::handle_stored`](super::Replica::handle_stored).
+    Store(JobNumber, Job),
+    /// End this life at once, and begin the next one: it enters the group, or forms it with other servers.
+    Reenter,
 }
 
 /// What is done with a caller's request.
@@ -214,9 +222,34 @@ pub enum StopReason {
         /// Number of commands that this group has applied.
         acknowledged: Position,
     },
+    /// The disk did not do what it was told. What it has is read again at the next start.
+    #[error("the disk failed: {0}")]
+    DiskFailed(String),
+    /// The disk has not finished a write for 10 s.
+    #[error("the disk has not finished a write for 10 s")]
+    DiskHangs,
+    /// The service was begun anew from another server's disk; this disk is of the instance that was given up.
+    #[error(
+        "the service was begun anew from the disk of another server, and this disk is of the service of before;          to join with an empty disk, use another folder and say that it replaces this one"
+    )]
+    DiskGivenUp,
+    /// The disk is of another service of the same name.
+    #[error("this folder is of another service of the same name")]
+    DiskOfOther,
+    /// The other servers were started with another number of servers.
+    #[error("the service was created with another number of servers")]
+    OtherServers,
+    /// This server had another disk.
+    #[error(
+        "this server had another disk, and this one is empty; if that disk is lost, say so with --replace"
+    )]
+    ReplaceNeeded,
 }
 
-crate::debug_as_sentence!(StopReason { Differs, Panicked, StateLost, GivesWay; of NotRestored });
+crate::debug_as_sentence!(StopReason {
+    Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers, ReplaceNeeded;
+    of NotRestored
+});
 
 /// How far the transfer of a state is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,10 @@
 //! The messages of replicas to each other, in the group's order.
 
+use super::disk::Heard;
+use super::durable::{Place, RoundWord};
 use super::machine::Position;
 use super::types::Digest;
-use crate::identity::Uid;
+use crate::identity::{Seqno, Uid};
 use crate::rpc::CallNumber;
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
@@ -18,6 +20,14 @@ pub(super) enum Word {
     Finished(Vec<(Uid, CallNumber)>),
     /// The sender's digest of all outcomes through this position.
     Digest { position: Position, digest: Digest },
+    /// The sender's disk has the log through this place, in this generation.
+    Synced { generation: u64, place: Place },
+    /// The sender's disk has the state that it fetched, and counts from here on.
+    OnDisk(Heard),
+    /// The service is open: a newcomer is to fetch the state.
+    IsOpen,
+    /// Belongs to the recovery that began with the event of this seqno.
+    Round { key: Seqno, word: RoundWord },
 }
 
 /// A command, as the member that received it submits it.
@@ -40,6 +50,10 @@ const COMMAND: u8 = 1;
 const HAS_STATE: u8 = 2;
 const FINISHED: u8 = 3;
 const DIGEST: u8 = 4;
+const SYNCED: u8 = 5;
+const ON_DISK: u8 = 6;
+const IS_OPEN: u8 = 7;
+const ROUND: u8 = 8;
 
 impl Word {
     pub(super) fn write(&self) -> Bytes {
@@ -66,6 +80,22 @@ impl Word {
                 out.put_u8(DIGEST);
                 out.put_u64(*position);
                 out.put_slice(digest);
+            }
+            Word::Synced { generation, place } => {
+                out.put_u8(SYNCED);
+                out.put_u64(*generation);
+                out.put_u64(*place);
+            }
+            Word::OnDisk(disk) => {
+                out.put_u8(ON_DISK);
+                let numbers = [disk.disk, disk.generation, disk.starts, disk.position];
+                numbers.into_iter().for_each(|number| out.put_u64(number));
+            }
+            Word::IsOpen => out.put_u8(IS_OPEN),
+            Word::Round { key, word } => {
+                out.put_u8(ROUND);
+                out.put_u64(*key);
+                word.write(&mut out);
             }
         }
         out.into()
@@ -96,6 +126,17 @@ impl Word {
                 from.try_copy_to_slice(&mut digest).ok()?;
                 Word::Digest { position, digest }
             }
+            SYNCED => {
+                Word::Synced { generation: from.try_get_u64().ok()?, place: from.try_get_u64().ok()? }
+            }
+            ON_DISK => Word::OnDisk(Heard {
+                disk: from.try_get_u64().ok()?,
+                generation: from.try_get_u64().ok()?,
+                starts: from.try_get_u64().ok()?,
+                position: from.try_get_u64().ok()?,
+            }),
+            IS_OPEN => Word::IsOpen,
+            ROUND => Word::Round { key: from.try_get_u64().ok()?, word: RoundWord::read(&mut from)? },
             _ => return None,
         })
     }
@@ -120,6 +161,10 @@ mod tests {
             Word::HasState,
             Word::Finished([(Uid(7), 9), (Uid(8), 10)].into()),
             Word::Digest { position: 1024, digest: [5; 32] },
+            Word::Synced { generation: 3, place: 4 },
+            Word::OnDisk(Heard { disk: 1, generation: 2, starts: 3, position: 4 }),
+            Word::IsOpen,
+            Word::Round { key: 6, word: RoundWord::Promised },
         ];
         for word in words {
             let bytes = word.write();

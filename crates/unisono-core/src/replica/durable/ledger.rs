@@ -1,0 +1,282 @@
+//! The log as all servers see it: what is ordered and not yet applied, and how far the disk of each server has it.
+//!
+//! An entry is applied once it is durable: synced by a majority of the configured servers in the present generation.
+//! A server counts by its id, whether or not it is a member at present: its disk stays.
+
+use super::super::disk::{Escape, Heard};
+use super::entry::{Entry, Place};
+use crate::identity::Uid;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, Bytes};
+
+/// The log. See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Ledger {
+    /// Number of configured servers.
+    servers: u8,
+    /// Instance of the service, and each time that it began anew.
+    service: u128,
+    anew: Vec<Escape>,
+    generation: u64,
+    /// Place of the last entry that was applied.
+    applied: Place,
+    pending: VecDeque<Bytes>,
+    /// Place through which each server has synced, in this generation.
+    synced: BTreeMap<u8, Place>,
+    /// What was heard of each server's disk.
+    heard: BTreeMap<u8, Heard>,
+    clock: Clock,
+}
+
+/// The time of the order, from the clocks of the members that submit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Clock {
+    now_ms: u64,
+    /// Offset of each member's stamps to the time of the order.
+    offsets: BTreeMap<Uid, i64>,
+}
+
+impl Ledger {
+    /// Returns the log of a server that begins with a state which contains all entries through `applied`.
+    pub(in super::super) fn new(servers: u8, applied: Place, pending: Vec<Bytes>) -> Ledger {
+        Ledger { servers, applied, pending: pending.into(), ..Ledger::default() }
+    }
+
+    /// Begins a generation: the disks of `servers` have everything here.
+    pub(in super::super) fn begin(&mut self, generation: u64, servers: impl Iterator<Item = u8>, now_ms: u64) {
+        let end = self.end();
+        self.generation = generation;
+        self.synced = servers.map(|server| (server, end)).collect();
+        let last = self.pending.back().and_then(|bytes| Entry::read(bytes.clone()));
+        let last_ms = last.map_or(0, |entry| entry.time_ms);
+        self.clock = Clock { now_ms: now_ms.max(last_ms), offsets: BTreeMap::new() };
+    }
+
+    pub(in super::super) fn set_service(&mut self, service: u128, anew: Vec<Escape>) {
+        (self.service, self.anew) = (service, anew);
+    }
+
+    pub(in super::super) fn service(&self) -> (u128, &[Escape]) {
+        (self.service, &self.anew)
+    }
+
+    pub(in super::super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Place of the last entry that is ordered.
+    pub(in super::super) fn end(&self) -> Place {
+        self.applied + self.pending.len() as Place
+    }
+
+    pub(in super::super) fn applied(&self) -> Place {
+        self.applied
+    }
+
+    pub(in super::super) fn pending(&self) -> impl Iterator<Item = &Bytes> {
+        self.pending.iter()
+    }
+
+    /// Returns the time of the order for something that a member submitted at this time of its own clock.
+    pub(in super::super) fn tick(&mut self, member: Uid, stamp_ms: u64) -> u64 {
+        let clock = &mut self.clock;
+        let offset =
+            *clock.offsets.entry(member).or_insert(clock.now_ms.wrapping_sub(stamp_ms) as i64);
+        clock.now_ms = clock.now_ms.max(stamp_ms.wrapping_add_signed(offset));
+        clock.now_ms
+    }
+
+    /// Returns the time of the order.
+    pub(in super::super) fn now_ms(&self) -> u64 {
+        self.clock.now_ms
+    }
+
+    pub(in super::super) fn retain_members(&mut self, stays: impl Fn(Uid) -> bool) {
+        self.clock.offsets.retain(|member, _| stays(*member));
+    }
+
+    pub(in super::super) fn push(&mut self, entry: Bytes) {
+        self.pending.push_back(entry);
+    }
+
+    /// Notes that a server has synced its log in this generation through `place`.
+    pub(in super::super) fn note_synced(&mut self, server: u8, generation: u64, place: Place) {
+        if generation != self.generation {
+            return;
+        }
+        let synced = self.synced.entry(server).or_default();
+        *synced = place.max(*synced);
+        if let Some(heard) = self.heard.get_mut(&server) {
+            heard.position = *synced;
+        }
+    }
+
+    /// Notes what a server says of its disk, which counts from here on.
+    pub(in super::super) fn note_disk(&mut self, server: u8, disk: Heard) {
+        self.heard.insert(server, disk);
+    }
+
+    /// Forgets how far a server has synced: one that comes anew may have another disk.
+    pub(in super::super) fn forget(&mut self, server: u8) {
+        self.synced.remove(&server);
+    }
+
+    pub(in super::super) fn heard(&self) -> &BTreeMap<u8, Heard> {
+        &self.heard
+    }
+
+    pub(in super::super) fn set_heard(&mut self, heard: BTreeMap<u8, Heard>) {
+        self.heard = heard;
+    }
+
+    /// Returns the place through which a majority of the configured servers has synced.
+    fn durable(&self) -> Place {
+        let mut places: Vec<Place> = self.synced.values().copied().collect();
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        places.get(usize::from(self.servers) / 2).copied().unwrap_or(0)
+    }
+
+    /// Takes out the next entry that is durable, and its length in bytes. `early` takes it although it is not.
+    pub(in super::super) fn take_durable(&mut self, early: bool) -> Option<(Entry, usize)> {
+        if self.applied >= self.durable() && !early {
+            return None;
+        }
+        let bytes = self.pending.pop_front()?;
+        self.applied += 1;
+        let length = bytes.len();
+        Entry::read(bytes).map(|entry| (entry, length))
+    }
+
+    // --- for a newcomer ---
+
+    pub(in super::super) fn write(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.servers);
+        out.put_u128(self.service);
+        out.put_u8(self.anew.len() as u8);
+        for escape in &self.anew {
+            out.put_u8(escape.server);
+            out.put_u64(escape.at_ms);
+            out.put_u64(escape.from);
+            out.put_u128(escape.service);
+        }
+        out.put_u64(self.generation);
+        out.put_u64(self.applied);
+        out.put_u8(self.synced.len() as u8);
+        for (server, place) in &self.synced {
+            out.put_u8(*server);
+            out.put_u64(*place);
+        }
+        write_heard(out, &self.heard);
+        out.put_u64(self.clock.now_ms);
+        out.put_u32(self.clock.offsets.len() as u32);
+        for (member, offset) in &self.clock.offsets {
+            out.put_u64(member.0);
+            out.put_i64(*offset);
+        }
+        out.put_u32(self.pending.len() as u32);
+        for entry in &self.pending {
+            out.put_u32(entry.len() as u32);
+            out.put_slice(entry);
+        }
+    }
+
+    pub(in super::super) fn read(from: &mut Bytes) -> Option<Ledger> {
+        let mut ledger = Ledger { servers: from.try_get_u8().ok()?, ..Ledger::default() };
+        ledger.service = from.try_get_u128().ok()?;
+        for _ in 0..from.try_get_u8().ok()? {
+            ledger.anew.push(Escape {
+                server: from.try_get_u8().ok()?,
+                at_ms: from.try_get_u64().ok()?,
+                from: from.try_get_u64().ok()?,
+                service: from.try_get_u128().ok()?,
+            });
+        }
+        ledger.generation = from.try_get_u64().ok()?;
+        ledger.applied = from.try_get_u64().ok()?;
+        for _ in 0..from.try_get_u8().ok()? {
+            let server = from.try_get_u8().ok()?;
+            ledger.synced.insert(server, from.try_get_u64().ok()?);
+        }
+        ledger.heard = read_heard(from)?;
+        ledger.clock.now_ms = from.try_get_u64().ok()?;
+        for _ in 0..from.try_get_u32().ok()? {
+            let member = Uid(from.try_get_u64().ok()?);
+            ledger.clock.offsets.insert(member, from.try_get_i64().ok()?);
+        }
+        for _ in 0..from.try_get_u32().ok()? {
+            let length = from.try_get_u32().ok()? as usize;
+            let entry = (length <= from.remaining()).then(|| from.split_to(length))?;
+            Entry::read(entry.clone())?;
+            ledger.pending.push_back(entry);
+        }
+        Some(ledger)
+    }
+}
+
+pub(super) fn write_heard(out: &mut Vec<u8>, heard: &BTreeMap<u8, Heard>) {
+    out.put_u8(heard.len() as u8);
+    for (server, disk) in heard {
+        out.put_u8(*server);
+        [disk.disk, disk.generation, disk.starts, disk.position].into_iter().for_each(|n| out.put_u64(n));
+    }
+}
+
+pub(super) fn read_heard(from: &mut Bytes) -> Option<BTreeMap<u8, Heard>> {
+    let mut heard = BTreeMap::new();
+    for _ in 0..from.try_get_u8().ok()? {
+        let server = from.try_get_u8().ok()?;
+        let disk = Heard {
+            disk: from.try_get_u64().ok()?,
+            generation: from.try_get_u64().ok()?,
+            starts: from.try_get_u64().ok()?,
+            position: from.try_get_u64().ok()?,
+        };
+        heard.insert(server, disk);
+    }
+    Some(heard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::What;
+    use super::*;
+    use alloc::vec;
+
+    fn entry() -> Bytes {
+        Entry { time_ms: 5, what: What::Finished(vec![]) }.write()
+    }
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::new(3, 10, vec![entry(), entry()]);
+        ledger.begin(4, [1, 2].into_iter(), 0);
+        ledger
+    }
+
+    #[test]
+    fn the_base_of_a_majority_is_durable_and_what_comes_later_waits_for_two_disks() {
+        let mut ledger = ledger();
+        ledger.push(entry());
+        while ledger.take_durable(false).is_some() {}
+        assert_eq!((ledger.applied(), ledger.end()), (12, 13));
+        ledger.note_synced(1, 4, 13);
+        assert_eq!(ledger.take_durable(false), None);
+        ledger.note_synced(3, 3, 13);
+        assert_eq!(ledger.take_durable(false), None, "of another generation");
+        ledger.note_synced(3, 4, 13);
+        assert!(ledger.take_durable(false).is_some());
+    }
+
+    #[test]
+    fn a_ledger_is_read_as_it_was_written() {
+        let mut ledger = ledger();
+        ledger.tick(Uid(4), 77);
+        ledger.note_disk(3, Heard { disk: 9, generation: 4, starts: 2, position: 12 });
+        let mut out = Vec::new();
+        ledger.write(&mut out);
+        assert_eq!(Ledger::read(&mut out.clone().into()), Some(ledger));
+        for end in 0..out.len() {
+            assert_eq!(Ledger::read(&mut Bytes::copy_from_slice(&out[..end])), None);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A server with a disk: what it writes and in which order, and how far it is on the way to a serving state.
+//!
+//! The disk belongs to a server id and outlives the server's lives in the group. A server is *closed* until it has found
+//! out, with other servers, which state goes on ([`round`]); it is *joining* while it fetches the state of an open
+//! service; then it is *open*.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `entry` | what stands in the log |
+//! | `ledger` | the log as all servers see it: what is durable |
+//! | `round` | recovery and creation: which state goes on |
+
+mod entry;
+mod ledger;
+mod round;
+
+pub(super) use entry::{Entry, What};
+pub(super) use ledger::Ledger;
+pub(super) use round::{Foreign, Plan, Round, RoundWord, Said, Verdict};
+
+pub use entry::Place;
+
+use super::disk::{Block, Created, DiskDurability, Escape, Heard, Loaded};
+use crate::identity::Seqno;
+use crate::time::Time;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+/// Time after which a job that the disk has not done counts as hung.
+pub(super) const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
+
+/// Number of a job for the disk.
+pub type JobNumber = u64;
+
+/// What a server with a disk is, at the start of its process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskStart {
+    /// Name of the service.
+    pub name: String,
+    /// Id of this server, from 1.
+    pub server: u8,
+    /// Number of servers, from 1 to 9.
+    pub servers: u8,
+    /// How many disks hold a command before it is answered.
+    pub durability: DiskDurability,
+    /// What the disk has; `None` if it is blank.
+    pub loaded: Option<Loaded>,
+    /// Identity for a blank disk.
+    pub disk: u64,
+    /// A random number. Of the servers that create a service, that of one becomes its instance.
+    pub nonce: u128,
+    /// True if a blank disk takes the place of another one of this server.
+    pub replaces: bool,
+    /// Present if the service begins anew from this disk alone: the time in milliseconds since 1970.
+    pub begins_anew: Option<u64>,
+}
+
+/// What the driver is to do with the disk. It does one job at a time, in this order, and reports each
+/// ([`Replica::handle_stored`](super::Replica::handle_stored)) when it is synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Append to the log.
+    Append {
+        /// Place of the first entry.
+        first: Place,
+        /// The entries.
+        entries: Vec<Bytes>,
+        /// What was heard of other disks.
+        heard: BTreeMap<u8, Heard>,
+    },
+    /// Write the commit block.
+    Commit(Block),
+    /// Replace everything by another state, which counts from the write of the block.
+    Adopt {
+        /// The block; the store names snapshot and log in it.
+        block: Block,
+        /// Last place that the snapshot contains, and its parts. `None` where the log begins at the creation.
+        snapshot: Option<(Place, Vec<Bytes>)>,
+        /// The entries after the snapshot.
+        entries: Vec<Bytes>,
+        /// What was heard of other disks.
+        heard: BTreeMap<u8, Heard>,
+    },
+    /// Write a snapshot, and cut the log below it.
+    Snapshot {
+        /// Last place that the snapshot contains.
+        place: Place,
+        /// Its parts.
+        parts: Vec<Bytes>,
+    },
+}
+
+/// What is said once a job is done. A round's words are said in that round only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Nothing,
+    /// The log is on disk through this place.
+    Synced(Place),
+    /// The joined state is on disk.
+    Joined,
+    Round(Seqno, RoundWord),
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    #[default]
+    Closed,
+    Joining,
+    Open,
+}
+
+/// A server's disk and what is to be written to it. See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Durable {
+    /// The block as it is when all jobs are done.
+    pub(super) block: Block,
+    pub(super) nonce: u128,
+    pub(super) replaces: bool,
+    pub(super) is_alone: bool,
+    pub(super) stage: Stage,
+    pub(super) round: Round,
+    /// True if this server has to say what its disk has, once it has nothing to write.
+    pub(super) has_to_say: bool,
+    /// Since when it has been joining without a word of a donor.
+    pub(super) joining_since: Option<Time>,
+    jobs: VecDeque<(Job, After)>,
+    under_way: Option<(JobNumber, After, Time)>,
+    begun: JobNumber,
+    /// Entries that are not in a job yet.
+    unwritten: Vec<Bytes>,
+    /// Place of the last entry, written or not.
+    end: Place,
+    /// Place through which the log is on disk.
+    synced: Place,
+    /// Last place of a state that is being adopted.
+    adopted: Option<Place>,
+}
+
+impl Durable {
+    pub(super) fn new(start: &DiskStart, end: Place) -> Durable {
+        let blank = Block {
+            service: 0,
+            server: start.server,
+            servers: start.servers,
+            durability: start.durability,
+            disk: start.disk,
+            starts: 0,
+            generation: 0,
+            promised: 0,
+            view: None,
+            created: Created::Blank,
+            snapshot: None,
+            log: 0,
+            anew: Vec::new(),
+            name: start.name.clone(),
+        };
+        let is_blank = start.loaded.is_none();
+        let mut durable = Durable {
+            block: start.loaded.as_ref().map_or(blank, |loaded| loaded.block.clone()),
+            nonce: start.nonce,
+            replaces: start.replaces,
+            is_alone: false,
+            stage: Stage::Closed,
+            round: Round::new(0),
+            has_to_say: false,
+            joining_since: None,
+            jobs: VecDeque::new(),
+            under_way: None,
+            begun: 0,
+            unwritten: Vec::new(),
+            end,
+            synced: end,
+            adopted: None,
+        };
+        durable.block.starts += 1;
+        if let (Some(at_ms), Created::Done(service)) = (start.begins_anew, durable.block.created) {
+            let escape = Escape { server: start.server, at_ms, from: end, service };
+            durable.block.anew.push(escape);
+            durable.block.service = start.nonce.max(1);
+            durable.block.created = Created::Done(durable.block.service);
+            durable.is_alone = true;
+        }
+        // A blank disk stays blank until it has a part in a service.
+        if !is_blank {
+            durable.commit(After::Nothing);
+        }
+        durable
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.block.created == Created::Blank
+    }
+
+    /// Returns what this server says of its disk.
+    pub(super) fn said(&self, heard: BTreeMap<u8, Heard>) -> Said {
+        let block = &self.block;
+        Said {
+            server: block.server,
+            servers: block.servers,
+            durability: block.durability,
+            created: block.created,
+            disk: block.disk,
+            starts: block.starts,
+            generation: block.generation,
+            promised: block.promised,
+            place: self.end,
+            nonce: self.nonce,
+            alone: self.is_alone,
+            former: block.anew.iter().map(|escape| escape.service).collect(),
+            heard,
+        }
+    }
+
+    /// Returns what the others write down of this disk.
+    pub(super) fn as_heard(&self) -> Heard {
+        let Block { disk, generation, starts, .. } = self.block;
+        Heard { disk, generation, starts, position: self.synced }
+    }
+
+    pub(super) fn synced(&self) -> Place {
+        self.synced
+    }
+
+    // --- jobs ---
+
+    /// Has an entry appended with the next batch.
+    pub(super) fn append(&mut self, entry: Bytes) {
+        self.unwritten.push(entry);
+        self.end += 1;
+    }
+
+    /// Has the block written.
+    pub(super) fn commit(&mut self, after: After) {
+        let block = self.block.clone();
+        self.push(Job::Commit(block), after);
+    }
+
+    /// Has everything replaced by another state, through `end`.
+    pub(super) fn adopt(
+        &mut self,
+        snapshot: Option<(Place, Vec<Bytes>)>,
+        entries: Vec<Bytes>,
+        heard: BTreeMap<u8, Heard>,
+        after: After,
+    ) {
+        // What was to be appended belongs to the state that is replaced.
+        self.unwritten.clear();
+        let jobs = self.jobs.iter_mut().map(|(_, after)| after);
+        let under_way = self.under_way.iter_mut().map(|(_, after, _)| after);
+        for after in jobs.chain(under_way).filter(|after| matches!(after, After::Synced(_))) {
+            *after = After::Nothing;
+        }
+        self.end = snapshot.as_ref().map_or(0, |(place, _)| *place) + entries.len() as Place;
+        (self.synced, self.adopted) = (0, Some(self.end));
+        let block = self.block.clone();
+        self.jobs.push_back((Job::Adopt { block, snapshot, entries, heard }, after));
+    }
+
+    /// Has a snapshot written.
+    pub(super) fn write_snapshot(&mut self, place: Place, parts: Vec<Bytes>, heard: &BTreeMap<u8, Heard>) {
+        self.flush(heard);
+        self.jobs.push_back((Job::Snapshot { place, parts }, After::Nothing));
+    }
+
+    fn push(&mut self, job: Job, after: After) {
+        self.jobs.push_back((job, after));
+    }
+
+    /// Makes a job of the entries that have none.
+    fn flush(&mut self, heard: &BTreeMap<u8, Heard>) {
+        if self.unwritten.is_empty() {
+            return;
+        }
+        let entries = core::mem::take(&mut self.unwritten);
+        let first = self.end + 1 - entries.len() as Place;
+        let job = Job::Append { first, entries, heard: heard.clone() };
+        self.jobs.push_back((job, After::Synced(self.end)));
+    }
+
+    /// Returns the next job, if none is under way. One sync covers all entries that came during the one before.
+    pub(super) fn next_job(&mut self, now: Time, heard: &BTreeMap<u8, Heard>) -> Option<(JobNumber, Job)> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        if self.jobs.is_empty() {
+            self.flush(heard);
+        }
+        let (job, after) = self.jobs.pop_front()?;
+        self.begun += 1;
+        self.under_way = Some((self.begun, after, now));
+        Some((self.begun, job))
+    }
+
+    /// Notes that a job is done, and returns what is to be said.
+    pub(super) fn done(&mut self, number: JobNumber) -> Option<After> {
+        let (_, after, _) = self.under_way.take_if(|(under_way, ..)| *under_way == number)?;
+        match after {
+            After::Synced(place) => self.synced = place,
+            After::Joined | After::Round(_, RoundWord::Adopted) => {
+                self.synced = self.adopted.take().unwrap_or(self.synced);
+            }
+            _ => {}
+        }
+        Some(after)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
+    }
+
+    /// Returns when the job under way counts as hung.
+    pub(super) fn hangs_at(&self) -> Option<Time> {
+        self.under_way.as_ref().map(|(_, _, since)| *since + DISK_HANGS_AFTER)
+    }
+}

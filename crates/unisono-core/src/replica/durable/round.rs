@@ -1,0 +1,473 @@
+//! Recovery: how servers that are members of one group, and do not serve yet, agree on the state to go on with.
+//!
+//! One attempt is a round. It begins at each change of the view. All members say what their disks have; if a majority
+//! of the configured servers has good disks, these promise a new generation on disk, choose the log with the highest
+//! (generation, place), adopt it, and open the service when all of them have it. All words travel in the group's order,
+//! so all members draw the same conclusions. (KTV93 §3.2, with a generation in place of its recovering mark.)
+//!
+//! The service is created in the same way by all configured servers together: each writes *half*, and *done* once all
+//! have written *half*. No caller is answered before that, so half a creation proves that nothing was lost.
+
+use super::super::Watched;
+use super::super::disk::{Created, DiskDurability, Heard};
+use super::entry::Place;
+use super::ledger::{read_heard, write_heard};
+use crate::identity::{Seqno, Uid};
+use crate::planted::Planted;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, Bytes};
+
+/// What a member says of its disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Said {
+    pub(in super::super) server: u8,
+    pub(in super::super) servers: u8,
+    pub(in super::super) durability: DiskDurability,
+    pub(in super::super) created: Created,
+    pub(in super::super) disk: u64,
+    pub(in super::super) starts: u64,
+    pub(in super::super) generation: u64,
+    pub(in super::super) promised: u64,
+    /// Place of the last entry on the disk.
+    pub(in super::super) place: Place,
+    /// A random number; that of one server becomes the instance of a new service.
+    pub(in super::super) nonce: u128,
+    /// An administrator lets the service begin anew from this disk alone.
+    pub(in super::super) alone: bool,
+    /// Instances from which this one began anew.
+    pub(in super::super) former: Vec<u128>,
+    pub(in super::super) heard: BTreeMap<u8, Heard>,
+}
+
+/// A word of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum RoundWord {
+    Said(Said),
+    /// The sender has written *half*.
+    Half,
+    /// The sender has written *done*.
+    Done,
+    /// The sender has promised the generation.
+    Promised,
+    /// The sender has adopted the chosen state.
+    Adopted,
+}
+
+/// What the servers with good disks do in a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Plan {
+    pub(in super::super) generation: u64,
+    pub(in super::super) service: u128,
+    /// The members with good disks, and their ids.
+    pub(in super::super) good: BTreeMap<Uid, u8>,
+    /// The member that has the chosen state.
+    pub(in super::super) donor: Uid,
+    /// Generation and last place of the chosen log.
+    pub(in super::super) chosen: (u64, Place),
+    /// The disks as the members said.
+    pub(in super::super) disks: BTreeMap<u8, Heard>,
+}
+
+/// What follows from a word, the same at all members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) enum Verdict {
+    Nothing,
+    /// All servers are blank and here: write *half* with this root.
+    Half(u128),
+    /// All have written *half*: write *done*.
+    Done(u128),
+    /// The service is created: begin a round.
+    Again,
+    Promise(Plan),
+    Adopt(Plan),
+    Open(Plan),
+    /// These members have disks of another service, of one that was given up, or with another number of servers.
+    Foreign(BTreeMap<Uid, Foreign>),
+}
+
+/// Why a disk cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Foreign {
+    GivenUp,
+    OtherService,
+    OtherServers,
+}
+
+/// A round. See the module.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Round {
+    /// Seqno of the event with which it began.
+    pub(in super::super) key: Seqno,
+    said: BTreeMap<Uid, Said>,
+    stage: Stage,
+    /// Ids of the servers without a good disk here.
+    missing: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Stage {
+    #[default]
+    Gathering,
+    Creating { root: u128, half: BTreeSet<Uid>, done: BTreeSet<Uid> },
+    Promising { plan: Plan, have: BTreeSet<Uid> },
+    Adopting { plan: Plan, have: BTreeSet<Uid> },
+}
+
+impl Round {
+    pub(in super::super) fn new(key: Seqno) -> Round {
+        Round { key, ..Round::default() }
+    }
+
+    /// Handles a word of a member of the view, whose members are `members`.
+    pub(in super::super) fn hear(
+        &mut self,
+        from: Uid,
+        word: RoundWord,
+        members: &[Uid],
+        watched: Watched,
+    ) -> Verdict {
+        match (word, &mut self.stage) {
+            (RoundWord::Said(said), Stage::Gathering) => {
+                self.said.insert(from, said);
+                match members.iter().all(|member| self.said.contains_key(member)) {
+                    true => self.judge(watched),
+                    false => Verdict::Nothing,
+                }
+            }
+            (RoundWord::Half, Stage::Creating { root, half, .. }) => {
+                half.insert(from);
+                let all = members.iter().all(|member| half.contains(member));
+                if all { Verdict::Done(*root) } else { Verdict::Nothing }
+            }
+            (RoundWord::Done, Stage::Creating { done, .. }) => {
+                done.insert(from);
+                let all = members.iter().all(|member| done.contains(member));
+                if all { Verdict::Again } else { Verdict::Nothing }
+            }
+            (RoundWord::Promised, Stage::Promising { plan, have }) => {
+                have.insert(from);
+                if !plan.good.keys().all(|member| have.contains(member)) {
+                    return Verdict::Nothing;
+                }
+                let plan = plan.clone();
+                self.stage = Stage::Adopting { plan: plan.clone(), have: BTreeSet::new() };
+                Verdict::Adopt(plan)
+            }
+            (RoundWord::Adopted, Stage::Adopting { plan, have }) => {
+                have.insert(from);
+                let all = plan.good.keys().all(|member| have.contains(member));
+                if all { Verdict::Open(plan.clone()) } else { Verdict::Nothing }
+            }
+            _ => Verdict::Nothing,
+        }
+    }
+
+    /// Returns the ids of the servers that are waited for; empty while that is not known.
+    pub(in super::super) fn missing(&self) -> &[u8] {
+        &self.missing
+    }
+
+    /// Returns the member whose state is taken over at present.
+    pub(in super::super) fn donor(&self) -> Option<Uid> {
+        match &self.stage {
+            Stage::Adopting { plan, .. } => Some(plan.donor),
+            _ => None,
+        }
+    }
+
+    /// All members have said what they have.
+    fn judge(&mut self, watched: Watched) -> Verdict {
+        let Some(service) = self.service() else { return self.judge_creation() };
+        let foreign = self.foreign(service);
+        if !foreign.is_empty() {
+            return Verdict::Foreign(foreign);
+        }
+        let is_good = |said: &Said| match said.created {
+            _ if watched.broken(Planted::BlankDiskCounts) => true,
+            Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said, watched),
+            Created::Blank => false,
+        };
+        let good: BTreeMap<Uid, u8> =
+            self.said.iter().filter(|(_, said)| is_good(said)).map(|(uid, said)| (*uid, said.server)).collect();
+        let servers = self.servers();
+        let ids: BTreeSet<u8> = good.values().copied().collect();
+        self.missing = (1..=servers).filter(|id| !ids.contains(id)).collect();
+        let is_alone = self.said.iter().any(|(uid, said)| said.alone && good.contains_key(uid));
+        if 2 * ids.len() <= usize::from(servers) && !is_alone {
+            return Verdict::Nothing;
+        }
+        let Some(plan) = self.plan(service, good, watched) else { return Verdict::Nothing };
+        self.stage = Stage::Promising { plan: plan.clone(), have: BTreeSet::new() };
+        Verdict::Promise(plan)
+    }
+
+    fn plan(&self, service: u128, good: BTreeMap<Uid, u8>, watched: Watched) -> Option<Plan> {
+        let highest = self.said.values().map(|said| said.generation.max(said.promised)).max()?;
+        let order = |said: &Said| match () {
+            () if watched.broken(Planted::LogsByLength) => (0, said.place),
+            () if watched.broken(Planted::AnyLogChosen) => (0, u64::from(said.server)),
+            () => (said.generation, said.place),
+        };
+        let here = || self.said.iter().filter(|(uid, _)| good.contains_key(uid));
+        let (donor, best) = here().max_by_key(|(uid, said)| (order(said), *uid))?;
+        let disk = |said: &Said| Heard {
+            disk: said.disk,
+            generation: highest + 1,
+            starts: said.starts,
+            position: best.place,
+        };
+        Some(Plan {
+            generation: highest + 1,
+            service,
+            donor: *donor,
+            chosen: (best.generation, best.place),
+            disks: here().map(|(_, said)| (said.server, disk(said))).collect(),
+            good,
+        })
+    }
+
+    /// Nothing exists yet: the servers create the service if all of them are here.
+    fn judge_creation(&mut self) -> Verdict {
+        let by_id: BTreeMap<u8, &Said> = self.said.values().map(|said| (said.server, said)).collect();
+        let servers = self.servers();
+        self.missing = (1..=servers).filter(|id| !by_id.contains_key(id)).collect();
+        let all = by_id.len() == usize::from(servers) && self.said.len() == by_id.len();
+        if !all || by_id.values().any(|said| said.servers != servers) {
+            return Verdict::Nothing;
+        }
+        let begun = by_id.values().find_map(|said| match said.created {
+            Created::Half(root) => Some(root),
+            _ => None,
+        });
+        let first = by_id.values().next().map(|said| said.nonce.max(1));
+        let Some(root) = begun.or(first) else { return Verdict::Nothing };
+        self.stage = Stage::Creating { root, half: BTreeSet::new(), done: BTreeSet::new() };
+        Verdict::Half(root)
+    }
+
+    fn servers(&self) -> u8 {
+        let first = self.said.values().min_by_key(|said| (said.created == Created::Blank, said.server));
+        first.map_or(0, |said| said.servers)
+    }
+
+    /// Returns the service that goes on: one that was not given up for another, of most of the disks.
+    fn service(&self) -> Option<u128> {
+        let mut count: BTreeMap<u128, usize> = BTreeMap::new();
+        for said in self.said.values() {
+            if let Created::Done(service) = said.created {
+                *count.entry(service).or_default() += 1;
+            }
+        }
+        let given_up = |service: &u128| self.said.values().any(|said| said.former.contains(service));
+        let best = count.iter().filter(|(service, _)| !given_up(service));
+        best.max_by_key(|(_, count)| **count).map(|(service, _)| *service)
+    }
+
+    fn foreign(&self, service: u128) -> BTreeMap<Uid, Foreign> {
+        let servers = self.servers();
+        let former: Vec<u128> = self.said.values().flat_map(|said| said.former.clone()).collect();
+        let why = |said: &Said| match said.created {
+            Created::Done(other) if former.contains(&other) => Some(Foreign::GivenUp),
+            Created::Done(other) if other != service => Some(Foreign::OtherService),
+            _ if said.servers != servers => Some(Foreign::OtherServers),
+            _ => None,
+        };
+        self.said.iter().filter_map(|(uid, said)| Some((*uid, why(said)?))).collect()
+    }
+
+    /// True if a member has written down that this disk had more, or that another one took its place.
+    fn is_old(&self, disk: &Said, watched: Watched) -> bool {
+        if watched.broken(Planted::OldImageCounts) {
+            return false;
+        }
+        let knows_more = |heard: &Heard| match heard.disk == disk.disk {
+            true => {
+                (heard.generation, heard.position) > (disk.generation, disk.place) || heard.starts > disk.starts
+            }
+            false => heard.generation >= disk.generation,
+        };
+        let others = self.said.values().filter(|said| said.server != disk.server);
+        others.filter_map(|said| said.heard.get(&disk.server)).any(knows_more)
+    }
+}
+
+const SAID: u8 = 1;
+const HALF: u8 = 2;
+const DONE: u8 = 3;
+const PROMISED: u8 = 4;
+const ADOPTED: u8 = 5;
+
+impl RoundWord {
+    pub(in super::super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            RoundWord::Said(said) => {
+                out.put_u8(SAID);
+                out.put_slice(&[said.server, said.servers, (said.durability == DiskDurability::One).into()]);
+                let (code, root) = match said.created {
+                    Created::Blank => (0, 0),
+                    Created::Half(root) => (1, root),
+                    Created::Done(root) => (2, root),
+                };
+                out.put_u8(code);
+                out.put_u128(root);
+                let numbers = [said.disk, said.starts, said.generation, said.promised, said.place];
+                numbers.into_iter().for_each(|number| out.put_u64(number));
+                out.put_u128(said.nonce);
+                out.put_u8(said.alone.into());
+                out.put_u8(said.former.len() as u8);
+                said.former.iter().for_each(|service| out.put_u128(*service));
+                write_heard(out, &said.heard);
+            }
+            RoundWord::Half => out.put_u8(HALF),
+            RoundWord::Done => out.put_u8(DONE),
+            RoundWord::Promised => out.put_u8(PROMISED),
+            RoundWord::Adopted => out.put_u8(ADOPTED),
+        }
+    }
+
+    pub(in super::super) fn read(from: &mut Bytes) -> Option<RoundWord> {
+        Some(match from.try_get_u8().ok()? {
+            SAID => {
+                let mut said = Said {
+                    server: from.try_get_u8().ok()?,
+                    servers: from.try_get_u8().ok()?,
+                    ..Said::default()
+                };
+                if from.try_get_u8().ok()? != 0 {
+                    said.durability = DiskDurability::One;
+                }
+                let (code, root) = (from.try_get_u8().ok()?, from.try_get_u128().ok()?);
+                said.created = match code {
+                    0 => Created::Blank,
+                    1 => Created::Half(root),
+                    2 => Created::Done(root),
+                    _ => return None,
+                };
+                said.disk = from.try_get_u64().ok()?;
+                said.starts = from.try_get_u64().ok()?;
+                said.generation = from.try_get_u64().ok()?;
+                said.promised = from.try_get_u64().ok()?;
+                said.place = from.try_get_u64().ok()?;
+                said.nonce = from.try_get_u128().ok()?;
+                said.alone = from.try_get_u8().ok()? != 0;
+                for _ in 0..from.try_get_u8().ok()? {
+                    said.former.push(from.try_get_u128().ok()?);
+                }
+                said.heard = read_heard(from)?;
+                RoundWord::Said(said)
+            }
+            HALF => RoundWord::Half,
+            DONE => RoundWord::Done,
+            PROMISED => RoundWord::Promised,
+            ADOPTED => RoundWord::Adopted,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const ALL: [Uid; 3] = [Uid(11), Uid(12), Uid(13)];
+
+    fn said(server: u8, created: Created, (generation, place): (u64, Place)) -> Said {
+        Said {
+            server,
+            servers: 3,
+            created,
+            disk: 100 + u64::from(server),
+            starts: 1,
+            generation,
+            promised: generation,
+            place,
+            nonce: u128::from(server),
+            ..Said::default()
+        }
+    }
+
+    fn judged(members: &[Uid], said: Vec<Said>) -> (Round, Verdict) {
+        let (mut round, mut last) = (Round::new(5), Verdict::Nothing);
+        for (member, said) in members.iter().zip(said) {
+            last = round.hear(*member, RoundWord::Said(said), members, Watched::default());
+        }
+        (round, last)
+    }
+
+    #[test]
+    fn a_service_is_created_by_all_of_its_servers_or_not_at_all() {
+        let blank = |server| said(server, Created::Blank, (0, 0));
+        let (round, verdict) = judged(&ALL[..2], vec![blank(1), blank(2)]);
+        assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[3][..]));
+        let (mut round, verdict) = judged(&ALL, vec![blank(1), blank(2), blank(3)]);
+        assert_eq!(verdict, Verdict::Half(1));
+        let mut hear = |member, word| round.hear(member, word, &ALL, Watched::default());
+        assert_eq!(hear(ALL[0], RoundWord::Half), Verdict::Nothing);
+        assert_eq!(hear(ALL[1], RoundWord::Half), Verdict::Nothing);
+        assert_eq!(hear(ALL[2], RoundWord::Half), Verdict::Done(1));
+        assert_eq!(hear(ALL[2], RoundWord::Done), Verdict::Nothing);
+        assert_eq!(hear(ALL[0], RoundWord::Done), Verdict::Nothing);
+        assert_eq!(hear(ALL[1], RoundWord::Done), Verdict::Again);
+        // A creation that was broken off goes on with its root; beside a finished one, half of one is good.
+        let half = said(3, Created::Half(9), (0, 0));
+        assert_eq!(judged(&ALL, vec![blank(1), blank(2), half.clone()]).1, Verdict::Half(9));
+        let done = said(1, Created::Done(9), (0, 0));
+        let verdict = judged(&ALL[..2], vec![done, half]).1;
+        assert!(matches!(verdict, Verdict::Promise(plan) if plan.service == 9 && plan.generation == 1));
+    }
+
+    #[test]
+    fn a_majority_of_good_disks_goes_on_from_the_highest_generation_then_place() {
+        let done = |server, log| said(server, Created::Done(9), log);
+        let (mut round, verdict) = judged(&ALL[..2], vec![done(1, (2, 50)), done(2, (3, 40))]);
+        let Verdict::Promise(plan) = verdict else { panic!("{verdict:?}") };
+        assert_eq!((plan.generation, plan.donor, plan.chosen), (4, ALL[1], (3, 40)));
+        let mut hear = |member, word| round.hear(member, word, &ALL[..2], Watched::default());
+        assert_eq!(hear(ALL[0], RoundWord::Adopted), Verdict::Nothing);
+        assert_eq!(hear(ALL[0], RoundWord::Promised), Verdict::Nothing);
+        assert_eq!(hear(ALL[1], RoundWord::Promised), Verdict::Adopt(plan.clone()));
+        assert_eq!(hear(ALL[1], RoundWord::Adopted), Verdict::Nothing);
+        assert_eq!(hear(ALL[0], RoundWord::Adopted), Verdict::Open(plan));
+    }
+
+    #[test]
+    fn blank_disks_and_old_images_do_not_count() {
+        let done = |server, log| said(server, Created::Done(9), log);
+        let (round, verdict) = judged(&ALL[..2], vec![done(1, (2, 50)), said(2, Created::Blank, (0, 0))]);
+        assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
+        let mut knows = done(1, (2, 50));
+        knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 1, position: 45 });
+        let (round, verdict) = judged(&ALL[..2], vec![knows.clone(), done(2, (2, 44))]);
+        assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
+        assert!(matches!(judged(&ALL[..2], vec![knows, done(2, (2, 45))]).1, Verdict::Promise(_)));
+    }
+
+    #[test]
+    fn a_disk_that_begins_anew_goes_on_alone_and_shuts_out_those_of_before() {
+        let mut anew = said(1, Created::Done(10), (5, 7));
+        (anew.alone, anew.former) = (true, vec![9]);
+        let blank = said(2, Created::Blank, (0, 0));
+        let verdict = judged(&ALL[..2], vec![anew.clone(), blank]).1;
+        assert!(matches!(verdict, Verdict::Promise(plan) if plan.good.len() == 1));
+        let old = said(3, Created::Done(9), (5, 9));
+        let foreign = BTreeMap::from([(ALL[1], Foreign::GivenUp)]);
+        assert_eq!(judged(&ALL[..2], vec![anew, old]).1, Verdict::Foreign(foreign));
+    }
+
+    #[test]
+    fn words_are_read_as_they_were_written_and_nothing_shorter_is() {
+        let mut all = said(1, Created::Half(3), (4, 5));
+        all.heard.insert(2, Heard::default());
+        all.former.push(8);
+        for word in [RoundWord::Said(all), RoundWord::Half, RoundWord::Adopted] {
+            let mut out = Vec::new();
+            word.write(&mut out);
+            assert_eq!(RoundWord::read(&mut out.clone().into()), Some(word));
+            for end in 0..out.len() {
+                assert_eq!(RoundWord::read(&mut Bytes::copy_from_slice(&out[..end])), None);
+            }
+        }
+    }
+}

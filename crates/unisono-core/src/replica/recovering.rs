@@ -1,0 +1,390 @@
+//! A replica with a disk: it recovers or creates the service with others, joins an open one, and has everything written
+//! that others are to count on.
+
+use super::backlog::Backlog;
+use super::disk::{Created, Heard};
+use super::durable::{
+    After, DiskStart, Durable, Foreign, JobNumber, Plan, Round, RoundWord, Stage, Verdict,
+};
+use super::fetch::Fetch;
+use super::replicated::Replicated;
+use super::word::Word;
+use super::{Arriving, NotRestored, Output, Replica, ReplicaSettings, StateMachine, StopReason};
+use crate::event::{Event, View};
+use crate::identity::{Seqno, Uid};
+use crate::planted::Planted;
+use crate::time::{Time, earlier};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Time after which a server that finds no donor in a group begins anew with entering one.
+const SEEKS_DONOR_MAX: Duration = Duration::from_secs(3);
+
+impl<S: StateMachine> Replica<S> {
+    /// Returns the copy of a server with a disk, closed, with the state that the disk has. `machine` is the state with
+    /// which a service begins.
+    ///
+    /// # Errors
+    /// What the disk has is no state that this version of the program can restore.
+    pub fn with_disk(
+        me: Uid,
+        machine: S,
+        settings: ReplicaSettings,
+        start: &DiskStart,
+    ) -> Result<Replica<S>, NotRestored> {
+        let (place, parts, entries, heard) = match &start.loaded {
+            Some(loaded) => {
+                (loaded.snapshot_at, &loaded.parts[..], loaded.entries.clone(), loaded.heard.clone())
+            }
+            None => (0, &[][..], Vec::new(), BTreeMap::new()),
+        };
+        let mut closed =
+            Replicated::of_disk(machine, (place, parts), entries, (start.servers, &settings))?;
+        closed.set_heard(heard);
+        let durable = Durable::new(start, closed.ledger().map_or(0, |ledger| ledger.end()));
+        let mut replica = Replica::empty(me, settings);
+        replica.closed = Some(closed);
+        replica.durable = Some(durable);
+        Ok(replica)
+    }
+
+    /// Handles the end of a job: the disk has it, or the reason why it has not.
+    pub fn handle_stored(&mut self, now: Time, job: JobNumber, result: Result<(), String>) {
+        if let Err(reason) = result {
+            return self.stop(StopReason::DiskFailed(reason));
+        }
+        let after = self.durable.as_mut().and_then(|durable| durable.done(job));
+        match after {
+            Some(After::Synced(place)) => self.announce(place),
+            Some(After::Joined) => {
+                if let Some(durable) = &self.durable
+                    && durable.stage == Stage::Open
+                {
+                    let disk = durable.as_heard();
+                    self.say(Word::OnDisk(disk));
+                }
+            }
+            Some(After::Round(key, word)) => self.say_in_round(key, word),
+            Some(After::Nothing) | None => {}
+        }
+        self.work(now);
+    }
+
+    /// Returns the ids of the servers that this one waits for; empty if it waits for none.
+    pub fn waits_for(&self) -> Vec<u8> {
+        match &self.durable {
+            Some(durable) if durable.stage == Stage::Closed && self.view.is_some() => {
+                durable.round.missing().to_vec()
+            }
+            Some(durable) if durable.stage == Stage::Closed => {
+                (1..=durable.block.servers).filter(|id| *id != durable.block.server).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the instance of the service on this server's disk; 0 before its creation.
+    pub fn service(&self) -> u128 {
+        self.durable.as_ref().map_or(0, |durable| durable.block.service)
+    }
+
+    /// True while this server is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Closed)
+    }
+
+    /// True if other servers are to take over the state of this one, which is closed.
+    pub(super) fn gives_closed(&self) -> bool {
+        self.is_closed()
+            && self.durable.as_ref().is_some_and(|durable| durable.round.donor() == Some(self.me))
+    }
+
+    // --- a closed server ---
+
+    pub(super) fn enter_closed(&mut self, now: Time, seqno: Seqno, view: View) {
+        if let Some(state) = self.replicated.take() {
+            self.closed = Some(state);
+        }
+        self.arriving = None;
+        self.view = Some(view);
+        self.begin_round(now, seqno);
+    }
+
+    fn begin_round(&mut self, now: Time, key: Seqno) {
+        let Some(durable) = &mut self.durable else { return };
+        (durable.stage, durable.round, durable.has_to_say) = (Stage::Closed, Round::new(key), true);
+        self.unseen.retain(|word| !matches!(word, Word::Round { .. }));
+        self.arriving = None;
+        if let (Some(closed), Some(view)) = (&mut self.closed, &self.view) {
+            closed.stand_at(key, view);
+        }
+        self.work(now);
+    }
+
+    /// Follows an event that has a seqno, while this server is closed or fetches the state.
+    pub(super) fn follow_closed(&mut self, now: Time, event: &Event) {
+        let Some(seqno) = event.seqno() else { return };
+        match event {
+            Event::Joined { .. } | Event::Left { .. } | Event::Reset { .. } => self.begin_round(now, seqno),
+            Event::Message { sender, payload, .. } => match Word::read(payload.clone()) {
+                Some(Word::Round { key, word }) => self.hear_round(now, (*sender, seqno), key, word),
+                Some(Word::IsOpen) => self.begin_joining(now, seqno),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn hear_round(&mut self, now: Time, (from, seqno): (Uid, Seqno), key: Seqno, word: RoundWord) {
+        let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
+        if from == self.me && matches!(self.unseen.front(), Some(Word::Round { key: said, word: mine })
+            if *said == key && *mine == word)
+        {
+            self.unseen.pop_front();
+        }
+        if durable.round.key != key || durable.stage != Stage::Closed {
+            return;
+        }
+        let members: Vec<Uid> = view.members.iter().map(|member| member.uid).collect();
+        match durable.round.hear(from, word, &members, self.watched) {
+            Verdict::Nothing => {}
+            Verdict::Half(root) => {
+                durable.block.created = Created::Half(root);
+                durable.commit(After::Round(key, RoundWord::Half));
+            }
+            Verdict::Done(root) => {
+                durable.block.created = Created::Done(root);
+                durable.block.service = root;
+                durable.commit(After::Round(key, RoundWord::Done));
+            }
+            Verdict::Again => return self.begin_round(now, seqno),
+            Verdict::Promise(plan) if plan.good.contains_key(&self.me) => {
+                durable.block.promised = plan.generation;
+                let after = RoundWord::Promised;
+                match self.watched.broken(Planted::PromiseUnsynced) {
+                    true => self.say_in_round(key, after),
+                    false => durable.commit(After::Round(key, after)),
+                }
+            }
+            Verdict::Adopt(plan) if plan.good.contains_key(&self.me) => self.adopt(now, &plan),
+            Verdict::Open(plan) if plan.good.contains_key(&self.me) => self.open(now, seqno, &plan),
+            Verdict::Open(_) => self.begin_joining(now, seqno),
+            Verdict::Foreign(foreign) => match foreign.get(&self.me) {
+                Some(Foreign::GivenUp) => self.stop(StopReason::DiskGivenUp),
+                Some(Foreign::OtherService) => self.stop(StopReason::DiskOfOther),
+                Some(Foreign::OtherServers) => self.stop(StopReason::OtherServers),
+                None => {}
+            },
+            Verdict::Promise(_) | Verdict::Adopt(_) => {}
+        }
+        self.work(now);
+    }
+
+    fn say_in_round(&mut self, key: Seqno, word: RoundWord) {
+        if self.durable.as_ref().is_some_and(|durable| durable.round.key == key) {
+            self.say(Word::Round { key, word });
+        }
+    }
+
+    /// Takes over the chosen state: at once if it is on this server's disk, else from the donor.
+    fn adopt(&mut self, now: Time, plan: &Plan) {
+        let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
+        let end = self.closed.as_ref().and_then(Replicated::ledger).map_or(0, |ledger| ledger.end());
+        durable.is_alone = false;
+        let had = (durable.block.generation, end);
+        durable.block.generation = plan.generation;
+        durable.block.service = plan.service;
+        durable.block.created = Created::Done(plan.service);
+        if plan.donor == self.me || had == plan.chosen {
+            return durable.commit(After::Round(durable.round.key, RoundWord::Adopted));
+        }
+        // Until the state is here, the disk is of its old generation.
+        durable.block.generation = had.0;
+        let donor = View {
+            members: view.members.iter().filter(|m| m.uid == plan.donor || m.uid == self.me).cloned().collect(),
+            ..view.clone()
+        };
+        self.adopting = Some((plan.generation, donor));
+        let backlog = Backlog::since(durable.round.key, view.clone());
+        self.begin_fetch(backlog);
+        self.fetch_more(now);
+    }
+
+    fn begin_fetch(&mut self, backlog: Backlog) {
+        let mut fetch = Fetch::insisting();
+        if let Some(closed) = &self.closed {
+            fetch.keep(self.settings.digest, &closed.state_parts(self.watched));
+        }
+        self.arriving = Some(Arriving { machine: None, backlog, fetch });
+    }
+
+    /// Opens the service: all servers of the plan have the same state on disk.
+    fn open(&mut self, now: Time, seqno: Seqno, plan: &Plan) {
+        let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
+        let Some(mut state) = self.closed.take() else { return };
+        durable.stage = Stage::Open;
+        let first = state.open((seqno, view.clone()), plan, durable.block.anew.clone());
+        self.begin_with(now, state);
+        self.note_applied(first);
+        self.apply_durable();
+        self.work(now);
+    }
+
+    // --- a server that joins ---
+
+    fn begin_joining(&mut self, now: Time, seqno: Seqno) {
+        let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
+        if durable.stage != Stage::Closed {
+            return;
+        }
+        (durable.stage, durable.joining_since, durable.has_to_say) = (Stage::Joining, Some(now), false);
+        self.adopting = None;
+        self.begin_fetch(Backlog::since(seqno, view.clone()));
+        self.fetch_more(now);
+    }
+
+    /// Takes the state that has arrived, in place of the one on disk, and has it written.
+    pub(super) fn take_state_to_disk(&mut self, now: Time, (at, parts): (Seqno, Vec<bytes::Bytes>), backlog: Backlog) {
+        let Some(durable) = &mut self.durable else { return };
+        let Some(machine) = self.closed.take().map(Replicated::into_machine) else { return };
+        let (view, events) = backlog.split_at(at);
+        let state = match Replicated::restored(machine, (at, &parts), view, &self.settings) {
+            Ok(state) => state,
+            Err((machine, reason)) => {
+                self.arriving =
+                    Some(Arriving { machine: Some(machine), backlog: Backlog::default(), fetch: Fetch::new() });
+                return self.stop(StopReason::NotRestored(reason));
+            }
+        };
+        let Some(ledger) = state.ledger() else { return };
+        let known = ledger.heard().get(&durable.block.server).copied().unwrap_or_default();
+        if durable.is_blank() && !durable.replaces && known != Heard::default() && known.disk != durable.block.disk {
+            self.closed = Some(state);
+            return self.stop(StopReason::ReplaceNeeded);
+        }
+        let snapshot = (ledger.applied() > 0).then(|| (ledger.applied(), parts.get(1..).unwrap_or_default().to_vec()));
+        let entries = ledger.pending().cloned().collect();
+        let heard = ledger.heard().clone();
+        match self.adopting.take() {
+            Some((generation, _)) => {
+                durable.block.generation = generation;
+                let after = After::Round(durable.round.key, RoundWord::Adopted);
+                durable.adopt(snapshot, entries, heard, after);
+                self.closed = Some(state);
+            }
+            None => {
+                durable.stage = Stage::Open;
+                durable.block.generation = ledger.generation();
+                durable.block.promised = durable.block.promised.max(ledger.generation());
+                let (service, anew) = ledger.service();
+                (durable.block.service, durable.block.anew) = (service, anew.to_vec());
+                durable.block.created = Created::Done(service);
+                durable.adopt(snapshot, entries, heard, After::Joined);
+                self.begin_with(now, state);
+                for event in events {
+                    self.apply(&event);
+                }
+            }
+        }
+        self.work(now);
+    }
+
+    // --- an open server ---
+
+    /// Tells newcomers that the service is open, and has the others count this server's disk again after a reset.
+    pub(super) fn after_change(&mut self, event: &Event) {
+        let is_open = self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Open);
+        match event {
+            Event::Joined { .. } if is_open => self.say(Word::IsOpen),
+            Event::Reset { .. } if is_open => {
+                // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
+                let synced = self.durable.as_ref().map_or(0, Durable::synced);
+                self.announce(synced);
+            }
+            _ => {}
+        }
+    }
+
+    fn announce(&mut self, place: super::Place) {
+        let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open) else { return };
+        if place > 0 {
+            let word = Word::Synced { generation: durable.block.generation, place };
+            self.outputs.push_back(Output::Announce(word.write()));
+        }
+    }
+
+    /// Applies the entries that have become durable.
+    pub(super) fn apply_durable(&mut self) {
+        while let Some(state) = &mut self.replicated
+            && !self.is_stopped
+            && let Some((applied, is_due)) = state.apply_durable(self.watched)
+        {
+            if is_due && let (Some(durable), Some(ledger)) = (&mut self.durable, state.ledger()) {
+                let parts = state.state_parts(self.watched);
+                durable.write_snapshot(ledger.applied(), parts, ledger.heard());
+            }
+            self.note_applied(applied);
+        }
+    }
+
+    /// Has an entry of the log written.
+    pub(super) fn write_entry(&mut self, entry: bytes::Bytes) {
+        let Some(durable) = &mut self.durable else { return };
+        durable.append(entry);
+        if self.watched.broken(Planted::AnnouncedUnsynced)
+            && let Some(end) = self.replicated.as_ref().and_then(Replicated::ledger).map(|ledger| ledger.end())
+        {
+            self.announce(end);
+        }
+    }
+
+    /// Begins the next job, and says what this server has as soon as its disk has all of it.
+    pub(super) fn work(&mut self, now: Time) {
+        let Some(durable) = &mut self.durable else { return };
+        let state = self.replicated.as_ref().or(self.closed.as_ref());
+        let empty = BTreeMap::new();
+        let heard = state.and_then(Replicated::ledger).map_or(&empty, |ledger| ledger.heard());
+        if let Some((number, job)) = durable.next_job(now, heard) {
+            self.outputs.push_back(Output::Store(number, job));
+        }
+        if durable.has_to_say && durable.is_idle() && durable.stage == Stage::Closed && !self.is_stopped {
+            durable.has_to_say = false;
+            let (key, said) = (durable.round.key, durable.said(heard.clone()));
+            self.say(Word::Round { key, word: RoundWord::Said(said) });
+        }
+    }
+
+    /// Ends this life if the disk hangs or no donor is found.
+    pub(super) fn check_disk(&mut self, now: Time) {
+        let has_donor = self.fetching().is_some_and(|progress| progress.bytes_total > 0);
+        let Some(durable) = &mut self.durable else { return };
+        if durable.hangs_at().is_some_and(|at| at <= now) {
+            return self.stop(StopReason::DiskHangs);
+        }
+        let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
+        if let Some(since) = seeks
+            && since + SEEKS_DONOR_MAX <= now
+        {
+            match has_donor {
+                true => durable.joining_since = Some(now),
+                false => self.reenter(),
+            }
+        }
+    }
+
+    pub(super) fn disk_wakes_at(&self) -> Option<Time> {
+        let durable = self.durable.as_ref()?;
+        let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
+        earlier(durable.hangs_at(), seeks.map(|since| since + SEEKS_DONOR_MAX))
+    }
+
+    /// Ends this life; the next one enters a group, or forms one with other servers.
+    pub(super) fn reenter(&mut self) {
+        if !self.is_stopped {
+            self.end();
+            self.outputs.push_back(Output::Reenter);
+        }
+    }
+}
