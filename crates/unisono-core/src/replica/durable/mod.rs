@@ -13,6 +13,8 @@
 mod entry;
 mod ledger;
 mod round;
+#[cfg(test)]
+mod tests;
 
 pub(super) use entry::{Entry, What};
 pub(super) use ledger::Ledger;

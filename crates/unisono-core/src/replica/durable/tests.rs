@@ -1,0 +1,334 @@
+//! Servers with disks in a made-up group: every message gets its seqno at once, and a disk does its job when it is told.
+
+use super::super::disk::{Created, DiskDurability, Loaded};
+use super::super::*;
+use super::{DiskStart, Job, JobNumber};
+use crate::identity::{EpochId, Member, Name, Port};
+use crate::rpc::RequestId;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+
+/// All commands.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Words(Vec<String>);
+
+impl StateMachine for Words {
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        self.0.push(String::from_utf8_lossy(command.payload).into_owned());
+        Outcome::Reply(format!("{}", self.0.len()).into())
+    }
+
+    fn snapshot(&self) -> Vec<Bytes> {
+        self.0.iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect()
+    }
+
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        self.0 = parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+        Ok(())
+    }
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    let mut digest = Digest::default();
+    let hash = bytes.iter().fold(7, |hash, byte| crate::identity::mix(hash ^ u64::from(*byte)));
+    digest[..8].copy_from_slice(&hash.to_be_bytes());
+    digest
+}
+
+const NOW: Time = Time::from_nanos(1_000_000_000);
+
+struct Server {
+    uid: u64,
+    replica: Replica<Words>,
+    donor: Donor,
+    jobs: Vec<(JobNumber, Job)>,
+    /// True while its disk does nothing.
+    disk_waits: bool,
+}
+
+/// Three servers, by their ids. The uid of a life is 10 times its number, and the id.
+#[derive(Default)]
+struct Made {
+    seqno: Seqno,
+    lives: u64,
+    view: Vec<u8>,
+    servers: BTreeMap<u8, Server>,
+    disks: BTreeMap<u8, Loaded>,
+    seen: BTreeMap<u8, Vec<Output>>,
+}
+
+impl Made {
+    fn member(&self, id: u8) -> Member {
+        let uid = self.servers[&id].uid;
+        let name = Name::new(&id.to_string()).unwrap();
+        Member { uid: Uid(uid), name, address: ([127, 0, 0, 1], id.into()).into() }
+    }
+
+    fn present_view(&self) -> View {
+        let members: Vec<Member> = self.view.iter().map(|id| self.member(*id)).collect();
+        let first = members[0].uid;
+        View::new(EpochId::default(), members, first, 1)
+    }
+
+    fn boot(&mut self, id: u8, replaces: bool) {
+        self.lives += 1;
+        let uid = 10 * self.lives + u64::from(id);
+        let start = DiskStart {
+            name: "service".into(),
+            server: id,
+            servers: 3,
+            durability: DiskDurability::Majority,
+            loaded: self.disks.get(&id).cloned(),
+            disk: uid,
+            nonce: u128::from(uid),
+            replaces,
+            begins_anew: None,
+        };
+        let settings = ReplicaSettings {
+            client: Uid(1000 + uid),
+            durability: Durability::HeldByAll,
+            message_bytes_max: 1 << 20,
+            digest,
+        };
+        let Ok(replica) = Replica::with_disk(Uid(uid), Words::default(), settings, &start) else { panic!() };
+        let server = Server { uid, replica, donor: Donor::new(digest), jobs: Vec::new(), disk_waits: false };
+        self.servers.insert(id, server);
+    }
+
+    /// Lets booted servers found a group of their own.
+    fn form(&mut self, ids: &[u8]) {
+        (self.view, self.seqno) = (ids.to_vec(), 0);
+        let view = self.present_view();
+        for id in ids {
+            let replica = &mut self.servers.get_mut(id).unwrap().replica;
+            replica.handle_event(NOW, Event::Entered { seqno: 0, view: view.clone() });
+        }
+        self.settle();
+    }
+
+    fn join(&mut self, id: u8) {
+        self.view.push(id);
+        self.seqno += 1;
+        let (seqno, view, joined) = (self.seqno, self.present_view(), self.member(id));
+        for other in self.view.clone() {
+            let event = match other == id {
+                true => Event::Entered { seqno, view: view.clone() },
+                false => Event::Joined {
+                    seqno,
+                    member: joined.clone(),
+                    hello: Bytes::new(),
+                    members: self.view.len(),
+                },
+            };
+            self.servers.get_mut(&other).unwrap().replica.handle_event(NOW, event);
+        }
+        self.settle();
+    }
+
+    fn reset_without(&mut self, id: u8) {
+        let excluded = vec![self.member(id)];
+        self.view.retain(|other| *other != id);
+        let view = self.present_view();
+        self.order(|seqno| Event::Reset {
+            seqno,
+            view: view.clone(),
+            excluded: excluded.clone(),
+            degraded: false,
+            forced: false,
+        });
+        self.settle();
+    }
+
+    fn order(&mut self, event: impl Fn(Seqno) -> Event) {
+        self.seqno += 1;
+        let event = event(self.seqno);
+        for id in self.view.clone() {
+            self.servers.get_mut(&id).unwrap().replica.handle_event(NOW, event.clone());
+        }
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let next = self.servers.iter_mut().find_map(|(id, server)| {
+                let output = server.replica.poll_output()?;
+                Some((*id, output))
+            });
+            if let Some((id, output)) = next {
+                self.carry_out(id, output);
+                continue;
+            }
+            let job = self.servers.iter_mut().find_map(|(id, server)| {
+                (!server.disk_waits && !server.jobs.is_empty()).then(|| (*id, server.jobs.remove(0)))
+            });
+            let Some((id, (number, job))) = job else { return };
+            self.store(id, job);
+            self.servers.get_mut(&id).unwrap().replica.handle_stored(NOW, number, Ok(()));
+        }
+        panic!("outputs without end");
+    }
+
+    fn store(&mut self, id: u8, job: Job) {
+        let disk = self.disks.entry(id);
+        match job {
+            Job::Append { first, entries, heard } => {
+                let disk = disk.or_insert_with(|| panic!("a blank disk takes no entries"));
+                assert_eq!(first, disk.snapshot_at + disk.entries.len() as Place + 1);
+                disk.entries.extend(entries);
+                disk.heard = heard;
+            }
+            Job::Commit(block) => {
+                let blank = Loaded {
+                    block: block.clone(),
+                    parts: Vec::new(),
+                    snapshot_at: 0,
+                    entries: Vec::new(),
+                    heard: BTreeMap::new(),
+                };
+                disk.or_insert(blank).block = block;
+            }
+            Job::Adopt { block, snapshot, entries, heard } => {
+                let (snapshot_at, parts) = snapshot.unwrap_or_default();
+                self.disks.insert(id, Loaded { block, parts, snapshot_at, entries, heard });
+            }
+            Job::Snapshot { .. } => unreachable!("these tests write little"),
+        }
+    }
+
+    fn carry_out(&mut self, id: u8, output: Output) {
+        let is_member = self.view.contains(&id);
+        let sender = Uid(self.servers[&id].uid);
+        match output {
+            Output::Submit(_) | Output::Announce(_) if !is_member => {}
+            Output::Submit(payload) | Output::Announce(payload) => {
+                self.order(|seqno| Event::Message { seqno, sender, number: seqno, payload: payload.clone() });
+            }
+            Output::Confirm => {
+                let end = self.seqno;
+                self.servers.get_mut(&id).unwrap().replica.handle_confirmed(end);
+            }
+            Output::Fetch { call, to, request } => {
+                let donor = self.servers.get_mut(&(to.port() as u8)).unwrap();
+                let snapshot = donor.replica.snapshot();
+                let reply = donor.donor.answer(&request, || snapshot);
+                self.servers.get_mut(&id).unwrap().replica.handle_fetched(NOW, call, Ok(reply));
+            }
+            Output::Store(number, job) => self.servers.get_mut(&id).unwrap().jobs.push((number, job)),
+            output => self.seen.entry(id).or_default().push(output),
+        }
+    }
+
+    fn request(&mut self, id: u8, index: u32, word: &'static str) {
+        let request = Request {
+            id: RequestId::numbered(index),
+            port: Port::default(),
+            client: Uid(5),
+            call: index.into(),
+            finished_below: 0,
+            hops: 0,
+            deadline: NOW + Duration::from_secs(60),
+            payload: Bytes::from_static(word.as_bytes()),
+        };
+        self.servers.get_mut(&id).unwrap().replica.handle_request(NOW, request);
+        self.settle();
+    }
+
+    fn answer(&self, index: u32) -> Option<String> {
+        let asked = RequestId::numbered(index);
+        self.seen.values().flatten().find_map(|output| match output {
+            Output::Answer(id, Answer::Reply(reply)) if *id == asked => {
+                Some(String::from_utf8_lossy(reply).into_owned())
+            }
+            _ => None,
+        })
+    }
+
+    fn words(&self, id: u8) -> Option<Vec<String>> {
+        self.servers[&id].replica.machine().map(|words| words.0.clone())
+    }
+}
+
+/// Returns three servers that have created their service.
+fn created() -> Made {
+    let mut made = Made::default();
+    (1..=3).for_each(|id| made.boot(id, false));
+    made.form(&[1, 2, 3]);
+    made
+}
+
+#[test]
+fn a_service_is_created_by_all_and_a_command_is_answered_when_two_disks_have_it() {
+    let mut made = Made::default();
+    (1..=3).for_each(|id| made.boot(id, false));
+    made.form(&[1, 2]);
+    assert_eq!((made.words(1), made.servers[&1].replica.waits_for()), (None, vec![3]));
+    made.join(3);
+    assert_eq!(made.words(3), Some(vec![]));
+    let roots: Vec<Created> = made.disks.values().map(|disk| disk.block.created).collect();
+    assert!(matches!(roots[..], [Created::Done(a), Created::Done(b), Created::Done(c)] if a == b && b == c));
+    [1, 2].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = true);
+    made.request(1, 1, "a");
+    assert_eq!(made.answer(1), None);
+    made.servers.get_mut(&2).unwrap().disk_waits = false;
+    made.settle();
+    assert_eq!(made.answer(1).unwrap(), "1");
+    assert_eq!(made.words(3), Some(vec!["a".into()]));
+}
+
+#[test]
+fn after_all_have_crashed_any_majority_goes_on_with_what_was_answered() {
+    for back in [[1, 2], [1, 3], [2, 3]] {
+        let mut made = created();
+        made.request(1, 1, "a");
+        // Server 3 syncs no more.
+        made.servers.get_mut(&3).unwrap().disk_waits = true;
+        made.request(2, 2, "b");
+        assert_eq!(made.answer(2).unwrap(), "2");
+        back.iter().for_each(|id| made.boot(*id, false));
+        made.form(&back);
+        for id in back {
+            assert_eq!(made.words(id), Some(vec!["a".into(), "b".into()]), "{back:?}");
+        }
+        // A repeat of what was answered has no other effect.
+        made.seen.clear();
+        made.request(back[0], 2, "b");
+        assert_eq!(made.answer(2).unwrap(), "2");
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_is_brought_up_to_date_and_its_disk_counts() {
+    let mut made = created();
+    made.reset_without(3);
+    made.request(1, 1, "a");
+    made.boot(3, false);
+    made.join(3);
+    assert_eq!(made.words(3), Some(vec!["a".into()]));
+    made.servers.get_mut(&2).unwrap().disk_waits = true;
+    made.request(1, 2, "b");
+    assert_eq!(made.answer(2).unwrap(), "2");
+    [2, 3].iter().for_each(|id| made.boot(*id, false));
+    made.form(&[2, 3]);
+    assert_eq!(made.words(2), Some(vec!["a".into(), "b".into()]));
+}
+
+#[test]
+fn an_empty_disk_in_place_of_another_is_refused_unless_it_replaces_it() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    made.reset_without(3);
+    made.disks.remove(&3);
+    made.boot(3, false);
+    made.join(3);
+    assert!(made.seen[&3].contains(&Output::Stop(StopReason::ReplaceNeeded)));
+    made.reset_without(3);
+    made.boot(3, true);
+    made.join(3);
+    assert_eq!(made.words(3), Some(vec!["a".into()]));
+    // Two servers, one of them blank, are not a majority of disks.
+    made.disks.remove(&2);
+    [1, 2].iter().for_each(|id| made.boot(*id, true));
+    made.form(&[1, 2]);
+    assert_eq!((made.words(1), made.servers[&1].replica.waits_for()), (None, vec![2, 3]));
+}
