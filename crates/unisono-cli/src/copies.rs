@@ -4,7 +4,7 @@ use crate::output::{Output, Tone, hex, visible};
 use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
-use unisono::replica::{CopyStatus, copy_status};
+use unisono::replica::{CopyStatus, any_copy_status, copy_status};
 use unisono::rpc::{CallSettings, Client};
 use unisono::{Member, Options};
 
@@ -44,6 +44,16 @@ impl Copies {
         self.0.iter().all(|(_, status)| status.is_none())
     }
 
+    /// Returns the ids of the servers that the service waits for, if it is on disk and no server of it serves.
+    pub(crate) fn missing(&self) -> Option<Vec<u8>> {
+        let statuses = || self.0.iter().filter_map(|(_, status)| status.as_ref());
+        let waits = || statuses().find(|status| !status.waits_for.is_empty());
+        match statuses().any(|status| status.has_state) {
+            true => None,
+            false => waits().map(|status| status.waits_for.clone()),
+        }
+    }
+
     /// Prints a line for each copy.
     pub(crate) fn tell(&self, output: &Output) -> std::io::Result<()> {
         if self.is_none() {
@@ -58,6 +68,9 @@ impl Copies {
                     status.position,
                     &hex(&status.digest)[..DIGEST_DIGITS]
                 ))?,
+                Some(status) if !status.waits_for.is_empty() => {
+                    output.say(format_args!("    {name}  waits for {}", servers(&status.waits_for)))?;
+                }
                 Some(status) => output.say(format_args!(
                     "    {name}  fetching the state, {} of {} bytes",
                     status.fetching.bytes_here, status.fetching.bytes_total
@@ -76,19 +89,42 @@ impl Copies {
         let copies = self.0.iter().map(|(member, status)| {
             let state = match status {
                 Some(status) if status.has_state => "serving",
+                Some(status) if !status.waits_for.is_empty() => "waiting",
                 Some(_) => "fetching",
                 None => "silent",
             };
+            let disk = status.as_ref().filter(|status| status.server > 0);
+            let server = disk.map_or_else(|| json!(member.name.as_str()), |status| json!(status.server));
             json!({
-                "server": member.name.as_str(),
+                "server": server,
                 "state": state,
                 "why": null,
-                "generation": null,
-                "seqno": status.map(|status| status.position),
+                "generation": disk.map(|status| status.generation),
+                "waiting_for": disk.map(|status| &status.waits_for),
+                "seqno": status.as_ref().map(|status| status.position),
                 "synced": null,
-                "digest": status.filter(|status| status.has_state).map(|status| hex(&status.digest)),
+                "digest": status.as_ref().filter(|status| status.has_state).map(|status| hex(&status.digest)),
             })
         });
         Value::Array(copies.collect())
+    }
+}
+
+/// Returns the ids of the servers that a service on disk waits for, if no server of it serves.
+pub(crate) fn missing(service: &str, client: &Client) -> Option<Vec<u8>> {
+    let status = any_copy_status(client, service, COPY_PATIENCE).ok()?;
+    (!status.has_state && !status.waits_for.is_empty()).then_some(status.waits_for)
+}
+
+/// Says which servers a service waits for.
+pub(crate) fn waits(service: &str, missing: &[u8]) -> String {
+    format!("{} has no majority of its disks: it waits for {}", visible(service), servers(missing))
+}
+
+fn servers(ids: &[u8]) -> String {
+    let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
+    match &ids[..] {
+        [one] => format!("server {one}"),
+        ids => format!("servers {}", ids.join(", ")),
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::arguments::Common;
 use crate::connection;
-use crate::copies::Copies;
+use crate::copies::{self, Copies};
+use unisono::rpc::Client;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -192,6 +193,12 @@ fn once(
 ) -> Result<(), Problem> {
     let report = unisono::look(group, options, PATIENCE).map_err(|error| match error {
         LookError::NoAnswer => {
+            // A server of a service on disk may wait in no group.
+            if matches!(view, View::Status)
+                && let Some(missing) = Client::new(options).ok().and_then(|client| copies::missing(group, &client))
+            {
+                return Problem::not_primary(copies::waits(group, &missing));
+            }
             let asked = connection::asked(settings);
             Problem::failed(format!("{}: {error} (asked {asked})", visible(group)))
         }
@@ -207,6 +214,9 @@ fn once(
             let report = with_reason(group, report, options);
             status(group, &report, stall, (&why, &copies), output)?;
             copies.tell(output)?;
+            if let Some(missing) = copies.missing() {
+                return Err(Problem::not_primary(copies::waits(group, &missing)));
+            }
             if !report.primary {
                 return Err(Problem::not_primary(format!(
                     "{group} stands still: too few of its members reach each other; `{why}` names the missing members"

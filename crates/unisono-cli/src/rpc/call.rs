@@ -1,6 +1,7 @@
 //! `unisono rpc call`: makes one call and prints the reply.
 
-use super::{MESSAGE_BYTES_MAX, called};
+use super::{Called, MESSAGE_BYTES_MAX};
+use crate::copies;
 use crate::arguments::Common;
 use crate::connection;
 use crate::output::{Output, hex, rounded};
@@ -13,21 +14,20 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Read, Write};
 use std::time::{Duration, Instant};
 use unisono::Bytes;
-use unisono::rpc::{CallFailure, Client, Port};
+use unisono::rpc::{CallFailure, Client};
 
 /// A call that takes less than this, 1 s, prints no progress.
 const SHORT_CALL: Duration = Duration::from_secs(1);
 
 /// Call a service and print the reply
 ///
-/// The exit status is 1 if the call failed. The message says why, and whether the call may have been executed: not
+/// The exit status is 1 if the call failed, and 3 if the service waits for servers. The message says why, and whether the call may have been executed: not
 /// found, failed, busy (it was not), refused (by the service), unknown (perhaps, at most once).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono rpc call upper hello\n  unisono rpc call upper < letter.txt")]
 pub(crate) struct Call {
     /// Name of the service, or its public port
-    #[arg(value_parser = called)]
-    port: Port,
+    port: Called,
 
     /// The request [default: standard input]
     text: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
         format!("waiting for the reply, at most {:?} …", command.deadline),
     );
     let begin = Instant::now();
-    let answer = client.call_within(command.port, request, command.deadline);
+    let answer = client.call_within(command.port.port, request, command.deadline);
     drop(calling);
     let took_us = rounded(begin.elapsed().as_secs_f64() * 1e6);
     match answer {
@@ -70,8 +70,20 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
             if let CallFailure::Refused(reason) = &failure {
                 tell(&mut object, reason);
             }
+            let missing = match failure {
+                CallFailure::Refused(_) => None,
+                _ => copies::missing(&command.port.name, &client),
+            };
+            if let Some(missing) = &missing {
+                object["missing"] = missing.clone().into();
+            }
             output.object(&object)?;
-            Err(Problem::failed(failure))
+            Err(match missing {
+                Some(missing) => {
+                    Problem::not_primary(format!("{failure}; {}", copies::waits(&command.port.name, &missing)))
+                }
+                None => Problem::failed(failure),
+            })
         }
     }
 }

@@ -12,9 +12,10 @@ use crate::signals;
 use crate::threads;
 use clap::Args;
 use serde_json::json;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Command, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions,
+    Command, DiskDurability, DiskOptions, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions,
     ReplicaState, Server, StateMachine,
 };
 use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options};
@@ -59,7 +60,64 @@ pub(crate) struct Counter {
     form: FormOptions,
 
     #[command(flatten)]
+    disk: OnDisk,
+
+    #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Keep the counter on disk.
+#[derive(Args, Debug)]
+struct OnDisk {
+    /// Keep the counter on disk, as the server with this id, from 1 to the number of servers
+    #[arg(long, value_name = "ID", requires = "data", conflicts_with_all = ["create", "form", "name"])]
+    id: Option<u8>,
+
+    /// Number of servers with a disk, 1 to 9, fixed when they create the counter: a majority of them serves
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "id")]
+    servers: u8,
+
+    /// Folder in which this server keeps its state
+    #[arg(long, value_name = "DIR", requires = "id")]
+    data: Option<PathBuf>,
+
+    /// Folder for the log, if it is to lie on another device
+    #[arg(long, value_name = "DIR", requires = "id")]
+    log_dir: Option<PathBuf>,
+
+    /// How many disks have an addition before it is answered: majority or one; fixed when the counter is created
+    #[arg(long, value_name = "DISKS", default_value = "majority", value_parser = durability, requires = "id")]
+    durability: DiskDurability,
+
+    /// Let this empty folder take the place of the one that this server had
+    #[arg(long, requires = "id", conflicts_with = "begin_anew")]
+    replace: bool,
+
+    /// Go on alone from this disk as a new counter, because a majority of the disks is lost for ever
+    #[arg(long, requires = "id")]
+    begin_anew: bool,
+}
+
+fn durability(text: &str) -> Result<DiskDurability, String> {
+    match text {
+        "majority" => Ok(DiskDurability::Majority),
+        "one" => Ok(DiskDurability::One),
+        _ => Err("it is majority or one".into()),
+    }
+}
+
+impl OnDisk {
+    fn options(&self) -> Option<DiskOptions> {
+        Some(DiskOptions {
+            id: self.id?,
+            servers: self.servers,
+            data: self.data.clone()?,
+            log_dir: self.log_dir.clone(),
+            durability: self.durability,
+            replace: self.replace,
+            begin_anew: self.begin_anew,
+        })
+    }
 }
 
 pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
@@ -70,7 +128,10 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     };
     connection::warn_of_no_key(&options);
     let opening = Opening { name: &command.port.name, create: command.create, formation, settings };
-    let replica = opening.open(&options)?;
+    let replica = match command.disk.options() {
+        Some(disk) => on_disk(&command.port.name, disk, &options)?,
+        None => opening.open(&options)?,
+    };
     let interrupted = replica.clone();
     signals::on_interrupt(move |_| {
         interrupted.end(FAREWELL);
@@ -82,6 +143,15 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         replica.end(FAREWELL);
     }
     served
+}
+
+/// Opens the copy of a server with a disk; returns when it serves, however long that takes.
+fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
+    let words = format!("server {} of {} waits for a majority of the {} servers …", disk.id, visible(name), disk.servers);
+    let replica = Replica::begin_on_disk(name, disk, Sum(0), ReplicaOptions::default(), options)?;
+    let _waiting = progress::tell_if_long(SHORT_OPENING, words);
+    while !replica.ready().wait(LOOKS_EVERY).map_err(ReplicaError::from)? {}
+    Ok(replica)
 }
 
 /// A copy that is about to open.

@@ -74,11 +74,21 @@ impl FromStr for Served {
     }
 }
 
-/// Parses the argument of a client: a public port, or a name.
-fn called(text: &str) -> Result<Port, String> {
-    match text.parse() {
-        Ok(port) => Ok(port),
-        Err(_) => Ok(Port::from_name(name(text)?)),
+/// The argument of a client: a public port, or a name.
+#[derive(Clone, Debug)]
+struct Called {
+    port: Port,
+    name: String,
+}
+
+impl FromStr for Called {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Called, String> {
+        let port = match text.parse() {
+            Ok(port) => port,
+            Err(_) => Port::from_name(name(text)?),
+        };
+        Ok(Called { port, name: text.into() })
     }
 }
 
@@ -100,7 +110,11 @@ impl From<ServiceError> for Problem {
 
 impl From<ReplicaError> for Problem {
     fn from(error: ReplicaError) -> Problem {
-        Problem::failed(error)
+        match &error {
+            ReplicaError::Disk(reason) if reason.is_wrong_use() => Problem::usage(error),
+            ReplicaError::Ended(unisono::replica::ReplicaEnd::Stopped(unisono::replica::StopReason::OtherServers)) => Problem::usage(error),
+            _ => Problem::failed(error),
+        }
     }
 }
 

@@ -439,7 +439,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Returns the position of the last command that was applied here: their number since the service was founded.
     pub fn position(&self) -> Position {
-        self.replicated.as_ref().map_or(0, Replicated::position)
+        self.replicated.as_ref().or(self.closed.as_ref()).map_or(0, Replicated::position)
     }
 
     /// Returns the digest of all outcomes through [`Replica::position`].
@@ -477,6 +477,9 @@ impl<S: StateMachine> Replica<S> {
             position: self.position(),
             digest: self.chain().unwrap_or_default(),
             fetching: self.fetching().unwrap_or_default(),
+            server: self.durable.as_ref().map_or(0, |durable| durable.block.server),
+            generation: self.durable.as_ref().map_or(0, |durable| durable.block.generation),
+            waits_for: self.waits_for(),
         };
         CopyStatus::is_asked_by(question).then(|| status().write())
     }

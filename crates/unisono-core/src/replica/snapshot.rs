@@ -157,7 +157,7 @@ impl Donor {
 }
 
 /// What a copy says of itself to anyone who asks at its transfer port, such as an operator's `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyStatus {
     /// True if it has the state and serves callers.
@@ -168,6 +168,12 @@ pub struct CopyStatus {
     pub digest: Digest,
     /// How far the transfer of the state is, if it has none.
     pub fetching: Progress,
+    /// Id of the server, if the service is on disk; else 0.
+    pub server: u8,
+    /// Generation of the log on its disk.
+    pub generation: u64,
+    /// Ids of the servers that it waits for.
+    pub waits_for: Vec<u8>,
 }
 
 impl CopyStatus {
@@ -189,6 +195,10 @@ impl CopyStatus {
         out.put_slice(&self.digest);
         out.put_u64(self.fetching.bytes_here);
         out.put_u64(self.fetching.bytes_total);
+        out.put_u8(self.server);
+        out.put_u64(self.generation);
+        out.put_u8(self.waits_for.len() as u8);
+        out.put_slice(&self.waits_for);
         out.into()
     }
 
@@ -200,7 +210,18 @@ impl CopyStatus {
         from.try_copy_to_slice(&mut digest).ok()?;
         let fetching =
             Progress { bytes_here: from.try_get_u64().ok()?, bytes_total: from.try_get_u64().ok()? };
-        is_status.then_some(CopyStatus { has_state, position, digest, fetching })
+        let (server, generation) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
+        let count = usize::from(from.try_get_u8().ok()?);
+        let waits_for = (count == from.len()).then(|| from.to_vec())?;
+        is_status.then_some(CopyStatus {
+            has_state,
+            position,
+            digest,
+            fetching,
+            server,
+            generation,
+            waits_for,
+        })
     }
 }
 
@@ -323,8 +344,17 @@ mod tests {
             assert_eq!(Reply::read(bytes.slice(..0)), None);
         }
         let fetching = Progress { bytes_here: 1, bytes_total: 2 };
-        let status = CopyStatus { has_state: true, position: 5, digest: [1; 32], fetching };
-        assert_eq!(CopyStatus::read(status.write()), Some(status));
+        let waits_for = vec![2, 3];
+        let status = CopyStatus {
+            has_state: true,
+            position: 5,
+            digest: [1; 32],
+            fetching,
+            server: 1,
+            generation: 7,
+            waits_for,
+        };
+        assert_eq!(CopyStatus::read(status.write()), Some(status.clone()));
         assert_eq!(CopyStatus::read(status.write().slice(..20)), None);
         assert_eq!(CopyStatus::read(Reply::NoState.write()), None);
         // A list that claims more pieces than it has, or than a list may have, is not valid.

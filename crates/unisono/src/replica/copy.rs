@@ -4,6 +4,7 @@
 //! out what needs no lock afterwards, mostly itself: a request is answered by the thread that took it, and a command is
 //! on its way when the call returns. What has to wait goes to the errands thread.
 
+use super::disk::DiskOptions;
 use super::errands::{Errands, Report};
 use super::error::ReplicaEnd;
 use super::life::Life;
@@ -18,15 +19,16 @@ use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Notice, Output, ReadNumber, Replica,
+    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, Notice, Output, ReadNumber, Replica,
     ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::{CallNumber, RequestId};
-use unisono_core::{Time, Uid};
+use unisono_core::{EntryMode, GroupConfig, Time, Uid};
 
 /// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const REPLICA_NOTICES_MAX: usize = 64;
@@ -42,6 +44,8 @@ pub(super) struct Copy<S> {
     pub(super) founding: Founding,
     pub(super) settings: ReplicaOptions,
     pub(super) options: Options,
+    /// Present for a server with a disk.
+    pub(super) disk: Option<DiskOptions>,
     /// Uid under which the commands of this process are remembered.
     client: Uid,
     pub(super) errands: Errands,
@@ -83,6 +87,10 @@ pub(super) struct State<S> {
     /// Those that could not be served in the present life, and when that is tried again.
     unserved: Vec<PrivatePort>,
     serve_at: Option<Time>,
+    /// Where jobs for the disk go, until this replica has ended.
+    pub(super) jobs: Option<Sender<(JobNumber, Job)>>,
+    /// The next life begins by itself.
+    pub(super) reenters: bool,
 }
 
 impl<S> State<S> {
@@ -107,6 +115,8 @@ impl<S> State<S> {
             ports: Vec::new(),
             unserved: Vec::new(),
             serve_at: None,
+            jobs: None,
+            reenters: false,
         }
     }
 
@@ -166,7 +176,16 @@ impl<S: StateMachine> State<S> {
         let mut is_changed = self.is_closing;
         while let Some(output) = self.copy.as_mut().and_then(Replica::poll_output) {
             match output {
-                Output::Submit(message) => work.submits.push(message),
+                Output::Submit(message) => work.submits.push((message, None)),
+                Output::Announce(message) => work.submits.push((message, Some(0))),
+                // Without the thread that writes, this replica has ended.
+                Output::Store(number, job) => {
+                    self.jobs.as_ref().map(|jobs| jobs.send((number, job)));
+                }
+                Output::Reenter => {
+                    self.reenters = true;
+                    (work.stops, is_changed) = (true, true);
+                }
                 Output::Answer(id, answer) => {
                     work.answers.extend(self.requests.remove(&id).map(|request| (request, answer)));
                 }
@@ -204,7 +223,8 @@ impl<S: StateMachine> State<S> {
 struct Work {
     life: Option<Arc<Life>>,
     wakes: Vec<Waker>,
-    submits: Vec<Bytes>,
+    /// Messages, and the resilience degree of each if it is not the group's.
+    submits: Vec<(Bytes, Option<u8>)>,
     answers: Vec<(rpc::Request, Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
@@ -215,30 +235,46 @@ struct Work {
 }
 
 impl<S: StateMachine> Copy<S> {
+    /// Returns a replica that is about to enter. `client` is the uid under which its commands are remembered.
     pub(super) fn new(
         name: &str,
         founding: Founding,
         settings: ReplicaOptions,
         options: &Options,
-        (client, machine): (Uid, S),
+        (client, copy): (Uid, Replica<S>),
     ) -> Copy<S> {
-        let provisional = ReplicaSettings {
-            client,
-            durability: settings.durability,
-            message_bytes_max: settings.config.message_bytes_max as usize,
-            digest: transfer::sha256,
-        };
-        let copy = Replica::new(client, machine, provisional);
         Copy {
             name: name.to_owned(),
             founding,
             settings,
             options: options.clone(),
+            disk: None,
             client,
             errands: Errands::default(),
             origin_ns: clock_ns(),
             process: std::process::id(),
             state: Mutex::new(State::new(copy)),
+        }
+    }
+
+    /// Returns the configuration with which the group is founded.
+    pub(super) fn group_config(&self) -> GroupConfig {
+        let config = self.settings.group_config();
+        self.disk.as_ref().map_or(config.clone(), |disk| disk.config(config))
+    }
+
+    /// Returns how a life enters the group.
+    pub(super) fn entry(&self) -> EntryMode {
+        self.founding.entry(self.group_config())
+    }
+
+    /// Returns the settings of a copy that is not in its group yet.
+    pub(super) fn provisional(client: Uid, settings: &ReplicaOptions) -> ReplicaSettings {
+        ReplicaSettings {
+            client,
+            durability: settings.durability,
+            message_bytes_max: settings.config.message_bytes_max as usize,
+            digest: transfer::sha256,
         }
     }
 
@@ -305,7 +341,7 @@ impl<S: StateMachine> Copy<S> {
         }
         let mut reports = Vec::new();
         if let Some(life) = work.life {
-            work.submits.into_iter().for_each(|message| life.submit(message));
+            work.submits.into_iter().for_each(|(message, degree)| life.submit(message, degree));
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));
             }
@@ -372,6 +408,7 @@ impl<S: StateMachine> Copy<S> {
         let mut state = self.lock();
         state.end.get_or_insert(end);
         state.life = None;
+        state.jobs = None;
         if let Some(copy) = &mut state.copy {
             copy.end();
             // Each of them is resolved below.
@@ -387,6 +424,11 @@ impl<S: StateMachine> Copy<S> {
 
     // --- callers ---
 
+    /// Returns the instance of a service on disk, to which callers stay through all of its groups.
+    fn service(&self) -> Option<u128> {
+        self.lock().copy().map(Replica::service).filter(|service| *service != 0)
+    }
+
     /// Serves a port from now on, or from when this member has the state.
     pub(super) fn serve(&self, port: &PrivatePort) -> Result<(), NotServed> {
         let life = {
@@ -397,7 +439,7 @@ impl<S: StateMachine> Copy<S> {
             state.ports.push(port.clone());
             state.life.clone().filter(|_| state.is_informed())
         };
-        let served = life.map_or(Ok(()), |life| life.serve(port));
+        let served = life.map_or(Ok(()), |life| life.serve(port, self.service()));
         served.map_err(|error| {
             // The last one, unless another thread serves one at the same time.
             let mut state = self.lock();
@@ -409,7 +451,8 @@ impl<S: StateMachine> Copy<S> {
 
     /// Serves ports in a life that has the state.
     fn try_to_serve(&self, life: &Life, ports: Vec<PrivatePort>) {
-        let unserved: Vec<_> = ports.into_iter().filter(|port| life.serve(port).is_err()).collect();
+        let service = self.service();
+        let unserved: Vec<_> = ports.into_iter().filter(|port| life.serve(port, service).is_err()).collect();
         let mut state = self.lock();
         state.serve_at = (!unserved.is_empty()).then(|| self.now() + SERVE_AGAIN_AFTER);
         state.unserved = unserved;

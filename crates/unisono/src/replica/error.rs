@@ -1,5 +1,6 @@
 //! The errors of replicas, and why a replica ended.
 
+use super::disk::DiskError;
 use crate::error::OpenError;
 use crate::rpc::ServiceError;
 use std::io;
@@ -24,12 +25,15 @@ pub enum ReplicaError {
         /// Why the last attempt to enter the group failed, if it is not in the group.
         last: Option<Arc<OpenError>>,
     },
+    /// The folder of this server cannot be used. Nothing in it changed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The operating system gave no thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-debug_as_sentence!(ReplicaError { TimedOut, Thread; of Ended });
+debug_as_sentence!(ReplicaError { TimedOut, Thread; of Ended, Disk });
 
 fn cause(last: Option<&Arc<OpenError>>) -> String {
     match last {

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
-use unisono_core::{ConfirmError, ConfirmNumber, Event, SendError, Seqno, Time, Uid};
+use unisono_core::{Instance, ConfirmError, ConfirmNumber, Event, SendError, Seqno, Time, Uid};
 
 /// A life. See the module.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ struct Services {
 #[derive(Debug, Default)]
 struct Due {
     /// Messages for which the group had no room yet. The order does not matter.
-    submits: VecDeque<Bytes>,
+    submits: VecDeque<(Bytes, Option<u8>)>,
     /// The confirmation under way.
     confirming: Option<ConfirmNumber>,
 }
@@ -140,14 +140,14 @@ impl Life {
     // --- what other threads want of the group ---
 
     /// Sends a message to the group, now or as soon as there is room.
-    pub(super) fn submit(&self, payload: Bytes) {
-        let mut message = Some(Message { payload, resilience: None });
+    pub(super) fn submit(&self, payload: Bytes, resilience: Option<u8>) {
+        let mut message = Some(Message { payload, resilience });
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
             let Some(given) = message.take() else { return Attempt::Done(Ok(())) };
             match given.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 // The thread that waits sends it. It sees the room after this, since the engine is locked.
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                    self.due().submits.push_back(given.payload);
+                    self.due().submits.push_back((given.payload, given.resilience));
                     Attempt::Done(Ok(()))
                 }
                 // Another error is the end of this life, which takes care of what waits.
@@ -172,9 +172,9 @@ impl Life {
 
     // --- callers ---
 
-    /// Serves a port to callers in this life.
-    pub(super) fn serve(&self, port: &PrivatePort) -> Result<(), ServiceError> {
-        let instance = instance_of(self.group.info().instance);
+    /// Serves a port to callers in this life. Callers stay with this service, which is that of the group unless it is given.
+    pub(super) fn serve(&self, port: &PrivatePort, service: Option<u128>) -> Result<(), ServiceError> {
+        let instance = instance_of(service.map_or(self.group.info().instance, Instance));
         let serve = ServeOptions { repeats: true, instance, ..ServeOptions::default() };
         let server = Server::beside(&self.group, port, serve)?;
         let mut services = self.services();
@@ -233,11 +233,11 @@ impl Due {
     /// Sends messages for which there is room now. Returns whether there were any.
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
-        while let Some(payload) = self.submits.pop_front() {
-            let message = Message { payload, resilience: None };
+        while let Some((payload, resilience)) = self.submits.pop_front() {
+            let message = Message { payload, resilience };
             match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                    self.submits.push_front(message.payload);
+                    self.submits.push_front((message.payload, message.resilience));
                     return has_sent;
                 }
                 _ => has_sent = true,

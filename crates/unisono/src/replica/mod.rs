@@ -82,6 +82,7 @@
 //!
 //! | | |
 //! |---|---|
+//! | `disk`, `folder` | a server with a disk: its folder, and the thread that writes |
 //! | `copy` | the state behind its lock, and what each input leads to |
 //! | `life` | one life: a member of the group, and what is served beside it |
 //! | `order` | the thread that takes all input: events, and callers' requests |
@@ -91,8 +92,10 @@
 //! | `options`, `status`, `error` | types of the interface |
 
 mod copy;
+mod disk;
 mod errands;
 mod error;
+mod folder;
 mod life;
 mod options;
 mod order;
@@ -103,10 +106,11 @@ mod tests;
 mod transfer;
 mod waits;
 
+pub use disk::{DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions};
 pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
 pub use options::{Founding, ReplicaOptions};
 pub use pending::{Notices, PendingCommand, PendingRead, Ready};
-pub use status::{ReplicaState, Status, copy_status};
+pub use status::{ReplicaState, Status, any_copy_status, copy_status};
 pub use unisono_core::replica::{
     Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
     Outcome, Position, Server, StateMachine, StopReason,
@@ -119,6 +123,7 @@ use crate::options::Options;
 use crate::rpc::{Port, PrivatePort};
 use bytes::Bytes;
 use copy::{Copy, State};
+use folder::Folder;
 use pending::Awaited;
 use std::fmt;
 use std::future::poll_fn;
@@ -128,6 +133,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono_core::replica as core;
+use unisono_core::replica::disk::Store;
 use unisono_core::{Formation, Uid};
 use waits::block_on;
 
@@ -199,12 +205,62 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         settings: ReplicaOptions,
         options: &Options,
     ) -> Result<Replica<S>, ReplicaError> {
-        let refused = |error: OpenError| ReplicaError::Ended(ReplicaEnd::NotEntered(Arc::new(error)));
-        let client = Uid(u64::from_ne_bytes(random().map_err(refused)?));
-        let copy = Arc::new(Copy::new(name, founding, settings, options, (client, machine)));
+        let client = client()?;
+        let copy = core::Replica::new(client, machine, Copy::<S>::provisional(client, &settings));
+        Replica::run(Copy::new(name, founding, settings, options, (client, copy)), None)
+    }
+
+    /// Opens this process's copy of a service on disk, as one of its servers. Blocks until it serves, at most for
+    /// [`ReplicaOptions::open_within`]. `machine` is the state with which the service begins; that of the disk replaces
+    /// it. All servers together create the service; afterwards any majority of them goes on with everything that was
+    /// answered, whatever crashed in between.
+    ///
+    /// # Errors
+    /// The folder cannot be used ([`DiskError`]); or this server did not come to serve in time.
+    pub fn open_on_disk(
+        name: &str,
+        disk: DiskOptions,
+        machine: S,
+        settings: ReplicaOptions,
+        options: &Options,
+    ) -> Result<Replica<S>, ReplicaError> {
+        let within = settings.open_within;
+        let replica = Replica::begin_on_disk(name, disk, machine, settings, options)?;
+        match replica.ready().wait(within)? {
+            true => Ok(replica),
+            false => {
+                let last = replica.copy().lock().last_failure.clone();
+                Err(ReplicaError::TimedOut { within, last })
+            }
+        }
+    }
+
+    /// Like [`Replica::open_on_disk`], but returns as soon as the folder has been read.
+    pub fn begin_on_disk(
+        name: &str,
+        disk: DiskOptions,
+        machine: S,
+        settings: ReplicaOptions,
+        options: &Options,
+    ) -> Result<Replica<S>, ReplicaError> {
+        let client = client()?;
+        let (start, store) = disk::open(name, &disk)?;
+        let provisional = Copy::<S>::provisional(client, &settings);
+        let copy = core::Replica::with_disk(client, machine, provisional, &start)
+            .map_err(|reason| ReplicaEnd::Stopped(StopReason::NotRestored(reason)))?;
+        let options = Options { name: disk.name(), ..options.clone() };
+        let mut copy = Copy::new(name, disk.founding(), settings, &options, (client, copy));
+        copy.disk = Some(disk);
+        Replica::run(copy, Some(store))
+    }
+
+    /// Starts the threads.
+    fn run(copy: Copy<S>, store: Option<Store<Folder>>) -> Result<Replica<S>, ReplicaError> {
+        let copy = Arc::new(copy);
         let (questions, asked) = mpsc::channel();
         let (errand, donor, order) = (copy.clone(), copy.clone(), copy.clone());
-        let begun = spawn("errands", move || errands::run(&errand))
+        let begun = Replica::write_to(&copy, store)
+            .and_then(|()| spawn("errands", move || errands::run(&errand)))
             .and_then(|()| spawn("transfer", move || transfer::give(&donor, &asked)))
             .and_then(|()| spawn("order", move || order::follow(&order, &questions)));
         if let Err(error) = begun {
@@ -213,6 +269,16 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             return Err(ReplicaError::Thread(error));
         }
         Ok(Replica { owner: Arc::new(Owner(copy)) })
+    }
+
+    /// Starts the threads of a server with a disk.
+    fn write_to(copy: &Arc<Copy<S>>, store: Option<Store<Folder>>) -> io::Result<()> {
+        let Some(store) = store else { return Ok(()) };
+        let (jobs, to_do) = mpsc::channel();
+        copy.lock().jobs = Some(jobs);
+        let (writer, desk) = (copy.clone(), copy.clone());
+        spawn("disk", move || disk::write(&writer, store, &to_do))?;
+        spawn("desk", move || disk::answer_while_waiting(&desk))
     }
 
     fn copy(&self) -> &Arc<Copy<S>> {
@@ -423,4 +489,10 @@ impl<S: StateMachine + Send + 'static> fmt::Debug for Replica<S> {
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name(format!("unisono-{name}")).spawn(work).map(drop)
+}
+
+/// Returns a uid under which the commands of a process are remembered.
+fn client() -> Result<Uid, ReplicaError> {
+    let refused = |error: OpenError| ReplicaError::Ended(ReplicaEnd::NotEntered(Arc::new(error)));
+    Ok(Uid(u64::from_ne_bytes(random().map_err(refused)?)))
 }

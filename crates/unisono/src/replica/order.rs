@@ -27,7 +27,7 @@ const EVENTS_PER_STEP: usize = 64;
 
 /// Follows the order until the replica has ended. Questions of newcomers go to `questions`.
 pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request>) {
-    let mut entry = copy.founding.entry(copy.settings.group_config());
+    let mut entry = copy.entry();
     let mut pause = REENTRY_PAUSE_FIRST;
     let end = loop {
         let life = match enter(copy, &entry) {
@@ -75,6 +75,7 @@ fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
     match error {
         OpenError::Forked => false,
         _ if was_in => true,
+        OpenError::Join(_) if copy.disk.is_some() => true,
         OpenError::Join(reason) => {
             let passes = matches!(
                 reason,
@@ -141,6 +142,7 @@ fn apply<S: StateMachine>(copy: &Copy<S>, events: &mut Vec<Event>) {
 /// Returns how the next life enters the group, or why there is none.
 fn next_entry<S: StateMachine>(copy: &Copy<S>, ended: Ended) -> Result<EntryMode, ReplicaEnd> {
     let mut state = copy.lock();
+    let reenters = std::mem::take(&mut state.reenters);
     match state.stop.take() {
         // Nothing is lost with this group.
         Some(StopReason::GivesWay { acknowledged: 0 }) if !state.is_closing => return Ok(EntryMode::Join),
@@ -150,9 +152,13 @@ fn next_entry<S: StateMachine>(copy: &Copy<S>, ended: Ended) -> Result<EntryMode
     match ended {
         Ended::Forked => Err(ReplicaEnd::Forked),
         _ if state.is_closing => Err(ReplicaEnd::Closed),
+        _ if reenters || copy.disk.is_some() && !matches!(ended, Ended::Left) => {
+            drop(state);
+            Ok(copy.entry())
+        }
         Ended::Left => Err(ReplicaEnd::Closed),
         _ => {
-            let config = copy.settings.group_config();
+            let config = copy.group_config();
             let entry = state.copy().map(|copy: &Replica<S>| copy.entry_after_exclusion(&config));
             Ok(entry.unwrap_or(EntryMode::Join))
         }

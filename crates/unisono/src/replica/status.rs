@@ -69,3 +69,13 @@ pub fn copy_status(
     let reply = client.call_at(port, member, CopyStatus::question(), timeout)?;
     CopyStatus::read(reply).ok_or(CallFailure::NotFound)
 }
+
+/// Asks for the status of any copy of a replicated service, also of a server that waits for others and is in no group.
+/// The first that answers counts.
+///
+/// # Errors
+/// No copy answered within `timeout`.
+pub fn any_copy_status(client: &Client, name: &str, timeout: Duration) -> Result<CopyStatus, CallFailure> {
+    let reply = client.call_within(transfer::port(name).public(), CopyStatus::question(), timeout)?;
+    CopyStatus::read(reply).ok_or(CallFailure::NotFound)
+}

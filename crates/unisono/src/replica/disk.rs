@@ -1,0 +1,295 @@
+//! A replica on disk: which server this process is, what its folder must be, and the thread that writes.
+
+use super::StateMachine;
+use super::copy::Copy;
+use super::folder::Folder;
+use super::options::Founding;
+use super::transfer::{self, sha256};
+use crate::opening::random;
+use crate::rpc::{ServeOptions, Server};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+use unisono_core::replica::disk::{Created, FileError, FileErrorKind, Store, StoreError};
+use unisono_core::replica::{DiskStart, Job, JobNumber};
+use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
+
+pub use unisono_core::replica::disk::DiskDurability;
+
+/// Maximum number of servers of a service on disk.
+pub const DISK_SERVERS_MAX: u8 = 9;
+/// Time after which a formation is tried anew. It only bounds one attempt.
+const FORMATION_WITHIN: Duration = Duration::from_secs(20);
+/// Interval at which a server that waits looks whether it is in a group.
+const DESK_LOOKS_EVERY: Duration = Duration::from_millis(100);
+
+/// Which server of a service this process is, and where it keeps its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Id of this server, from 1 to `servers`. It is the name of the member, too.
+    pub id: u8,
+    /// Number of servers, from 1 to 9, fixed when the service is created.
+    pub servers: u8,
+    /// Folder of this server. It is made if it does not exist, and belongs to one process at a time.
+    pub data: PathBuf,
+    /// Folder for the log, if it is to lie elsewhere, such as on a faster device. As durable as the state is to be.
+    pub log_dir: Option<PathBuf>,
+    /// How many disks hold a command before it is answered, fixed when the service is created.
+    pub durability: DiskDurability,
+    /// True if the folder is empty because it replaces another one of this server.
+    pub replace: bool,
+    /// True to go on alone from this disk as a new instance, because a majority of the disks is lost for ever. The disks
+    /// of before are refused from then on.
+    pub begin_anew: bool,
+}
+
+impl DiskOptions {
+    /// Returns the options of one of three servers.
+    pub fn of_three(id: u8, data: impl Into<PathBuf>) -> DiskOptions {
+        DiskOptions {
+            id,
+            servers: 3,
+            data: data.into(),
+            log_dir: None,
+            durability: DiskDurability::default(),
+            replace: false,
+            begin_anew: false,
+        }
+    }
+
+    fn majority(&self) -> u16 {
+        u16::from(self.servers / 2 + 1)
+    }
+
+    /// Returns the name of a member that is this server.
+    pub(super) fn name(&self) -> Name {
+        name_of(self.id)
+    }
+
+    /// Returns how its lives enter the group.
+    pub(super) fn founding(&self) -> Founding {
+        let participants = (1..=self.servers).map(name_of).collect();
+        Founding::JoinOrForm(Formation { participants, at_least: self.majority(), within: FORMATION_WITHIN })
+    }
+
+    /// Returns the configuration of the group: a majority of the servers is necessary for everything.
+    pub(super) fn config(&self, config: GroupConfig) -> GroupConfig {
+        GroupConfig {
+            members_min: self.majority(),
+            members_max: u16::from(self.servers),
+            quorum: Quorum::MajorityOf((1..=self.servers).map(name_of).collect()),
+            ..config
+        }
+    }
+}
+
+fn name_of(id: u8) -> Name {
+    Name::new(&id.to_string()).unwrap_or_default()
+}
+
+/// Why a folder cannot be used. Nothing in it changed.
+#[derive(Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// The number of servers is not possible.
+    #[error("a service on disk has 1 to {DISK_SERVERS_MAX} servers, not {0}")]
+    Servers(u8),
+    /// There is no server with this id.
+    #[error("id {id} is not possible: with {servers} servers the ids are 1 to {servers}")]
+    Id {
+        /// The id.
+        id: u8,
+        /// Number of servers.
+        servers: u8,
+    },
+    /// The folder cannot be used.
+    #[error("cannot use the folder {}: {error}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong.
+        error: FileError,
+    },
+    /// What is in the folder cannot be used.
+    #[error("the folder {}: {error}", folder.display())]
+    Store {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong.
+        error: StoreError,
+    },
+    /// The folder is of another server.
+    #[error("the folder {} is of server {found}: start it with --id {found}, or use another folder", folder.display())]
+    OtherId {
+        /// The folder.
+        folder: PathBuf,
+        /// The id of that server.
+        found: u8,
+    },
+    /// The folder is of another service.
+    #[error("the folder {} is of the service {found}: use another folder", folder.display())]
+    OtherService {
+        /// The folder.
+        folder: PathBuf,
+        /// Name of that service.
+        found: String,
+    },
+    /// The service was created with another number of servers.
+    #[error("the folder {} is of a service with {found} servers: start it with --servers {found}", folder.display())]
+    OtherServers {
+        /// The folder.
+        folder: PathBuf,
+        /// That number.
+        found: u8,
+    },
+    /// The service was created with another durability.
+    #[error(
+        "the folder {} is of a service with another durability; it is fixed at the creation", folder.display()
+    )]
+    OtherDurability {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A service cannot begin anew from this disk.
+    #[error("the folder {} has no state with which a service could begin anew", folder.display())]
+    NothingToBeginWith {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The durability is not there yet.
+    #[error("the durability `one` is not available yet: use `majority`")]
+    OneNotYet,
+    /// The operating system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    NoRandom(crate::OpenError),
+}
+
+debug_as_sentence!(DiskError {
+    Servers, Id, Folder, Store, OtherId, OtherService, OtherServers, OtherDurability, NothingToBeginWith, OneNotYet,
+    NoRandom
+});
+
+impl DiskError {
+    /// True if other arguments or another folder cure it; false if the disk is at fault.
+    pub fn is_wrong_use(&self) -> bool {
+        match self {
+            DiskError::Store { error, .. } => matches!(error, StoreError::NewerVersion { .. }),
+            DiskError::Folder { error, .. } => !matches!(error.what, FileErrorKind::Failed | FileErrorKind::Full),
+            DiskError::NoRandom(_) => false,
+            _ => true,
+        }
+    }
+}
+
+/// Opens the folder of a server, and returns what its replica begins with.
+pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Store<Folder>), DiskError> {
+    let DiskOptions { id, servers, .. } = *options;
+    if !(1..=DISK_SERVERS_MAX).contains(&servers) {
+        return Err(DiskError::Servers(servers));
+    }
+    if !(1..=servers).contains(&id) {
+        return Err(DiskError::Id { id, servers });
+    }
+    if options.durability == DiskDurability::One {
+        return Err(DiskError::OneNotYet);
+    }
+    let folder = || options.data.clone();
+    let files = Folder::open(&options.data, options.log_dir.as_deref())
+        .map_err(|error| DiskError::Folder { folder: folder(), error })?;
+    let (store, loaded) =
+        Store::open(files, sha256).map_err(|error| DiskError::Store { folder: folder(), error })?;
+    if let Some(loaded) = &loaded {
+        let block = &loaded.block;
+        if block.name != name {
+            return Err(DiskError::OtherService { folder: folder(), found: block.name.clone() });
+        }
+        if block.server != id {
+            return Err(DiskError::OtherId { folder: folder(), found: block.server });
+        }
+        if block.servers != servers {
+            return Err(DiskError::OtherServers { folder: folder(), found: block.servers });
+        }
+        if block.durability != options.durability {
+            return Err(DiskError::OtherDurability { folder: folder() });
+        }
+    }
+    let is_created = loaded.as_ref().is_some_and(|loaded| matches!(loaded.block.created, Created::Done(_)));
+    if options.begin_anew && !is_created {
+        return Err(DiskError::NothingToBeginWith { folder: folder() });
+    }
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let start = DiskStart {
+        name: name.to_owned(),
+        server: id,
+        servers,
+        durability: options.durability,
+        loaded,
+        disk: u64::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
+        nonce: u128::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
+        replaces: options.replace,
+        begins_anew: options.begin_anew.then_some(since_1970.as_millis() as u64),
+    };
+    Ok((start, store))
+}
+
+/// Does the jobs for the disk, one after the other, until there are no more.
+pub(super) fn write<S: StateMachine>(
+    copy: &Copy<S>,
+    mut store: Store<Folder>,
+    jobs: &Receiver<(JobNumber, Job)>,
+) {
+    for (number, job) in jobs {
+        let done = match job {
+            Job::Append { first, entries, heard } => store.append(first, &entries, &heard),
+            Job::Commit(block) => store.commit(block),
+            Job::Adopt { block, snapshot, entries, heard } => {
+                let snapshot = snapshot.as_ref().map(|(place, parts)| (*place, &parts[..]));
+                store.adopt(block, snapshot, &entries, &heard)
+            }
+            Job::Snapshot { place, parts } => store.snapshot(place, &parts),
+        };
+        let done = done.map_err(|error| error.to_string());
+        let failed = done.is_err();
+        copy.step(|state, now| {
+            state.copy_mut().map(|copy| copy.handle_stored(now, number, done));
+        });
+        if failed {
+            // Nothing is known of what was not synced, so the disk is not used any longer.
+            return;
+        }
+    }
+}
+
+/// Answers questions for this server's status while it is in no group, so that callers learn what it waits for.
+pub(super) fn answer_while_waiting<S: StateMachine>(copy: &Copy<S>) {
+    let waits = || {
+        let state = copy.lock();
+        (state.end.is_none(), state.life.is_none())
+    };
+    loop {
+        match waits() {
+            (false, _) => return,
+            (true, true) => {}
+            (true, false) => {
+                thread::sleep(DESK_LOOKS_EVERY);
+                continue;
+            }
+        }
+        let port = transfer::port(&copy.name);
+        let Ok(desk) = Server::new(&port, ServeOptions::default(), &copy.options) else {
+            thread::sleep(DESK_LOOKS_EVERY);
+            continue;
+        };
+        while waits() == (true, true) {
+            let Ok(Some(request)) = desk.get_request_timeout(DESK_LOOKS_EVERY) else { continue };
+            let question = request.payload().clone();
+            let status = copy.lock().copy().and_then(|copy| copy.answer_status(&question));
+            let _ = match status {
+                Some(status) => request.reply(status),
+                None => request.refuse("this server is in no group at present"),
+            };
+        }
+    }
+}
