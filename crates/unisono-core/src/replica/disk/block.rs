@@ -1,9 +1,32 @@
 //! The commit block: the few facts that make a disk count.
+//!
+//! The file has two slots with a checksum and a sequence number each, and the good slot with the higher number counts. A
+//! block is written to the slot that does not count, synced, and counts from then on. After that the other slot gets a copy,
+//! so that a sector that goes bad later does not bring an older block back.
+//!
+//! Before the first block of a disk its first slot gets the sequence number 0 and no fields: nothing counts yet, and what
+//! other files there are was written by a first start that a crash has interrupted.
 
 use super::super::machine::Position;
 use super::super::types::Digest;
+use super::store::StoreError;
+use super::{FORMAT_VERSION, check_version, spoiled};
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
+use bytes::{Buf, BufMut};
+use core::ops::Range;
+
+/// Name of the file.
+pub(super) const BLOCK_FILE: &str = "block";
+/// Length of a slot: a page, so that the slots share no sector.
+pub(super) const SLOT_BYTES: usize = 4096;
+
+const MAGIC: [u8; 4] = *b"uniB";
+/// Magic, version, checksum, length, sequence number.
+const HEAD_BYTES: usize = 4 + 2 + 4 + 2 + 8;
+/// Sequence number of the slot that says that nothing counts yet.
+const NOTHING_YET: u64 = 0;
 
 /// A random number of 128 bits: the instance of a service.
 pub type Digest16 = u128;
@@ -83,4 +106,309 @@ pub struct Escape {
     pub from: Position,
     /// The old instance.
     pub service: Digest16,
+}
+
+/// What a slot says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) sequence: u64,
+    pub(super) block: Block,
+    /// The log file had at least this length when the block was written, all of it synced.
+    pub(super) log_bytes: u64,
+}
+
+/// What the file says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Slots {
+    /// Nothing counts yet.
+    Nothing,
+    /// A block counts.
+    Block {
+        counts: Slot,
+        /// True if the other slot holds the same.
+        is_copied: bool,
+    },
+}
+
+/// Returns the content of the slot that says that nothing counts yet.
+pub(super) fn nothing_yet() -> Vec<u8> {
+    seal(NOTHING_YET, &[]).unwrap_or_default()
+}
+
+/// Returns the place of the slot that gets the block with this sequence number.
+pub(super) fn slot_at(sequence: u64) -> u64 {
+    sequence % 2 * SLOT_BYTES as u64
+}
+
+/// Reads the file.
+pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
+    let first = read_slot(file, 0..SLOT_BYTES)?;
+    let second = read_slot(file, SLOT_BYTES..2 * SLOT_BYTES)?;
+    let counts = match (first, second) {
+        (Read::Block(first), Read::Block(second)) => {
+            let is_copied = first.block == second.block;
+            let counts = if first.sequence > second.sequence { first } else { second };
+            return Ok(Slots::Block { counts: *counts, is_copied });
+        }
+        (Read::Block(slot), _) | (_, Read::Block(slot)) => slot,
+        (Read::Nothing, _) => return Ok(Slots::Nothing),
+        // The first write of all was interrupted.
+        _ if file.len() <= SLOT_BYTES && !has_others => return Ok(Slots::Nothing),
+        _ => return Err(spoiled(BLOCK_FILE, "neither of its two slots is good")),
+    };
+    Ok(Slots::Block { counts: *counts, is_copied: false })
+}
+
+enum Read {
+    Bad,
+    Nothing,
+    Block(alloc::boxed::Box<Slot>),
+}
+
+fn read_slot(file: &[u8], place: Range<usize>) -> Result<Read, StoreError> {
+    let slot = file.get(place.start..file.len().min(place.end)).unwrap_or_default();
+    let Some((mut head, _)) = slot.split_at_checked(HEAD_BYTES) else { return Ok(Read::Bad) };
+    if head[..4] != MAGIC {
+        return Ok(Read::Bad);
+    }
+    head.advance(4);
+    check_version(BLOCK_FILE, head.get_u16())?;
+    let (checksum, length, sequence) = (head.get_u32(), usize::from(head.get_u16()), head.get_u64());
+    let Some(fields) = slot.get(HEAD_BYTES..HEAD_BYTES + length) else { return Ok(Read::Bad) };
+    if crc32c::crc32c(&slot[CHECKED_FROM..HEAD_BYTES + length]) != checksum {
+        return Ok(Read::Bad);
+    }
+    if sequence == NOTHING_YET {
+        return Ok(Read::Nothing);
+    }
+    Ok(Slot::read_fields(fields, sequence).map_or(Read::Bad, |slot| Read::Block(slot.into())))
+}
+
+/// The checksum covers a slot from here.
+const CHECKED_FROM: usize = 4 + 2 + 4;
+
+/// Returns the content of a slot; `None` if the fields do not fit.
+fn seal(sequence: u64, fields: &[u8]) -> Option<Vec<u8>> {
+    let mut slot = Vec::with_capacity(SLOT_BYTES);
+    slot.put_slice(&MAGIC);
+    slot.put_u16(FORMAT_VERSION);
+    slot.put_u32(0);
+    slot.put_u16(u16::try_from(fields.len()).ok()?);
+    slot.put_u64(sequence);
+    slot.put_slice(fields);
+    let checksum = crc32c::crc32c(&slot[CHECKED_FROM..]);
+    slot[CHECKED_FROM - 4..CHECKED_FROM].copy_from_slice(&checksum.to_be_bytes());
+    if slot.len() > SLOT_BYTES {
+        return None;
+    }
+    slot.resize(SLOT_BYTES, 0);
+    Some(slot)
+}
+
+impl Slot {
+    /// Returns the content of the slot.
+    pub(super) fn write(&self) -> Result<Vec<u8>, StoreError> {
+        let fields = self.write_fields();
+        seal(self.sequence, &fields).ok_or(StoreError::TooLarge {
+            what: "the block",
+            bytes: fields.len() + HEAD_BYTES,
+            max: SLOT_BYTES,
+        })
+    }
+
+    fn write_fields(&self) -> Vec<u8> {
+        let (mut out, block) = (Vec::new(), &self.block);
+        out.put_u128(block.service);
+        out.put_u8(block.server);
+        out.put_u8(block.servers);
+        out.put_u8(match block.durability {
+            DiskDurability::Majority => 0,
+            DiskDurability::One => 1,
+        });
+        [block.disk, block.starts, block.generation, block.promised]
+            .into_iter()
+            .for_each(|number| out.put_u64(number));
+        match &block.view {
+            None => out.put_u8(0),
+            Some((number, members)) => {
+                out.put_u8(1);
+                out.put_u64(*number);
+                out.put_u32(members.len() as u32);
+                out.put_slice(members);
+            }
+        }
+        match block.created {
+            Created::Blank => out.put_u8(0),
+            Created::Half(root) => {
+                out.put_u8(1);
+                out.put_u128(root);
+            }
+            Created::Done(root) => {
+                out.put_u8(2);
+                out.put_u128(root);
+            }
+        }
+        match &block.snapshot {
+            None => out.put_u8(0),
+            Some(snapshot) => {
+                out.put_u8(1);
+                out.put_u64(snapshot.position);
+                out.put_slice(&snapshot.digest);
+            }
+        }
+        out.put_u64(block.log);
+        out.put_u64(self.log_bytes);
+        out.put_u32(block.anew.len() as u32);
+        for escape in &block.anew {
+            out.put_u8(escape.server);
+            out.put_u64(escape.at_ms);
+            out.put_u64(escape.from);
+            out.put_u128(escape.service);
+        }
+        out.put_u32(block.name.len() as u32);
+        out.put_slice(block.name.as_bytes());
+        out
+    }
+
+    fn read_fields(mut from: &[u8], sequence: u64) -> Option<Slot> {
+        let from = &mut from;
+        let service = from.try_get_u128().ok()?;
+        let (server, servers) = (from.try_get_u8().ok()?, from.try_get_u8().ok()?);
+        let durability = match from.try_get_u8().ok()? {
+            0 => DiskDurability::Majority,
+            1 => DiskDurability::One,
+            _ => return None,
+        };
+        let (disk, starts) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let (generation, promised) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let view = match from.try_get_u8().ok()? {
+            0 => None,
+            1 => Some((from.try_get_u64().ok()?, take_bytes(from)?)),
+            _ => return None,
+        };
+        let created = match from.try_get_u8().ok()? {
+            0 => Created::Blank,
+            1 => Created::Half(from.try_get_u128().ok()?),
+            2 => Created::Done(from.try_get_u128().ok()?),
+            _ => return None,
+        };
+        let snapshot = match from.try_get_u8().ok()? {
+            0 => None,
+            1 => {
+                let (position, mut digest) = (from.try_get_u64().ok()?, Digest::default());
+                from.try_copy_to_slice(&mut digest).ok()?;
+                Some(SnapshotName { position, digest })
+            }
+            _ => return None,
+        };
+        let (log, log_bytes) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let mut anew = vec![];
+        for _ in 0..from.try_get_u32().ok()? {
+            let (server, at_ms) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
+            let (from, service) = (from.try_get_u64().ok()?, from.try_get_u128().ok()?);
+            anew.push(Escape { server, at_ms, from, service });
+        }
+        let name = String::from_utf8(take_bytes(from)?).ok()?;
+        let block = Block {
+            service,
+            server,
+            servers,
+            durability,
+            disk,
+            starts,
+            generation,
+            promised,
+            view,
+            created,
+            snapshot,
+            log,
+            anew,
+            name,
+        };
+        from.is_empty().then_some(Slot { sequence, block, log_bytes })
+    }
+}
+
+/// Takes a length and as many bytes.
+fn take_bytes(from: &mut &[u8]) -> Option<Vec<u8>> {
+    let length = from.try_get_u32().ok()? as usize;
+    from.split_off(..length).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Returns a block for tests.
+    pub(in super::super) fn sample() -> Block {
+        Block {
+            service: 7 << 100,
+            server: 2,
+            servers: 3,
+            durability: DiskDurability::One,
+            disk: 0xD15C,
+            starts: 4,
+            generation: 5,
+            promised: 6,
+            view: Some((8, vec![1, 2, 3])),
+            created: Created::Done(9 << 90),
+            snapshot: None,
+            log: 1,
+            anew: vec![Escape { server: 3, at_ms: 1, from: 2, service: 3 }; 2],
+            name: "kitchen".into(),
+        }
+    }
+
+    fn slot(sequence: u64) -> Slot {
+        let snapshot = SnapshotName { position: 3, digest: [4; 32] };
+        Slot { sequence, block: Block { snapshot: Some(snapshot), ..sample() }, log_bytes: 11 }
+    }
+
+    #[test]
+    fn a_block_is_read_as_it_was_written_and_nothing_shorter_is() {
+        for created in [Created::Blank, Created::Half(1), Created::Done(2)] {
+            for view in [None, Some((1, vec![]))] {
+                let block = Block { created, view, snapshot: None, ..sample() };
+                let slot = Slot { sequence: 3, block, log_bytes: 0 };
+                let fields = slot.write_fields();
+                assert_eq!(Slot::read_fields(&fields, 3), Some(slot));
+                for length in 0..fields.len() {
+                    assert_eq!(Slot::read_fields(&fields[..length], 3), None);
+                }
+            }
+        }
+        let long = Slot { block: Block { name: "x".repeat(SLOT_BYTES), ..sample() }, ..slot(1) };
+        assert!(matches!(long.write(), Err(StoreError::TooLarge { .. })));
+        let longer = Slot { block: Block { name: "x".repeat(1 << 17), ..sample() }, ..slot(1) };
+        assert!(matches!(longer.write(), Err(StoreError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn the_good_slot_with_the_higher_sequence_number_counts() {
+        let file = |first: &[u8], second: &[u8]| [first, second].concat();
+        let bad = vec![0; SLOT_BYTES];
+        let of = |sequence| slot(sequence).write().unwrap();
+        let counts = |file: &[u8]| match read(file, true) {
+            Ok(Slots::Block { counts, is_copied }) => Some((counts.sequence, is_copied)),
+            _ => None,
+        };
+        assert_eq!(counts(&file(&of(2), &of(1))), Some((2, true)));
+        assert_eq!(counts(&file(&of(2), &of(3))), Some((3, true)));
+        assert_eq!(counts(&file(&bad, &of(3))), Some((3, false)));
+        assert_eq!(counts(&file(&of(2), &bad)), Some((2, false)));
+        assert_eq!(counts(&file(&nothing_yet(), &of(1))), Some((1, false)));
+        assert_eq!(read(&file(&nothing_yet(), &bad), true), Ok(Slots::Nothing));
+        assert_eq!(read(&bad, false), Ok(Slots::Nothing));
+        assert_eq!(read(&[], false), Ok(Slots::Nothing));
+        assert!(matches!(read(&bad, true), Err(StoreError::Spoiled { .. })));
+        assert!(matches!(read(&file(&bad, &bad), false), Err(StoreError::Spoiled { .. })));
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_before_the_checksum_is_looked_at() {
+        let mut file = slot(2).write().unwrap();
+        file[5] = 2;
+        let error = StoreError::NewerVersion { file: BLOCK_FILE.into(), found: 2, knows: 1 };
+        assert_eq!(read(&file, true), Err(error));
+    }
 }

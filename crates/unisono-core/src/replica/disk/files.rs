@@ -45,6 +45,32 @@ pub trait Files {
     fn remove(&mut self, name: &str) -> Result<(), FileError>;
 }
 
+impl<F: Files> Files for &mut F {
+    fn list(&self) -> Result<Vec<String>, FileError> {
+        (**self).list()
+    }
+
+    fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
+        (**self).read(name)
+    }
+
+    fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
+        (**self).write(name, at, bytes)
+    }
+
+    fn truncate(&mut self, name: &str, length: u64) -> Result<(), FileError> {
+        (**self).truncate(name, length)
+    }
+
+    fn sync(&mut self, name: &str) -> Result<(), FileError> {
+        (**self).sync(name)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), FileError> {
+        (**self).remove(name)
+    }
+}
+
 /// An operation on a file failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]

@@ -28,12 +28,33 @@
 
 mod block;
 mod files;
-#[doc(hidden)]
-pub mod memory_files;
+mod log;
+mod memory_files;
+mod parts;
 mod store;
+#[cfg(test)]
+mod tests;
 
 pub use block::{Block, Created, Digest16, DiskDurability, Escape, SnapshotName};
 pub use files::{FileError, FileErrorKind, Files};
 #[doc(hidden)]
 pub use memory_files::MemoryFiles;
 pub use store::{Heard, Loaded, Store, StoreError};
+
+use alloc::string::ToString;
+
+/// Version of the formats of all files.
+const FORMAT_VERSION: u16 = 1;
+
+/// Refuses a file that a newer version wrote.
+fn check_version(file: &str, found: u16) -> Result<(), StoreError> {
+    match found {
+        FORMAT_VERSION => Ok(()),
+        0 => Err(spoiled(file, "no version writes format 0")),
+        _ => Err(StoreError::NewerVersion { file: file.to_string(), found, knows: FORMAT_VERSION }),
+    }
+}
+
+fn spoiled(file: &str, what: &'static str) -> StoreError {
+    StoreError::Spoiled { file: file.to_string(), what }
+}

@@ -2,13 +2,19 @@
 
 use super::super::machine::Position;
 use super::super::types::Digest;
-use super::block::Block;
-use super::files::{FileError, Files};
-use alloc::collections::BTreeMap;
+use super::block::{self, BLOCK_FILE, Block, Slot, Slots, SnapshotName};
+use super::files::{FileError, FileErrorKind, Files};
+use super::log::{self, Head, Log, Record};
+use super::parts::{Manifest, is_name_of_store, manifest_name, part_head, part_name, read_part};
+use super::spoiled;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use thiserror::Error;
+
+/// A new log holds its first entries in records of about this length, each of which is read and checked as a whole.
+const FIRST_RECORDS_BYTES: usize = 1 << 20;
 
 /// What was heard of another server's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,17 +100,109 @@ crate::debug_as_sentence!(StoreError { NewerVersion, Spoiled, Unusable, Blank, M
 #[derive(Debug)]
 pub struct Store<F> {
     files: F,
+    digest: fn(&[u8]) -> Digest,
     block: Option<Block>,
+    /// Sequence number of the slot that was written last.
+    sequence: u64,
+    /// The log that counts. Without meaning while there is no block.
+    log: Head,
+    log_bytes: u64,
+    end: Position,
+    heard: BTreeMap<u8, Heard>,
+    /// Names of the parts of the snapshot. Their files are good.
+    parts: BTreeSet<String>,
+    has_failed: bool,
 }
 
 impl<F: Files> Store<F> {
-    /// Opens a folder; `None` if it is blank. The torn tail of a log is cut off.
+    /// Opens a folder; `None` if it is blank. The torn tail of a log is cut off, and files that do not count are removed.
     ///
     /// # Errors
     /// The folder cannot be read, is spoiled, or was written by a newer version.
     pub fn open(files: F, digest: fn(&[u8]) -> Digest) -> Result<(Store<F>, Option<Loaded>), StoreError> {
-        let _ = digest;
-        Ok((Store { files, block: None }, None))
+        let mut store = Store {
+            files,
+            digest,
+            block: None,
+            sequence: 0,
+            log: Head::default(),
+            log_bytes: 0,
+            end: 0,
+            heard: BTreeMap::new(),
+            parts: BTreeSet::new(),
+            has_failed: false,
+        };
+        let loaded = store.load()?;
+        Ok((store, loaded))
+    }
+
+    fn load(&mut self) -> Result<Option<Loaded>, StoreError> {
+        let names = self.files.list()?;
+        let has_others = names.iter().any(|name| is_name_of_store(name));
+        if !names.iter().any(|name| name == BLOCK_FILE) {
+            return match has_others {
+                true => Err(spoiled(BLOCK_FILE, "it is missing, although other files exist")),
+                false => Ok(None),
+            };
+        }
+        let Slots::Block { counts, is_copied } = block::read(&self.files.read(BLOCK_FILE)?, has_others)?
+        else {
+            self.remove_what_does_not_count()?;
+            return Ok(None);
+        };
+        let Slot { sequence, block, log_bytes } = counts;
+        let (snapshot_at, parts) = self.load_snapshot(&block)?;
+        let file = Bytes::from(self.read(&log::name(block.log))?);
+        let file_bytes = file.len() as u64;
+        let Log { head, entries, heard, bytes } = Log::read(block.log, file, log_bytes)?;
+        if head.after != snapshot_at {
+            return Err(spoiled(&log::name(block.log), "it does not follow the snapshot"));
+        }
+        (self.sequence, self.log, self.log_bytes) = (sequence, head, bytes);
+        self.end = snapshot_at + entries.len() as u64;
+        self.heard.clone_from(&heard);
+        // What is read here may be in the memory of the operating system only: a process that was killed has written it,
+        // and not synced it. From now on it is answered for.
+        if bytes < file_bytes {
+            self.files.truncate(&log::name(block.log), bytes)?;
+        }
+        self.files.sync(&log::name(block.log))?;
+        self.files.sync(BLOCK_FILE)?;
+        if !is_copied {
+            self.write_slot(&block)?;
+        }
+        self.block = Some(block.clone());
+        self.remove_what_does_not_count()?;
+        Ok(Some(Loaded { block, parts, snapshot_at, entries, heard }))
+    }
+
+    fn load_snapshot(&mut self, block: &Block) -> Result<(Position, Vec<Bytes>), StoreError> {
+        let Some(snapshot) = &block.snapshot else { return Ok((0, Vec::new())) };
+        let name = manifest_name(snapshot.position, block.log);
+        let file = self.read(&name)?;
+        let manifest = Manifest::read(&name, &file)?;
+        if (self.digest)(&file) != snapshot.digest || manifest.position != snapshot.position {
+            return Err(spoiled(&name, "it is not the one that the block names"));
+        }
+        let mut parts = Vec::new();
+        for (digest, length) in manifest.parts {
+            let name = part_name(&digest);
+            let part = read_part(&name, self.read(&name)?.into())?;
+            if part.len() as u64 != length || (self.digest)(&part) != digest {
+                return Err(spoiled(&name, "it does not have the digest that its name says"));
+            }
+            self.parts.insert(name);
+            parts.push(part);
+        }
+        Ok((snapshot.position, parts))
+    }
+
+    /// Reads a file that the block or the manifest names.
+    fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        self.files.read(name).map_err(|error| match error.what {
+            FileErrorKind::NotFound => spoiled(name, "it is missing"),
+            _ => error.into(),
+        })
     }
 
     /// Appends entries, and what was heard, with one sync. `first` is the position of the first entry and must follow the
@@ -118,17 +216,44 @@ impl<F: Files> Store<F> {
         entries: &[Bytes],
         heard: &BTreeMap<u8, Heard>,
     ) -> Result<(), StoreError> {
-        let _ = (first, entries, heard);
-        Err(StoreError::Unusable)
+        self.unless_failed(|store| {
+            let generation = store.block.as_ref().ok_or(StoreError::Blank)?.generation;
+            let (misplaced, end) = (StoreError::Misplaced { position: first, end: store.end }, store.end);
+            if !entries.is_empty() && Some(first) != end.checked_add(1) {
+                return Err(misplaced);
+            }
+            let end = end.checked_add(entries.len() as u64).filter(|end| *end < Position::MAX);
+            let end = end.ok_or(misplaced)?;
+            let news: BTreeMap<u8, Heard> = heard
+                .iter()
+                .filter(|(id, heard)| store.heard.get(id) != Some(heard))
+                .map(|(id, heard)| (*id, *heard))
+                .collect();
+            if entries.is_empty() && news.is_empty() {
+                return Ok(());
+            }
+            let mut record = Vec::new();
+            Record::write(store.log.mark, (store.end + 1, generation), &news, entries, &mut record)?;
+            let name = log::name(store.log.number);
+            store.files.write(&name, store.log_bytes, &record)?;
+            store.files.sync(&name)?;
+            (store.end, store.log_bytes) = (end, store.log_bytes + record.len() as u64);
+            store.heard.extend(news);
+            Ok(())
+        })
     }
 
-    /// Writes the block. Its fields `snapshot` and `log` are those of the store, whatever they are here.
+    /// Writes the block, which counts from one synced write; a second one copies it. Its fields `snapshot` and `log` are
+    /// those of the store, whatever they are here.
     ///
     /// # Errors
     /// The disk fails, or the block is too large.
     pub fn commit(&mut self, block: Block) -> Result<(), StoreError> {
-        let _ = block;
-        Err(StoreError::Unusable)
+        self.unless_failed(|store| {
+            let Some(old) = &store.block else { return store.install(block, None, &[], &BTreeMap::new()) };
+            let block = Block { snapshot: old.snapshot, log: old.log, ..block };
+            store.write_block(block)
+        })
     }
 
     /// Replaces everything by another state, which counts from one write of the block. `entries` follow the snapshot, or
@@ -143,8 +268,7 @@ impl<F: Files> Store<F> {
         entries: &[Bytes],
         heard: &BTreeMap<u8, Heard>,
     ) -> Result<(), StoreError> {
-        let _ = (block, snapshot, entries, heard);
-        Err(StoreError::Unusable)
+        self.unless_failed(|store| store.install(block, snapshot, entries, heard))
     }
 
     /// Writes a snapshot, which counts from one write of the block, and cuts the log below it.
@@ -152,8 +276,130 @@ impl<F: Files> Store<F> {
     /// # Errors
     /// The disk fails, is blank, or `position` is not in the log.
     pub fn snapshot(&mut self, position: Position, parts: &[Bytes]) -> Result<(), StoreError> {
-        let _ = (position, parts);
-        Err(StoreError::Unusable)
+        self.unless_failed(|store| {
+            let block = store.block.clone().ok_or(StoreError::Blank)?;
+            if position < store.log.after || position > store.end {
+                return Err(StoreError::Misplaced { position, end: store.end });
+            }
+            let file = store.read(&log::name(block.log))?;
+            let log = Log::read(block.log, file.into(), store.log_bytes)?;
+            let below = (position - log.head.after) as usize;
+            let entries = log.entries.get(below..).unwrap_or_default();
+            let heard = store.heard.clone();
+            store.install(block, Some((position, parts)), entries, &heard)
+        })
+    }
+
+    /// Writes a state aside, lets it count, and removes what counts no more.
+    fn install(
+        &mut self,
+        block: Block,
+        snapshot: Option<(Position, &[Bytes])>,
+        entries: &[Bytes],
+        heard: &BTreeMap<u8, Heard>,
+    ) -> Result<(), StoreError> {
+        let number = self.block.as_ref().map_or(0, |old| old.log) + 1;
+        let after = snapshot.map_or(0, |(position, _)| position);
+        let end = after.checked_add(entries.len() as u64).filter(|end| *end < Position::MAX);
+        let end = end.ok_or(StoreError::Misplaced { position: after, end: self.end })?;
+        let manifest = snapshot.map(|(position, parts)| {
+            let parts = parts.iter().map(|part| ((self.digest)(part), part.len() as u64));
+            Manifest { position, parts: parts.collect() }
+        });
+        let manifest_file = manifest.as_ref().map(Manifest::write);
+        let name =
+            manifest_file.as_ref().map(|file| SnapshotName { position: after, digest: (self.digest)(file) });
+        let block = Block { snapshot: name, log: number, ..block };
+        let head = Head { number, after, mark: self.mark(&block) };
+        let log = first_records(&head, block.generation, entries, heard)?;
+        // Nothing is written of a block that is too large.
+        Slot { sequence: self.sequence, block: block.clone(), log_bytes: 0 }.write()?;
+
+        if self.block.is_none() {
+            self.write_synced(BLOCK_FILE, &block::nothing_yet())?;
+        }
+        let mut part_names = BTreeSet::new();
+        let listed = manifest.iter().flat_map(|manifest| &manifest.parts);
+        let parts = snapshot.map_or(&[][..], |(_, parts)| parts);
+        for ((digest, _), part) in listed.zip(parts) {
+            let name = part_name(digest);
+            if !self.parts.contains(&name) && !part_names.contains(&name) {
+                let head = part_head();
+                self.files.write(&name, 0, &head)?;
+                self.files.write(&name, head.len() as u64, part)?;
+                self.files.sync(&name)?;
+            }
+            part_names.insert(name);
+        }
+        if let Some(file) = &manifest_file {
+            self.write_synced(&manifest_name(after, number), file)?;
+        }
+        self.write_synced(&log::name(number), &log)?;
+
+        (self.log, self.log_bytes, self.end) = (head, log.len() as u64, end);
+        (self.heard, self.parts) = (heard.clone(), part_names);
+        self.write_block(block)?;
+        self.remove_what_does_not_count()
+    }
+
+    /// Returns what begins each record of a log: no sender of a command knows it.
+    fn mark(&self, block: &Block) -> u64 {
+        let mut from = block.disk.to_be_bytes().to_vec();
+        from.extend(block.service.to_be_bytes());
+        from.extend(block.log.to_be_bytes());
+        (self.digest)(&from).first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    }
+
+    /// Writes the block to the slot that does not count, from which moment it counts, then a copy to the other.
+    fn write_block(&mut self, block: Block) -> Result<(), StoreError> {
+        self.write_slot(&block)?;
+        self.write_slot(&block)?;
+        self.block = Some(block);
+        Ok(())
+    }
+
+    fn write_slot(&mut self, block: &Block) -> Result<(), StoreError> {
+        let sequence = self.sequence + 1;
+        let slot = Slot { sequence, block: block.clone(), log_bytes: self.log_bytes }.write()?;
+        self.files.write(BLOCK_FILE, block::slot_at(sequence), &slot)?;
+        self.files.sync(BLOCK_FILE)?;
+        self.sequence = sequence;
+        Ok(())
+    }
+
+    fn write_synced(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        self.files.write(name, 0, bytes)?;
+        Ok(self.files.sync(name)?)
+    }
+
+    fn remove_what_does_not_count(&mut self) -> Result<(), StoreError> {
+        let block = self.block.as_ref();
+        let log = block.map(|block| log::name(block.log));
+        let snapshot = block.and_then(|block| Some(manifest_name(block.snapshot?.position, block.log)));
+        for name in self.files.list()? {
+            let counts = self.parts.contains(&name) || [&log, &snapshot].contains(&&Some(name.clone()));
+            if is_name_of_store(&name) && !counts {
+                self.files.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does some work on a disk that has not failed before. If it fails now, nothing is known of what was not synced, and
+    /// a second sync may claim success without a reason. So the store is not used again.
+    fn unless_failed(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if self.has_failed {
+            return Err(StoreError::Unusable);
+        }
+        let done = work(self);
+        self.has_failed = matches!(
+            done,
+            Err(StoreError::Files(_) | StoreError::Spoiled { .. } | StoreError::NewerVersion { .. })
+        );
+        done
     }
 
     /// Returns the block; `None` if the disk is blank.
@@ -163,12 +409,12 @@ impl<F: Files> Store<F> {
 
     /// Returns the position of the last entry of the log, or that of the snapshot if the log is empty.
     pub fn end(&self) -> Position {
-        0
+        self.end
     }
 
     /// Returns the length of the log file in bytes.
     pub fn log_bytes(&self) -> u64 {
-        0
+        self.log_bytes
     }
 
     /// Returns the folder.
@@ -180,4 +426,29 @@ impl<F: Files> Store<F> {
     pub fn into_files(self) -> F {
         self.files
     }
+}
+
+/// Returns a new log file.
+fn first_records(
+    head: &Head,
+    generation: u64,
+    entries: &[Bytes],
+    heard: &BTreeMap<u8, Heard>,
+) -> Result<Vec<u8>, StoreError> {
+    let (mut file, none) = (head.write(), BTreeMap::new());
+    if !heard.is_empty() {
+        Record::write(head.mark, (head.after + 1, generation), heard, &[], &mut file)?;
+    }
+    let (mut rest, mut first) = (entries, head.after + 1);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = rest.iter().take_while(|entry| {
+            bytes += entry.len();
+            bytes <= FIRST_RECORDS_BYTES
+        });
+        let (record, later) = rest.split_at(fits.count().max(1));
+        Record::write(head.mark, (first, generation), &none, record, &mut file)?;
+        (rest, first) = (later, first + record.len() as u64);
+    }
+    Ok(file)
 }

@@ -1,0 +1,317 @@
+//! The log: a header, then one record for each batch of commands.
+//!
+//! Each record begins with the mark of its log, a number that no client knows, then its length and checksum. A record is
+//! synced before the next one is begun. So a crash can spoil the last record only, and that one was not answered for: it is
+//! cut off. A bad record that a good one follows was once good, and cutting there would lose answered commands: that log is
+//! spoiled. The same holds for bytes that were synced before the block was last written.
+
+use super::super::machine::Position;
+use super::store::{Heard, StoreError};
+use super::{FORMAT_VERSION, check_version, spoiled};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytes::{Buf, BufMut, Bytes};
+
+const MAGIC: [u8; 4] = *b"uniL";
+/// Magic, version, number, position before the first entry, mark, checksum.
+pub(super) const HEAD_BYTES: usize = 4 + 2 + 8 + 8 + 8 + 4;
+/// Mark, length, checksum.
+const RECORD_HEAD_BYTES: usize = 8 + 4 + 4;
+/// Maximum length of a record, so that a length fits its field.
+const RECORD_BYTES_MAX: usize = 1 << 31;
+/// Kind of the only records that there are so far.
+const KIND_ENTRIES: u8 = 1;
+
+/// Returns the name of a log file.
+pub(super) fn name(number: u64) -> String {
+    format!("log-{number}")
+}
+
+/// The log file that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) number: u64,
+    /// The first entry has the next position.
+    pub(super) after: Position,
+    /// Each record begins with it.
+    pub(super) mark: u64,
+}
+
+impl Head {
+    pub(super) fn write(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEAD_BYTES);
+        out.put_slice(&MAGIC);
+        out.put_u16(FORMAT_VERSION);
+        [self.number, self.after, self.mark].into_iter().for_each(|number| out.put_u64(number));
+        out.put_u32(crc32c::crc32c(&out));
+        out
+    }
+
+    fn read(file: &[u8], number: u64) -> Result<Head, StoreError> {
+        let name = name(number);
+        let bad = |what| spoiled(&name, what);
+        if file.len() < 6 || file[..4] != MAGIC {
+            return Err(bad("it does not begin like a log"));
+        }
+        check_version(&name, u16::from_be_bytes([file[4], file[5]]))?;
+        let Some((head, mut checksum)) = file.get(..HEAD_BYTES).map(|head| head.split_at(HEAD_BYTES - 4))
+        else {
+            return Err(bad("it is too short"));
+        };
+        if crc32c::crc32c(head) != checksum.get_u32() {
+            return Err(bad("the checksum of its first bytes is wrong"));
+        }
+        let mut fields = &head[6..];
+        let head = Head { number: fields.get_u64(), after: fields.get_u64(), mark: fields.get_u64() };
+        match head.number == number {
+            true => Ok(head),
+            false => Err(bad("it has the number of another log")),
+        }
+    }
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Position of the first entry.
+    pub(super) first: Position,
+    /// Generation of the server when it was written.
+    pub(super) generation: u64,
+    /// What was heard since the last record.
+    pub(super) heard: BTreeMap<u8, Heard>,
+    pub(super) entries: Vec<Bytes>,
+}
+
+impl Record {
+    /// Appends the record to `out`.
+    pub(super) fn write(
+        mark: u64,
+        (first, generation): (Position, u64),
+        heard: &BTreeMap<u8, Heard>,
+        entries: &[Bytes],
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let entry_bytes: usize = entries.iter().map(|entry| 4 + entry.len()).sum();
+        let length = 1 + 8 + 8 + 1 + 33 * heard.len() + 4 + entry_bytes;
+        if length > RECORD_BYTES_MAX || heard.len() > usize::from(u8::MAX) {
+            return Err(StoreError::TooLarge {
+                what: "a batch of commands",
+                bytes: length,
+                max: RECORD_BYTES_MAX,
+            });
+        }
+        out.reserve(RECORD_HEAD_BYTES + length);
+        out.put_u64(mark);
+        let checked_from = out.len();
+        out.put_u32(length as u32);
+        out.put_u32(0);
+        out.put_u8(KIND_ENTRIES);
+        out.put_u64(first);
+        out.put_u64(generation);
+        out.put_u8(heard.len() as u8);
+        for (id, heard) in heard {
+            out.put_u8(*id);
+            [heard.disk, heard.generation, heard.starts, heard.position]
+                .into_iter()
+                .for_each(|number| out.put_u64(number));
+        }
+        out.put_u32(entries.len() as u32);
+        for entry in entries {
+            out.put_u32(entry.len() as u32);
+            out.put_slice(entry);
+        }
+        let checksum = checksum(&out[checked_from..]);
+        out[checked_from + 4..checked_from + 8].copy_from_slice(&checksum.to_be_bytes());
+        Ok(())
+    }
+
+    fn read(mut from: Bytes) -> Option<Record> {
+        if from.try_get_u8().ok()? != KIND_ENTRIES {
+            return None;
+        }
+        let (first, generation) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let mut heard = BTreeMap::new();
+        for _ in 0..from.try_get_u8().ok()? {
+            let (id, disk) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
+            let (generation, starts) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+            let position = from.try_get_u64().ok()?;
+            heard.insert(id, Heard { disk, generation, starts, position });
+        }
+        let mut entries = Vec::new();
+        for _ in 0..from.try_get_u32().ok()? {
+            let length = from.try_get_u32().ok()? as usize;
+            if length > from.len() {
+                return None;
+            }
+            entries.push(from.split_to(length));
+        }
+        from.is_empty().then_some(Record { first, generation, heard, entries })
+    }
+}
+
+/// Returns the checksum over a record from its length on, without the checksum's own field.
+fn checksum(length_and_rest: &[u8]) -> u32 {
+    let (length, rest) = length_and_rest.split_at(4);
+    crc32c::crc32c_append(crc32c::crc32c(length), &rest[4..])
+}
+
+/// A log as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Log {
+    pub(super) head: Head,
+    /// The entries that follow `head.after`.
+    pub(super) entries: Vec<Bytes>,
+    pub(super) heard: BTreeMap<u8, Heard>,
+    /// Length of the good records and what is before them. A torn record may follow.
+    pub(super) bytes: u64,
+}
+
+impl Log {
+    /// Reads a log file. `synced_bytes` of it were synced before the block was written.
+    pub(super) fn read(number: u64, file: Bytes, synced_bytes: u64) -> Result<Log, StoreError> {
+        let head = Head::read(&file, number)?;
+        let bad = |what| Err(spoiled(&name(number), what));
+        let (mut entries, mut heard, mut at) = (Vec::new(), BTreeMap::new(), HEAD_BYTES);
+        while let Some(bytes) = good_record(&file, at, head.mark) {
+            let end = at + bytes.len() + RECORD_HEAD_BYTES;
+            let Some(record) = Record::read(bytes) else {
+                return bad("a record has fields that this version does not know");
+            };
+            if Some(record.first) != next(&head, &entries) {
+                return bad("the positions of two records do not follow each other");
+            }
+            heard.extend(record.heard);
+            entries.extend(record.entries);
+            at = end;
+        }
+        if (at as u64) < synced_bytes {
+            return bad("a record is damaged or missing that was complete when the block was last written");
+        }
+        if next(&head, &entries).is_none() {
+            return bad("its positions are too large");
+        }
+        if (at + 1..file.len()).any(|later| good_record(&file, later, head.mark).is_some()) {
+            return bad("a record is damaged, and good ones follow");
+        }
+        Ok(Log { head, entries, heard, bytes: at as u64 })
+    }
+}
+
+fn next(head: &Head, entries: &[Bytes]) -> Option<Position> {
+    head.after.checked_add(entries.len() as u64)?.checked_add(1)
+}
+
+/// Returns what follows the head of the record at this place, if its mark, length and checksum are right.
+fn good_record(file: &Bytes, at: usize, mark: u64) -> Option<Bytes> {
+    let mut head = file.get(at..at.checked_add(RECORD_HEAD_BYTES)?)?;
+    if head.get_u64() != mark {
+        return None;
+    }
+    let (length, checksum_found) = (head.get_u32() as usize, head.get_u32());
+    let end = (at + RECORD_HEAD_BYTES).checked_add(length)?;
+    let checked = file.get(at + 8..end)?;
+    (checksum(checked) == checksum_found).then(|| file.slice(at + RECORD_HEAD_BYTES..end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const HEAD: Head = Head { number: 3, after: 10, mark: 0x1234_5678_9ABC_DEF0 };
+
+    /// Returns a log with three records at the positions 11, 12 and 13, and where each of them begins.
+    fn three() -> (Vec<u8>, Vec<usize>) {
+        let (mut file, mut begins) = (HEAD.write(), vec![]);
+        for position in 11..14_u64 {
+            begins.push(file.len());
+            let heard = BTreeMap::from([(1, Heard { position, ..Heard::default() })]);
+            let entry = Bytes::from(vec![position as u8; 40]);
+            Record::write(HEAD.mark, (position, 1), &heard, &[entry], &mut file).unwrap();
+        }
+        (file, begins)
+    }
+
+    fn read(file: &[u8], synced: u64) -> Result<Log, StoreError> {
+        Log::read(3, Bytes::copy_from_slice(file), synced)
+    }
+
+    #[test]
+    fn a_log_is_read_as_it_was_written() {
+        let (file, _) = three();
+        let log = read(&file, file.len() as u64).unwrap();
+        assert_eq!((log.head, log.bytes, log.entries.len()), (HEAD, file.len() as u64, 3));
+        assert_eq!(log.heard[&1].position, 13);
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_at_every_length() {
+        let (file, begins) = three();
+        for length in begins[2]..file.len() {
+            for tail in [0, 100] {
+                let torn = [&file[..length], &vec![0; tail]].concat();
+                assert_eq!(read(&torn, begins[2] as u64).unwrap().bytes, begins[2] as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_spoiled_middle_is_never_cut() {
+        let (file, begins) = three();
+        for bit in 0..file.len() * 8 {
+            let mut flipped = file.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // In the last record it looks like a torn tail, unless that is known to have been complete.
+            match read(&flipped, 0) {
+                Ok(log) => {
+                    assert!(bit / 8 >= begins[2]);
+                    assert_eq!((log.entries.len(), log.bytes), (2, begins[2] as u64));
+                }
+                Err(StoreError::Spoiled { .. } | StoreError::NewerVersion { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+            assert!(read(&flipped, file.len() as u64).is_err());
+        }
+        assert!(read(&file[..begins[2]], file.len() as u64).is_err());
+    }
+
+    #[test]
+    fn records_whose_positions_do_not_follow_are_spoiled() {
+        let (file, begins) = three();
+        let without = [&file[..begins[1]], &file[begins[2]..]].concat();
+        assert!(matches!(read(&without, 0), Err(StoreError::Spoiled { .. })));
+        let far = Head { after: Position::MAX, ..HEAD };
+        assert!(matches!(read(&far.write(), 0), Err(StoreError::Spoiled { .. })));
+        assert!(matches!(Log::read(4, file.into(), 0), Err(StoreError::Spoiled { .. })));
+    }
+
+    #[test]
+    fn a_command_that_looks_like_a_record_is_none() {
+        // Its sender does not know the mark of the log.
+        let (inner, begins) = three();
+        let mut file = HEAD.write();
+        let mut entry = inner[begins[0]..].to_vec();
+        entry[..8].copy_from_slice(&[7; 8]);
+        Record::write(
+            HEAD.mark,
+            (11, 1),
+            &BTreeMap::new(),
+            &[entry[..begins[1] - begins[0]].to_vec().into()],
+            &mut file,
+        )
+        .unwrap();
+        assert_eq!(read(&file[..file.len() - 1], 0).unwrap().bytes, HEAD_BYTES as u64);
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name() {
+        let (mut file, _) = three();
+        file[5] = 9;
+        let error = StoreError::NewerVersion { file: "log-3".into(), found: 9, knows: 1 };
+        assert_eq!(read(&file, 0), Err(error));
+        assert!(matches!(read(&file[..3], 0), Err(StoreError::Spoiled { .. })));
+        assert!(matches!(read(&three().0[..12], 0), Err(StoreError::Spoiled { .. })));
+    }
+}

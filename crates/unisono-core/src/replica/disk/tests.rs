@@ -1,0 +1,362 @@
+//! What the store promises, at every crash and for every flipped bit.
+
+use super::super::{Position, types::Digest};
+use super::block::tests::sample;
+use super::*;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+fn digest(bytes: &[u8]) -> Digest {
+    let mut digest = Digest::default();
+    digest[..4].copy_from_slice(&crc32c::crc32c(bytes).to_be_bytes());
+    digest[4..8].copy_from_slice(&crc32c::crc32c_append(77, bytes).to_be_bytes());
+    digest
+}
+
+/// A deterministic source of choices.
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, count: u64) -> u64 {
+        self.next() % count
+    }
+}
+
+fn open(files: MemoryFiles) -> Result<(Store<MemoryFiles>, Option<Loaded>), StoreError> {
+    Store::open(files, digest)
+}
+
+fn reopened(store: Store<MemoryFiles>) -> (Store<MemoryFiles>, Option<Loaded>) {
+    open(store.into_files()).unwrap()
+}
+
+/// Returns the entry at a position: some longer than a sector, some empty.
+fn entry(position: Position) -> Bytes {
+    vec![position as u8; (position as usize * 377) % 1500].into()
+}
+
+fn entries(from: Position, through: Position) -> Vec<Bytes> {
+    (from..=through).map(entry).collect()
+}
+
+/// Returns parts of which some are the same at each position.
+fn parts(position: Position) -> Vec<Bytes> {
+    let fixed = Bytes::from_static(b"the same in all snapshots");
+    vec![fixed.clone(), vec![position as u8; 1200].into(), Bytes::new(), fixed]
+}
+
+fn heard(position: Position) -> BTreeMap<u8, Heard> {
+    let of = |disk| Heard { disk, generation: 1, starts: 2, position };
+    BTreeMap::from([(1, of(1)), (3, of(3))])
+}
+
+/// What a store holds, as the tests expect it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Holds {
+    block: Option<Block>,
+    parts: Vec<Bytes>,
+    snapshot_at: Position,
+    entries: Vec<Bytes>,
+    heard: BTreeMap<u8, Heard>,
+}
+
+impl Holds {
+    fn of(loaded: Option<Loaded>) -> Holds {
+        let Some(loaded) = loaded else { return Holds::default() };
+        let Loaded { block, parts, snapshot_at, entries, heard } = loaded;
+        assert_eq!(block.snapshot.map_or(0, |snapshot| snapshot.position), snapshot_at);
+        // The names of files are not compared.
+        let block = Some(Block { snapshot: None, log: 0, ..block });
+        Holds { block, parts, snapshot_at, entries, heard }
+    }
+
+    fn end(&self) -> Position {
+        self.snapshot_at + self.entries.len() as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u64),
+    Commit(u64),
+    Snapshot(u64),
+    Adopt { snapshot: Option<Position>, entries: u64 },
+}
+
+impl Step {
+    fn draw(choices: &mut Choices) -> Step {
+        match choices.below(8) {
+            0 | 1 => Step::Commit(choices.below(100)),
+            2 => Step::Snapshot(choices.below(4)),
+            3 => {
+                let snapshot = (choices.below(2) == 0).then(|| choices.below(30));
+                Step::Adopt { snapshot, entries: choices.below(5) }
+            }
+            _ => Step::Append(choices.below(5)),
+        }
+    }
+
+    /// Does the step, and returns what the store holds if it succeeds.
+    fn apply(&self, store: &mut Store<impl Files>, before: &Holds) -> (Holds, Result<(), StoreError>) {
+        let mut after = before.clone();
+        let end = before.end();
+        let generation = before.block.as_ref().map_or(0, |block| block.generation) + 1;
+        let next = Block { generation, ..sample() };
+        let has_block = before.block.is_some();
+        let done = match self {
+            Step::Append(count) if has_block => {
+                after.entries.extend(entries(end + 1, end + count));
+                after.heard = heard(end);
+                store.append(end + 1, &entries(end + 1, end + count), &after.heard)
+            }
+            Step::Snapshot(kept) if has_block => {
+                let position = end.saturating_sub(*kept).max(before.snapshot_at);
+                after.entries = entries(position + 1, end);
+                (after.snapshot_at, after.parts) = (position, parts(position));
+                store.snapshot(position, &after.parts)
+            }
+            Step::Adopt { snapshot, entries: count } => {
+                after.snapshot_at = snapshot.unwrap_or(0);
+                after.parts = snapshot.map(parts).unwrap_or_default();
+                after.entries = entries(after.snapshot_at + 1, after.snapshot_at + count);
+                after.block = Some(Block { log: 0, ..next.clone() });
+                after.heard = heard(*count);
+                let snapshot = snapshot.map(|position| (position, &after.parts[..]));
+                store.adopt(next, snapshot, &after.entries, &after.heard)
+            }
+            Step::Commit(promised) => {
+                let block = Block { promised: *promised, ..next };
+                after.block = Some(Block { log: 0, ..block.clone() });
+                store.commit(block)
+            }
+            Step::Append(_) | Step::Snapshot(_) => Ok(()),
+        };
+        (after, done)
+    }
+}
+
+#[test]
+fn a_store_opens_with_what_was_written() {
+    let (mut store, loaded) = open(MemoryFiles::new()).unwrap();
+    assert_eq!((loaded, store.block(), store.end()), (None, None, 0));
+    assert_eq!(store.append(1, &entries(1, 1), &heard(1)), Err(StoreError::Blank));
+    assert_eq!(store.snapshot(0, &[]), Err(StoreError::Blank));
+    store.commit(sample()).unwrap();
+    store.append(1, &entries(1, 9), &heard(3)).unwrap();
+    assert_eq!(
+        store.append(9, &entries(9, 9), &heard(1)),
+        Err(StoreError::Misplaced { position: 9, end: 9 })
+    );
+    store.snapshot(5, &parts(5)).unwrap();
+    assert_eq!(store.snapshot(4, &[]), Err(StoreError::Misplaced { position: 4, end: 9 }));
+    assert_eq!(store.snapshot(10, &[]), Err(StoreError::Misplaced { position: 10, end: 9 }));
+    store.append(10, &entries(10, 11), &BTreeMap::new()).unwrap();
+    let (store, loaded) = reopened(store);
+    let loaded = loaded.unwrap();
+    assert_eq!((loaded.snapshot_at, store.end(), loaded.parts), (5, 11, parts(5)));
+    assert_eq!((loaded.entries, loaded.heard), (entries(6, 11), heard(3)));
+    assert_eq!(Some(&loaded.block), store.block());
+    let length = store.files().read(&format!("log-{}", loaded.block.log)).unwrap().len();
+    assert_eq!(store.log_bytes(), length as u64);
+}
+
+#[test]
+fn a_large_state_is_adopted_in_several_records() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    let large: Vec<Bytes> = (0..5).map(|number| vec![number; 700_000].into()).collect();
+    store.adopt(sample(), Some((7, &[])), &large, &heard(1)).unwrap();
+    let (store, loaded) = reopened(store);
+    assert_eq!((loaded.unwrap().entries, store.end()), (large, 12));
+}
+
+#[test]
+fn what_counts_no_more_is_removed_and_parts_are_written_once() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    store.append(1, &entries(1, 3), &heard(3)).unwrap();
+    store.snapshot(1, &parts(1)).unwrap();
+    // The block, the log, the manifest and three different parts.
+    assert_eq!(store.files().list().unwrap().len(), 6);
+    let before = store.files().writes();
+    store.snapshot(2, &parts(2)).unwrap();
+    // One part, the manifest, the log, two slots; each synced. The part has two writes. Three files are removed.
+    assert_eq!(store.files().writes() - before, 11 + 3);
+    assert_eq!(store.files().list().unwrap().len(), 6);
+    let before = store.files().writes();
+    store.append(4, &entries(4, 8), &heard(9)).unwrap();
+    assert_eq!(store.files().writes() - before, 2);
+    store.append(9, &[], &heard(9)).unwrap();
+    assert_eq!(store.files().writes() - before, 2, "nothing is new");
+}
+
+#[test]
+fn every_crash_leaves_the_state_before_or_after() {
+    let (mut kept, mut lost) = (0, 0);
+    for seed in 0..600 {
+        let (mut choices, mut files, mut holds) = (Choices(seed), MemoryFiles::new(), Holds::default());
+        for _ in 0..12 {
+            // Not every life ends with a failure, and some end while the store is opened.
+            files.fail_after(choices.below(50));
+            let mut interrupted = holds.clone();
+            match Store::open(&mut files, digest) {
+                Ok((mut store, loaded)) => {
+                    assert_eq!(Holds::of(loaded), holds);
+                    for _ in 0..choices.below(6) {
+                        let (after, done) = Step::draw(&mut choices).apply(&mut store, &holds);
+                        interrupted = after;
+                        if done.is_err() {
+                            assert_eq!(store.commit(sample()), Err(StoreError::Unusable));
+                            break;
+                        }
+                        holds = interrupted.clone();
+                    }
+                }
+                Err(StoreError::Files(_)) => {}
+                Err(other) => panic!("seed {seed}: {other}"),
+            }
+            files.repair();
+            files.crash(&mut || choices.below(2) == 0);
+            let found = open(files.clone()).unwrap_or_else(|error| panic!("seed {seed}: {error}")).1;
+            let found = Holds::of(found);
+            if interrupted != holds {
+                *if found == interrupted { &mut kept } else { &mut lost } += 1;
+            }
+            if found != interrupted {
+                assert_eq!(found, holds, "seed {seed}");
+            }
+            holds = found;
+        }
+    }
+    assert!(kept > 100 && lost > 500, "{kept} interrupted calls took effect, {lost} did not");
+}
+
+/// Returns a store with all kinds of files, whose last append no block write followed.
+fn furnished() -> (MemoryFiles, Holds) {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    store.append(1, &entries(1, 5), &heard(3)).unwrap();
+    store.snapshot(3, &parts(3)).unwrap();
+    store.append(6, &entries(6, 7), &heard(5)).unwrap();
+    let files = store.into_files();
+    let holds = Holds::of(open(files.clone()).unwrap().1);
+    (files, holds)
+}
+
+#[test]
+fn a_flipped_bit_is_harmless_or_noticed() {
+    let (files, holds) = furnished();
+    let last = Holds { entries: entries(4, 5), heard: heard(3), ..holds.clone() };
+    let (mut harmless, mut noticed, mut torn) = (0, 0, 0);
+    for name in files.list().unwrap() {
+        for bit in 0..files.read(&name).unwrap().len() as u64 * 8 {
+            let mut flipped = files.clone();
+            flipped.flip(&name, bit);
+            match open(flipped) {
+                Ok((_, loaded)) => match Holds::of(loaded) {
+                    found if found == holds => harmless += 1,
+                    // The last record may always be one that a crash has interrupted.
+                    found => {
+                        assert!(name.starts_with("log-") && found == last, "{name}: {bit}");
+                        torn += 1;
+                    }
+                },
+                Err(StoreError::Spoiled { file, .. } | StoreError::NewerVersion { file, .. }) => {
+                    assert_eq!(file, name);
+                    noticed += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(harmless > 0 && noticed > 0 && torn > 0);
+}
+
+#[test]
+fn what_was_synced_before_the_block_was_written_is_never_cut() {
+    let (files, holds) = furnished();
+    let (mut store, _) = open(files).unwrap();
+    store.commit(sample()).unwrap();
+    let log = log::name(store.block().unwrap().log);
+    let (files, length) = (store.files().clone(), store.log_bytes());
+    for bit in 0..length * 8 {
+        let mut flipped = files.clone();
+        flipped.flip(&log, bit);
+        assert!(open(flipped).is_err());
+    }
+    let mut short = files;
+    short.truncate(&log, length - 1).unwrap();
+    assert!(matches!(open(short), Err(StoreError::Spoiled { .. })));
+    assert_eq!(holds.end(), 7);
+}
+
+#[test]
+fn a_missing_file_is_noticed() {
+    let (files, _) = furnished();
+    for name in files.list().unwrap() {
+        let mut without = files.clone();
+        without.remove(&name).unwrap();
+        let error = open(without).unwrap_err();
+        assert!(matches!(error, StoreError::Spoiled { file, .. } if file == name));
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name() {
+    let (files, _) = furnished();
+    for name in files.list().unwrap() {
+        let mut newer = files.clone();
+        newer.write(&name, 4, &[0, 2]).unwrap();
+        let error = StoreError::NewerVersion { file: name, found: 2, knows: 1 };
+        assert_eq!(open(newer).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn either_slot_alone_is_enough_and_is_copied() {
+    let (files, holds) = furnished();
+    let zeros = [0; block::SLOT_BYTES];
+    for slot in 0..2 {
+        let mut spoiled = files.clone();
+        spoiled.write(block::BLOCK_FILE, block::slot_at(slot), &zeros).unwrap();
+        let (store, loaded) = open(spoiled).unwrap();
+        assert_eq!(Holds::of(loaded), holds);
+        let mut other = store.into_files();
+        other.write(block::BLOCK_FILE, block::slot_at(1 - slot), &zeros).unwrap();
+        assert_eq!(Holds::of(open(other.clone()).unwrap().1), holds);
+        let both = [zeros, zeros].concat();
+        other.write(block::BLOCK_FILE, 0, &both).unwrap();
+        assert!(matches!(open(other), Err(StoreError::Spoiled { .. })));
+    }
+}
+
+#[test]
+fn files_of_others_stay() {
+    let (mut files, holds) = furnished();
+    files.write("notes.txt", 0, b"mine").unwrap();
+    files.write("log-99", 0, b"left by a crash").unwrap();
+    let (store, loaded) = open(files).unwrap();
+    assert_eq!(Holds::of(loaded), holds);
+    let names = store.files().list().unwrap();
+    assert!(names.iter().any(|name| name == "notes.txt") && !names.iter().any(|name| name == "log-99"));
+}
+
+#[test]
+fn a_block_that_is_too_large_changes_nothing() {
+    let large = Block { name: "x".repeat(5000), ..sample() };
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    assert!(matches!(store.commit(large.clone()), Err(StoreError::TooLarge { .. })));
+    assert!(store.files().list().unwrap().is_empty());
+    store.commit(sample()).unwrap();
+    assert!(matches!(store.commit(large), Err(StoreError::TooLarge { .. })));
+    store.append(1, &entries(1, 1), &heard(1)).unwrap();
+    assert_eq!(store.adopt(sample(), Some((Position::MAX, &[])), &[], &heard(1)).map_err(|_| ()), Err(()));
+    assert_eq!(reopened(store).0.end(), 1);
+}
