@@ -91,6 +91,10 @@ pub(super) struct State<S> {
     pub(super) jobs: Option<Sender<(JobNumber, Job)>>,
     /// The next life begins by itself.
     pub(super) reenters: bool,
+    /// True while this process is a member, or about to be one.
+    pub(super) has_group: bool,
+    /// Answers questions while it is none.
+    desk: Option<rpc::Server>,
 }
 
 impl<S> State<S> {
@@ -117,6 +121,8 @@ impl<S> State<S> {
             serve_at: None,
             jobs: None,
             reenters: false,
+            has_group: false,
+            desk: None,
         }
     }
 
@@ -373,6 +379,25 @@ impl<S: StateMachine> Copy<S> {
 
     // --- lives ---
 
+    /// Notes what answers questions while this process is no member. Returns false if it is one.
+    pub(super) fn take_desk(&self, desk: &rpc::Server) -> bool {
+        let mut state = self.lock();
+        if !state.has_group {
+            state.desk = Some(desk.clone());
+        }
+        !state.has_group
+    }
+
+    /// Notes that this process is a member from here on, whose life answers questions.
+    pub(super) fn close_desk(&self) {
+        let desk = {
+            let mut state = self.lock();
+            state.has_group = true;
+            state.desk.take()
+        };
+        desk.iter().for_each(rpc::Server::withdraw);
+    }
+
     /// Begins a life in the group that was entered. Returns false if this process ends the replica.
     pub(super) fn begin_life(&self, life: &Arc<Life>) -> bool {
         self.change(|state| {
@@ -396,7 +421,7 @@ impl<S: StateMachine> Copy<S> {
         // The next life has the state; nothing may count this one as a member any more.
         life.group.end();
         self.change(|state| {
-            state.life = None;
+            (state.life, state.has_group) = (None, false);
             // The core has answered all. What is left has no answer.
             state.requests.drain().collect::<Vec<_>>()
         });

@@ -264,32 +264,40 @@ pub(super) fn write<S: StateMachine>(
 
 /// Answers questions for this server's status while it is in no group, so that callers learn what it waits for.
 pub(super) fn answer_while_waiting<S: StateMachine>(copy: &Copy<S>) {
-    let waits = || {
-        let state = copy.lock();
-        (state.end.is_none(), state.life.is_none())
-    };
     loop {
-        match waits() {
-            (false, _) => return,
-            (true, true) => {}
-            (true, false) => {
-                thread::sleep(DESK_LOOKS_EVERY);
-                continue;
-            }
+        let (has_ended, has_group) = {
+            let state = copy.lock();
+            (state.end.is_some(), state.has_group)
+        };
+        if has_ended {
+            return;
         }
         let port = transfer::port(&copy.name);
-        let Ok(desk) = Server::new(&port, ServeOptions::default(), &copy.options) else {
-            thread::sleep(DESK_LOOKS_EVERY);
-            continue;
+        let desk = match has_group {
+            false => Server::new(&port, ServeOptions::default(), &copy.options).ok(),
+            true => None,
         };
-        while waits() == (true, true) {
-            let Ok(Some(request)) = desk.get_request_timeout(DESK_LOOKS_EVERY) else { continue };
-            let question = request.payload().clone();
-            let status = copy.lock().copy().and_then(|copy| copy.answer_status(&question));
-            let _ = match status {
-                Some(status) => request.reply(status),
-                None => request.refuse("this server is in no group at present"),
-            };
+        match desk.filter(|desk| copy.take_desk(desk)) {
+            Some(desk) => answer(copy, &desk),
+            None => thread::sleep(DESK_LOOKS_EVERY),
         }
+    }
+}
+
+/// Answers until this server enters a group.
+fn answer<S: StateMachine>(copy: &Copy<S>, desk: &Server) {
+    while copy.lock().end.is_none() {
+        let request = match desk.get_request_timeout(DESK_LOOKS_EVERY) {
+            Ok(Some(request)) => request,
+            Ok(None) => continue,
+            Err(_) => return,
+        };
+        let question = request.payload().clone();
+        let status = copy.lock().copy().and_then(|copy| copy.answer_status(&question));
+        // If this fails, the caller does not wait any longer.
+        let _ = match status {
+            Some(status) => request.reply(status),
+            None => request.refuse("this server is in no group at present"),
+        };
     }
 }

@@ -66,7 +66,14 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
         return Ok(None);
     }
     let group = Group::open_unless(&copy.name, entry, &copy.options, is_closing)?;
-    group.map(|group| Life::new(&copy.name, group)).transpose()
+    if group.is_some() {
+        copy.close_desk();
+    }
+    let life = group.map(|group| Life::new(&copy.name, group)).transpose();
+    if life.is_err() {
+        copy.lock().has_group = false;
+    }
+    life
 }
 
 /// True if another attempt to enter may succeed, and no other process has to do anything but run.
