@@ -1,179 +1,345 @@
-//! The folder of a server with a disk: real files, and the lock that keeps a second process out.
+//! The folder where a durable replica keeps its state, for the core's [`Store`](unisono_core::replica::disk::Store).
+//!
+//! The log may be in a folder of its own, on another device: each answer waits for a sync of the log, and for nothing else.
+//! Each folder is locked for as long as a process uses it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
 
-/// Name of the file that the process which uses a folder keeps locked.
-const LOCK: &str = "lock";
-/// Files whose names begin like this lie in the folder of the log.
-const LOG: &str = "log-";
+/// Name of the file that a process locks.
+const LOCK_FILE: &str = "lock";
+/// Beginning of the names of files that belong into the log's folder.
+const LOG_PREFIX: &str = "log-";
+/// Name of the file that is written again and again, besides the log.
+const BLOCK_FILE: &str = "block";
 
-/// A folder. See the module.
+/// A folder, or one for the log and one for the rest. See the module.
 #[derive(Debug)]
 pub(super) struct Folder {
-    data: PathBuf,
-    log: PathBuf,
-    open: HashMap<String, File>,
-    /// Files whose names are not durable yet.
-    fresh: Vec<String>,
-    /// Locked as long as they are open.
-    _locks: Vec<File>,
+    data: Directory,
+    /// The log's folder, if it has one.
+    log: Option<Directory>,
+    /// Files that are kept open: those with writes that are not synced, and those that are written often.
+    open: BTreeMap<String, File>,
+}
+
+/// A directory that this process has locked.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    file: File,
+    /// True if the names of new files may not be durable: always at first, for an earlier process may have made some.
+    has_new_names: bool,
+    _lock: File,
+}
+
+impl Directory {
+    fn open(path: &Path) -> Result<Directory, FileError> {
+        create(path)?;
+        let is_folder = fs::metadata(path).map_err(failed("look at", path))?.is_dir();
+        if !is_folder {
+            let text = format!("{} is not a folder", path.display());
+            return Err(FileError { what: FileErrorKind::NotFolder, text });
+        }
+        // The absolute path, so that the process may change its own folder.
+        let path = &fs::canonicalize(path).map_err(failed("find", path))?;
+        let lock_path = path.join(LOCK_FILE);
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
+        let lock = lock.map_err(failed("open", &lock_path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => FileError {
+                what: FileErrorKind::Locked,
+                text: format!("another process uses {}", path.display()),
+            },
+            TryLockError::Error(error) => failed("lock", &lock_path)(error),
+        })?;
+        let file = File::open(path).map_err(failed("open", path))?;
+        Ok(Directory { path: path.clone(), file, has_new_names: true, _lock: lock })
+    }
+
+    /// Calls `take` with the names of the files.
+    fn list(&self, mut take: impl FnMut(String)) -> Result<(), FileError> {
+        let failed = || failed("list", &self.path);
+        for entry in fs::read_dir(&self.path).map_err(failed())? {
+            let entry = entry.map_err(failed())?;
+            let is_file = entry.file_type().map_err(failed())?.is_file();
+            if let Ok(name) = entry.file_name().into_string()
+                && is_file
+                && name != LOCK_FILE
+            {
+                take(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Creates a folder that only this user may enter, and those above it, if they do not exist. Their names are durable then.
+fn create(path: &Path) -> Result<(), FileError> {
+    let parent = match path.parent() {
+        Some(parent) if parent == Path::new("") => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    if path.exists() {
+        return Ok(());
+    }
+    create(parent)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("create", path)(error)),
+        _ => File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed("sync", parent)),
+    }
 }
 
 impl Folder {
-    /// Opens a folder, and makes it if it does not exist. `log` is that of the log, if it is another one.
+    /// Opens and locks a folder, and another one for the log if there is one. They are created if they do not exist.
     pub(super) fn open(data: &Path, log: Option<&Path>) -> Result<Folder, FileError> {
-        let mut locks = vec![claim(data)?];
-        if let Some(log) = log.filter(|log| *log != data) {
-            locks.push(claim(log)?);
-        }
-        Ok(Folder {
-            data: data.to_owned(),
-            log: log.unwrap_or(data).to_owned(),
-            open: HashMap::new(),
-            fresh: Vec::new(),
-            _locks: locks,
-        })
+        let data = Directory::open(data)?;
+        let is_same = |path: &&Path| fs::canonicalize(path).is_ok_and(|path| path == data.path);
+        let log = log.filter(|path| !is_same(path)).map(Directory::open).transpose()?;
+        Ok(Folder { data, log, open: BTreeMap::new() })
     }
 
-    fn folder_of(&self, name: &str) -> &Path {
-        if name.starts_with(LOG) { &self.log } else { &self.data }
+    fn directory(&self, name: &str) -> &Directory {
+        self.log.as_ref().filter(|_| name.starts_with(LOG_PREFIX)).unwrap_or(&self.data)
+    }
+
+    fn directory_mut(&mut self, name: &str) -> &mut Directory {
+        self.log.as_mut().filter(|_| name.starts_with(LOG_PREFIX)).unwrap_or(&mut self.data)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder_of(name).join(name)
+        self.directory(name).path.join(name)
     }
 
-    /// Returns the file, open for writing.
-    fn file(&mut self, name: &str, creates: bool) -> io::Result<&File> {
+    /// Returns a file that exists.
+    fn file(&mut self, name: &str) -> Result<&File, FileError> {
         if !self.open.contains_key(name) {
             let path = self.path(name);
-            let is_fresh = !path.exists();
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(creates).truncate(false).mode(0o600);
-            let file = options.open(path)?;
-            if is_fresh {
-                self.fresh.push(name.to_owned());
-            }
-            self.open.insert(name.to_owned(), file);
+            let file = OpenOptions::new().write(true).open(&path).map_err(failed("open", &path))?;
+            self.open.insert(name.into(), file);
         }
-        self.open.get(name).ok_or_else(|| io::ErrorKind::NotFound.into())
+        Ok(&self.open[name])
     }
-}
 
-/// Makes a folder if necessary, and locks it for this process.
-fn claim(folder: &Path) -> Result<File, FileError> {
-    let failed = |what| move |error| failure(what, folder, &error);
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed("make"))?;
-    let path = folder.join(LOCK);
-    let mut options = OpenOptions::new();
-    let lock =
-        options.write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(failed("write to"))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(FileError {
-            what: FileErrorKind::Locked,
-            text: format!("another process uses the folder {}", folder.display()),
-        }),
-        Err(TryLockError::Error(error)) => Err(failure("lock", &path, &error)),
+    /// Creates a file if it does not exist.
+    fn create_file(&mut self, name: &str) -> Result<(), FileError> {
+        match self.file(name) {
+            Err(error) if error.what == FileErrorKind::NotFound => {}
+            opened => return opened.map(|_| ()),
+        }
+        let path = self.path(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        self.open.insert(name.into(), file.map_err(failed("create", &path))?);
+        self.directory_mut(name).has_new_names = true;
+        Ok(())
     }
-}
-
-fn failure(what: &str, path: &Path, error: &io::Error) -> FileError {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => FileErrorKind::NotFound,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FileErrorKind::Full,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileErrorKind::Denied,
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => FileErrorKind::NotFolder,
-        _ => FileErrorKind::Failed,
-    };
-    FileError { what: kind, text: format!("cannot {what} {}: {error}", path.display()) }
 }
 
 impl Files for Folder {
     fn list(&self) -> Result<Vec<String>, FileError> {
         let mut names = Vec::new();
-        let mut folders = vec![&self.data];
-        if self.log != self.data {
-            folders.push(&self.log);
-        }
-        for folder in folders {
-            let failed = |error| failure("list", folder, &error);
-            for entry in fs::read_dir(folder).map_err(failed)? {
-                let name = entry.map_err(failed)?.file_name();
-                names.extend(name.into_string().ok().filter(|name| name != LOCK));
+        // With a folder of its own, a log elsewhere does not count.
+        let is_here = |name: &String, is_log: bool| name.starts_with(LOG_PREFIX) == is_log;
+        self.data.list(|name| {
+            if self.log.is_none() || is_here(&name, false) {
+                names.push(name);
             }
+        })?;
+        if let Some(log) = &self.log {
+            log.list(|name| {
+                if is_here(&name, true) {
+                    names.push(name);
+                }
+            })?;
         }
         Ok(names)
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
         let path = self.path(name);
-        let mut bytes = Vec::new();
-        let read = File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-        read.map_err(|error| failure("read", &path, &error))?;
-        Ok(bytes)
+        fs::read(&path).map_err(failed("read", &path))
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
-        let written = self.file(name, true).and_then(|file| file.write_all_at(bytes, at));
-        written.map_err(|error| failure("write to", &self.path(name), &error))
+        self.create_file(name)?;
+        let written = self.file(name)?.write_all_at(bytes, at);
+        written.map_err(failed("write", &self.path(name)))
     }
 
     fn truncate(&mut self, name: &str, length: u64) -> Result<(), FileError> {
-        let cut = self.file(name, false).and_then(|file| file.set_len(length));
-        cut.map_err(|error| failure("cut off", &self.path(name), &error))
+        let truncated = self.file(name)?.set_len(length);
+        truncated.map_err(failed("truncate", &self.path(name)))
     }
 
     fn sync(&mut self, name: &str) -> Result<(), FileError> {
-        let synced = self.file(name, false).and_then(File::sync_data);
-        synced.map_err(|error| failure("sync", &self.path(name), &error))?;
-        if let Some(index) = self.fresh.iter().position(|fresh| fresh == name) {
-            let folder = self.folder_of(name).to_owned();
-            let synced = File::open(&folder).and_then(|folder| folder.sync_all());
-            synced.map_err(|error| failure("sync", &folder, &error))?;
-            self.fresh.swap_remove(index);
+        let synced = self.file(name)?.sync_data();
+        synced.map_err(failed("sync", &self.path(name)))?;
+        if !name.starts_with(LOG_PREFIX) && name != BLOCK_FILE {
+            // A snapshot may have more parts than a process may have open files.
+            self.open.remove(name);
+        }
+        let directory = self.directory_mut(name);
+        if directory.has_new_names {
+            directory.file.sync_all().map_err(failed("sync", &directory.path))?;
+            directory.has_new_names = false;
         }
         Ok(())
     }
 
     fn remove(&mut self, name: &str) -> Result<(), FileError> {
         self.open.remove(name);
-        self.fresh.retain(|fresh| fresh != name);
         let path = self.path(name);
-        fs::remove_file(&path).map_err(|error| failure("remove", &path, &error))
+        fs::remove_file(&path).map_err(failed("remove", &path))
+    }
+}
+
+/// Returns what makes the error of an operation.
+fn failed(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    let text = format!("cannot {operation} {}", path.display());
+    move |error| FileError { what: kind(&error), text: format!("{text}: {error}") }
+}
+
+fn kind(error: &io::Error) -> FileErrorKind {
+    match error.kind() {
+        io::ErrorKind::NotFound => FileErrorKind::NotFound,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FileErrorKind::Full,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FileErrorKind::Denied,
+        io::ErrorKind::NotADirectory => FileErrorKind::NotFolder,
+        _ => FileErrorKind::Failed,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use rustix::io::Errno;
+    use std::os::unix::fs::PermissionsExt;
+    use unisono_core::replica::Digest;
+    use unisono_core::replica::disk::{Block, Created, DiskDurability, Store};
+
+    fn digest(bytes: &[u8]) -> Digest {
+        let mut digest = Digest::default();
+        digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+        digest
+    }
+
+    fn block() -> Block {
+        Block {
+            service: 1,
+            server: 1,
+            servers: 3,
+            durability: DiskDurability::Majority,
+            disk: 2,
+            starts: 1,
+            generation: 1,
+            promised: 1,
+            view: None,
+            created: Created::Half(3),
+            snapshot: None,
+            log: 0,
+            anew: vec![],
+            name: "kitchen".into(),
+        }
+    }
 
     #[test]
-    fn a_folder_keeps_files_and_belongs_to_one_process() {
-        let base = std::env::temp_dir().join(format!("unisono-folder-{}", std::process::id()));
-        let (data, log) = (base.join("data"), base.join("log"));
+    fn a_store_finds_its_state_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, log) = (directory.path().join("a/data"), directory.path().join("log"));
+        for log in [None, Some(&*log)] {
+            let data = data.join(if log.is_some() { "two" } else { "one" });
+            let (mut store, loaded) = Store::open(Folder::open(&data, log).unwrap(), digest).unwrap();
+            assert_eq!(loaded, None);
+            let entries = [Bytes::from_static(b"first"), Bytes::from_static(b"second")];
+            store.commit(block()).unwrap();
+            store.append(1, &entries, &Default::default()).unwrap();
+            store.snapshot(1, &[Bytes::from_static(b"state")]).unwrap();
+            drop(store);
+            let (store, loaded) = Store::open(Folder::open(&data, log).unwrap(), digest).unwrap();
+            let loaded = loaded.unwrap();
+            assert_eq!((loaded.snapshot_at, store.end()), (1, 2));
+            assert_eq!(
+                (&loaded.parts[..], &loaded.entries[..]),
+                (&[Bytes::from("state")][..], &entries[1..])
+            );
+            let has_log = |path: &Path| path.join(format!("log-{}", loaded.block.log)).exists();
+            assert_eq!((has_log(&data), log.is_some_and(has_log)), (log.is_none(), log.is_some()));
+            assert_eq!(store.files().list().unwrap().len(), 4);
+        }
+    }
+
+    #[test]
+    fn a_folder_belongs_to_one_process_and_one_user() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, log) = (directory.path().join("data"), directory.path().join("log"));
         let mut folder = Folder::open(&data, Some(&log)).unwrap();
-        assert_eq!(Folder::open(&data, None).unwrap_err().what, FileErrorKind::Locked);
-        folder.write("block", 4, b"four").unwrap();
-        folder.write("log-1", 0, b"entries").unwrap();
-        ["block", "log-1"].iter().for_each(|name| folder.sync(name).unwrap());
-        folder.truncate("log-1", 3).unwrap();
-        assert!(log.join("log-1").exists());
+        folder.write("block", 0, b"x").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&data), mode(&log), mode(&data.join("block"))), (0o700, 0o700, 0o600));
+        let other = directory.path().join("other");
+        for (data, log) in [(&data, None), (&log, None), (&other, Some(&*log))] {
+            assert_eq!(Folder::open(data, log).unwrap_err().what, FileErrorKind::Locked);
+        }
         drop(folder);
-        let mut folder = Folder::open(&data, Some(&log)).unwrap();
-        assert_eq!(folder.read("block").unwrap(), b"\0\0\0\0four");
-        assert_eq!(folder.read("log-1").unwrap(), b"ent");
-        assert_eq!(folder.list().unwrap().len(), 2);
-        folder.remove("block").unwrap();
-        assert_eq!(folder.read("block").unwrap_err().what, FileErrorKind::NotFound);
-        assert_eq!(folder.sync("none").unwrap_err().what, FileErrorKind::NotFound);
-        let not_a_folder = Folder::open(&log.join("log-1"), None).unwrap_err();
-        assert_eq!(not_a_folder.what, FileErrorKind::NotFolder);
-        fs::remove_dir_all(&base).unwrap();
+        // The same folder for both is no second process.
+        Folder::open(&data, Some(&data.join("../data"))).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_is_no_folder_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "x").unwrap();
+        let error = Folder::open(&path, None).unwrap_err();
+        assert_eq!(
+            (error.what, error.text),
+            (FileErrorKind::NotFolder, format!("{} is not a folder", path.display()))
+        );
+        let error = Folder::open(&path.join("below"), None).unwrap_err();
+        assert_eq!(error.what, FileErrorKind::NotFolder, "{error}");
+        let error = Folder::open(directory.path(), Some(&path)).unwrap_err();
+        assert_eq!(error.what, FileErrorKind::NotFolder, "{error}");
+    }
+
+    #[test]
+    fn files_are_written_cut_and_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(directory.path(), None).unwrap();
+        let what = |result: Result<(), FileError>| result.map_err(|error| error.what);
+        assert_eq!(what(folder.sync("part")), Err(FileErrorKind::NotFound));
+        assert_eq!(what(folder.truncate("part", 1)), Err(FileErrorKind::NotFound));
+        assert_eq!(what(folder.remove("part")), Err(FileErrorKind::NotFound));
+        folder.write("part", 2, b"cde").unwrap();
+        folder.write("part", 0, b"ab").unwrap();
+        folder.sync("part").unwrap();
+        assert!(folder.open.is_empty());
+        folder.truncate("part", 4).unwrap();
+        assert_eq!(folder.read("part").unwrap(), b"abcd");
+        fs::create_dir(directory.path().join("lost+found")).unwrap();
+        assert_eq!(folder.list().unwrap(), ["part"]);
+        folder.remove("part").unwrap();
+        let error = folder.read("part").unwrap_err();
+        let path = fs::canonicalize(directory.path()).unwrap().join("part");
+        assert!(error.text.starts_with(&format!("cannot read {}: ", path.display())), "{error}");
+        assert_eq!(error.what, FileErrorKind::NotFound);
+        assert!(folder.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_failed_one() {
+        assert_eq!(kind(&Errno::NOSPC.into()), FileErrorKind::Full);
+        assert_eq!(kind(&Errno::DQUOT.into()), FileErrorKind::Full);
+        assert_eq!(kind(&Errno::ROFS.into()), FileErrorKind::Denied);
+        assert_eq!(kind(&Errno::IO.into()), FileErrorKind::Failed);
+        let directory = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(directory.path(), None).unwrap();
+        folder.open.insert("block".into(), OpenOptions::new().write(true).open("/dev/full").unwrap());
+        assert_eq!(folder.write("block", 0, b"x").unwrap_err().what, FileErrorKind::Full);
     }
 }

@@ -89,6 +89,7 @@
 //! | `errands` | the thread for what has to wait |
 //! | `transfer` | the thread that gives the state to newcomers; questions to others |
 //! | `pending`, `waits` | handles on what is under way |
+//! | `folder` | the folder where a durable replica keeps its state |
 //! | `options`, `status`, `error` | types of the interface |
 
 mod copy;

@@ -11,6 +11,7 @@ use super::super::machine::Position;
 use super::super::types::Digest;
 use super::store::StoreError;
 use super::{FORMAT_VERSION, check_version, spoiled};
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -124,7 +125,7 @@ pub(super) enum Slots {
     Nothing,
     /// A block counts.
     Block {
-        counts: Slot,
+        counts: Box<Slot>,
         /// True if the other slot holds the same.
         is_copied: bool,
     },
@@ -148,7 +149,7 @@ pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
         (Read::Block(first), Read::Block(second)) => {
             let is_copied = first.block == second.block;
             let counts = if first.sequence > second.sequence { first } else { second };
-            return Ok(Slots::Block { counts: *counts, is_copied });
+            return Ok(Slots::Block { counts, is_copied });
         }
         (Read::Block(slot), _) | (_, Read::Block(slot)) => slot,
         (Read::Nothing, _) => return Ok(Slots::Nothing),
@@ -156,13 +157,13 @@ pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
         _ if file.len() <= SLOT_BYTES && !has_others => return Ok(Slots::Nothing),
         _ => return Err(spoiled(BLOCK_FILE, "neither of its two slots is good")),
     };
-    Ok(Slots::Block { counts: *counts, is_copied: false })
+    Ok(Slots::Block { counts, is_copied: false })
 }
 
 enum Read {
     Bad,
     Nothing,
-    Block(alloc::boxed::Box<Slot>),
+    Block(Box<Slot>),
 }
 
 fn read_slot(file: &[u8], place: Range<usize>) -> Result<Read, StoreError> {

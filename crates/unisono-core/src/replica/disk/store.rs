@@ -150,7 +150,7 @@ impl<F: Files> Store<F> {
             self.remove_what_does_not_count()?;
             return Ok(None);
         };
-        let Slot { sequence, block, log_bytes } = counts;
+        let Slot { sequence, block, log_bytes } = *counts;
         let (snapshot_at, parts) = self.load_snapshot(&block)?;
         let file = Bytes::from(self.read(&log::name(block.log))?);
         let file_bytes = file.len() as u64;
