@@ -74,14 +74,13 @@ impl<S: StateMachine> Replica<S> {
 
     /// Returns the ids of the servers that this one waits for; empty if it waits for none.
     pub fn waits_for(&self) -> Vec<u8> {
-        match &self.durable {
-            Some(durable) if durable.stage == Stage::Closed && self.view.is_some() => {
-                durable.round.missing().to_vec()
-            }
-            Some(durable) if durable.stage == Stage::Closed => {
-                (1..=durable.block.servers).filter(|id| *id != durable.block.server).collect()
-            }
-            _ => Vec::new(),
+        let Some(durable) = &self.durable else { return Vec::new() };
+        let is_in = self.view.is_some() && !self.is_stopped;
+        match durable.stage {
+            Stage::Closed if is_in => durable.round.missing().to_vec(),
+            Stage::Open | Stage::Joining if is_in => Vec::new(),
+            // In no group, it knows of no other server.
+            _ => (1..=durable.block.servers).filter(|id| *id != durable.block.server).collect(),
         }
     }
 

@@ -388,6 +388,12 @@ impl<S: StateMachine> Copy<S> {
         !state.has_group
     }
 
+    /// True while questions are answered in place of a member.
+    pub(super) fn has_desk(&self) -> bool {
+        let state = self.lock();
+        state.desk.is_some() && state.end.is_none()
+    }
+
     /// Notes that this process is a member from here on, whose life answers questions.
     pub(super) fn close_desk(&self) {
         let desk = {

@@ -286,7 +286,7 @@ pub(super) fn answer_while_waiting<S: StateMachine>(copy: &Copy<S>) {
 
 /// Answers until this server enters a group.
 fn answer<S: StateMachine>(copy: &Copy<S>, desk: &Server) {
-    while copy.lock().end.is_none() {
+    while copy.has_desk() {
         let request = match desk.get_request_timeout(DESK_LOOKS_EVERY) {
             Ok(Some(request)) => request,
             Ok(None) => continue,
