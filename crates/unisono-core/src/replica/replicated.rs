@@ -9,7 +9,7 @@ use super::snapshot::Snapshot;
 use super::types::{Digest, ReplicaSettings};
 use super::word::{Ordered, Word};
 use crate::event::{Event, View};
-use crate::identity::{Seqno, Uid};
+use crate::identity::{EpochId, Seqno, Uid};
 use crate::planted::Planted;
 use crate::rpc::CallNumber;
 use alloc::collections::BTreeSet;
@@ -17,13 +17,15 @@ use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
 
 /// Version of the first part of a snapshot, which holds all but the user's state.
-const HEAD_VERSION: u8 = 1;
+const HEAD_VERSION: u8 = 2;
 const NO_ROOM: &[u8] = b"the service has too many clients to remember; the call did not happen";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
 /// A copy. See the module.
 pub(super) struct Replicated<S> {
     machine: S,
+    /// Epoch in which the group was founded: another service of its name has another one.
+    founded_in: EpochId,
     memory: Memory,
     chain: Chain,
     /// Members that have the state.
@@ -57,6 +59,7 @@ impl<S: StateMachine> Replicated<S> {
     pub(super) fn founded(machine: S, view: View, settings: &ReplicaSettings) -> Replicated<S> {
         let mut founded = Replicated {
             machine,
+            founded_in: view.epoch,
             memory: Memory::default(),
             chain: Chain::new(settings.digest, 0, Digest::default()),
             copies: view.members.iter().map(|member| member.uid).collect(),
@@ -77,14 +80,15 @@ impl<S: StateMachine> Replicated<S> {
         settings: &ReplicaSettings,
     ) -> Result<Replicated<S>, (S, NotRestored)> {
         let head = parts.first().cloned().unwrap_or_default();
-        let Some((position, digest, copies, memory)) = read_head(head) else {
+        let Some((founded_in, position, digest, copies, memory)) = read_head(head) else {
             return Err((machine, NotRestored("the first part of the snapshot is not valid")));
         };
         if let Err(reason) = machine.restore(parts.get(1..).unwrap_or_default()) {
             return Err((machine, reason));
         }
         let chain = Chain::new(settings.digest, position, digest);
-        let mut state = Replicated { machine, memory, chain, copies, view, at, members_due: false };
+        let mut state =
+            Replicated { machine, founded_in, memory, chain, copies, view, at, members_due: false };
         state.forget_former_members();
         Ok(state)
     }
@@ -93,6 +97,9 @@ impl<S: StateMachine> Replicated<S> {
     pub(super) fn snapshot(&self, watched: Watched) -> Snapshot {
         let mut head = Vec::new();
         head.put_u8(HEAD_VERSION);
+        head.put_u64(self.founded_in.counter);
+        head.put_u64(self.founded_in.coordinator.0);
+        head.put_u64(self.founded_in.nonce);
         head.put_u64(self.chain.position);
         head.put_slice(&self.chain.digest);
         head.put_u32(self.copies.len() as u32);
@@ -223,6 +230,11 @@ impl<S: StateMachine> Replicated<S> {
         self.chain.position
     }
 
+    /// Returns the epoch in which the group was founded.
+    pub(super) fn founded_in(&self) -> EpochId {
+        self.founded_in
+    }
+
     pub(super) fn chain(&self) -> Digest {
         self.chain.digest
     }
@@ -247,12 +259,17 @@ impl<S: StateMachine> Replicated<S> {
     }
 }
 
-type Head = (Position, Digest, BTreeSet<Uid>, Memory);
+type Head = (EpochId, Position, Digest, BTreeSet<Uid>, Memory);
 
 fn read_head(mut from: Bytes) -> Option<Head> {
     if from.try_get_u8().ok()? != HEAD_VERSION {
         return None;
     }
+    let founded_in = EpochId {
+        counter: from.try_get_u64().ok()?,
+        coordinator: Uid(from.try_get_u64().ok()?),
+        nonce: from.try_get_u64().ok()?,
+    };
     let position = from.try_get_u64().ok()?;
     let mut digest = Digest::default();
     from.try_copy_to_slice(&mut digest).ok()?;
@@ -261,5 +278,5 @@ fn read_head(mut from: Bytes) -> Option<Head> {
         copies.insert(Uid(from.try_get_u64().ok()?));
     }
     let memory = Memory::read(&mut from)?;
-    from.is_empty().then_some((position, digest, copies, memory))
+    from.is_empty().then_some((founded_in, position, digest, copies, memory))
 }
