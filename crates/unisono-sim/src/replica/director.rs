@@ -167,7 +167,11 @@ impl Director {
             },
             Trigger::ResetAgain { process, life } => {
                 if self.is_current(process.into(), life) {
-                    self.world.give_up_entering(process.into());
+                    match self.world.is_paused(process.into()) {
+                        // A paused program notices its deadline when it goes on.
+                        true => self.world.trigger(NEXT_LIFE_AFTER, Trigger::ResetAgain { process, life }),
+                        false => self.world.give_up_entering(process.into()),
+                    }
                 }
             }
             Trigger::Notice { .. } | Trigger::EpochBegun | Trigger::Withdraw { .. } => {}
