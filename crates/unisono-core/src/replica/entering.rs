@@ -4,7 +4,7 @@ use super::backlog::Backlog;
 use super::fetch::Fetch;
 use super::replicated::Replicated;
 use super::word::Word;
-use super::{Arriving, NotRestored, Output, Replica, StateMachine, StopReason};
+use super::{Arriving, CommandFailure, NotRestored, Output, Replica, StateMachine, StopReason};
 use crate::event::View;
 use crate::identity::Seqno;
 use crate::planted::Probe;
@@ -34,6 +34,9 @@ impl<S: StateMachine> Replica<S> {
 
     /// Begins to apply events, and submits the own commands that waited for that.
     pub(super) fn begin_with(&mut self, now: Time, state: Replicated<S>) {
+        for number in self.waiting.begin_service(state.founded_in()) {
+            self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
+        }
         self.replicated = Some(state);
         self.outputs.push_back(Output::Informed);
         for command in self.waiting.commands(now) {

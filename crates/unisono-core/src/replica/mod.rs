@@ -309,8 +309,9 @@ impl<S: StateMachine> Replica<S> {
             return number;
         }
         self.tidy_by(now);
-        let (number, command) = self.waiting.add_own(now, payload, deadline);
-        if self.replicated.is_some() && !self.is_stopped {
+        let service = self.replicated.as_ref().filter(|_| !self.is_stopped).map(Replicated::founded_in);
+        let (number, command) = self.waiting.add_own(now, payload, deadline, service);
+        if service.is_some() {
             self.submit(Word::Command(command));
         }
         number

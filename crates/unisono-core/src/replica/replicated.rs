@@ -11,7 +11,7 @@ use super::snapshot::Snapshot;
 use super::types::{Digest, ReplicaSettings};
 use super::word::{Ordered, Word};
 use crate::event::{Event, View};
-use crate::identity::{Name, Seqno, Uid};
+use crate::identity::{EpochId, Name, Seqno, Uid};
 use crate::planted::Planted;
 use crate::rpc::CallNumber;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,8 @@ const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept a
 /// A copy. See the module.
 pub(super) struct Replicated<S> {
     machine: S,
+    /// Epoch in which the group was founded: another service of its name has another one.
+    founded_in: EpochId,
     memory: Memory,
     chain: Chain,
     /// Members that have the state.
@@ -67,6 +69,7 @@ impl<S: StateMachine> Replicated<S> {
     pub(super) fn founded(machine: S, view: View, settings: &ReplicaSettings) -> Replicated<S> {
         let mut founded = Replicated {
             machine,
+            founded_in: view.epoch,
             memory: Memory::default(),
             chain: Chain::new(settings.digest, 0, Digest::default()),
             copies: view.members.iter().map(|member| member.uid).collect(),
@@ -100,6 +103,7 @@ impl<S: StateMachine> Replicated<S> {
         }
         Ok(Replicated {
             machine,
+            founded_in: head.founded_in,
             memory: head.memory,
             chain: Chain::new(settings.digest, head.position, head.digest),
             copies: BTreeSet::new(),
@@ -127,9 +131,18 @@ impl<S: StateMachine> Replicated<S> {
             return Err((machine, reason));
         }
         let chain = Chain::new(settings.digest, head.position, head.digest);
-        let (memory, logged_bytes) = (head.memory, head.logged_bytes);
-        let mut state =
-            Replicated { machine, memory, chain, copies, view, at, members_due: false, ledger, logged_bytes };
+        let mut state = Replicated {
+            machine,
+            founded_in: head.founded_in,
+            memory: head.memory,
+            chain,
+            copies,
+            view,
+            at,
+            members_due: false,
+            ledger,
+            logged_bytes: head.logged_bytes,
+        };
         state.forget_former_members();
         Ok(state)
     }
@@ -152,6 +165,9 @@ impl<S: StateMachine> Replicated<S> {
     pub(super) fn state_parts(&self, watched: Watched) -> Vec<Bytes> {
         let mut head = Vec::new();
         head.put_u8(HEAD_VERSION);
+        head.put_u64(self.founded_in.counter);
+        head.put_u64(self.founded_in.coordinator.0);
+        head.put_u64(self.founded_in.nonce);
         head.put_u64(self.chain.position);
         head.put_slice(&self.chain.digest);
         head.put_u64(self.logged_bytes);
@@ -405,6 +421,11 @@ impl<S: StateMachine> Replicated<S> {
         self.chain.position
     }
 
+    /// Returns the epoch in which the group was founded.
+    pub(super) fn founded_in(&self) -> EpochId {
+        self.founded_in
+    }
+
     pub(super) fn chain(&self) -> Digest {
         self.chain.digest
     }
@@ -432,6 +453,7 @@ impl<S: StateMachine> Replicated<S> {
 /// All of the state but the user's.
 #[derive(Default)]
 struct Head {
+    founded_in: EpochId,
     position: Position,
     digest: Digest,
     logged_bytes: u64,
@@ -442,12 +464,17 @@ fn read_head(mut from: Bytes) -> Option<Head> {
     if from.try_get_u8().ok()? != HEAD_VERSION {
         return None;
     }
+    let founded_in = EpochId {
+        counter: from.try_get_u64().ok()?,
+        coordinator: Uid(from.try_get_u64().ok()?),
+        nonce: from.try_get_u64().ok()?,
+    };
     let position = from.try_get_u64().ok()?;
     let mut digest = Digest::default();
     from.try_copy_to_slice(&mut digest).ok()?;
     let logged_bytes = from.try_get_u64().ok()?;
     let memory = Memory::read(&mut from)?;
-    from.is_empty().then_some(Head { position, digest, logged_bytes, memory })
+    from.is_empty().then_some(Head { founded_in, position, digest, logged_bytes, memory })
 }
 
 fn read_order(mut from: Bytes) -> Option<(BTreeSet<Uid>, Option<Ledger>)> {

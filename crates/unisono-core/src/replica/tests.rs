@@ -506,6 +506,27 @@ fn the_next_life_of_a_member_keeps_its_own_commands_and_fetches_what_changed() {
 }
 
 #[test]
+fn an_own_command_is_not_submitted_to_another_service_if_it_may_have_happened() {
+    let mut made = Made::of(&[1, 2, 3]);
+    made.holds = true;
+    let deadline = NOW + Duration::from_secs(9);
+    let submitted = made.replica(3).command(NOW, "a".into(), deadline);
+    made.replica(3).handle_event(NOW, Event::Excluded { epoch: None });
+    let later = made.replica(3).command(NOW, "b".into(), deadline);
+    let mut next = made.replicas.remove(&3).unwrap().into_next(Uid(4));
+    while next.poll_output().is_some() {}
+    let epoch = EpochId { nonce: 99, ..EpochId::default() };
+    let view = View::new(epoch, vec![member(4), member(5)], Uid(4), 255);
+    next.handle_event(NOW, Event::Entered { seqno: 0, view });
+    let outputs: Vec<Output> = core::iter::from_fn(|| next.poll_output()).collect();
+    let done = |output: &&Output| matches!(output, Output::Done(..));
+    let done: Vec<&Output> = outputs.iter().filter(done).collect();
+    assert_eq!(done, [&Output::Done(submitted, Err(CommandFailure::Unknown))]);
+    let submits = outputs.iter().filter(|output| matches!(output, Output::Submit(_))).count();
+    assert_eq!(submits, 1, "only {later} is submitted");
+}
+
+#[test]
 fn an_own_command_without_an_outcome_is_given_up_at_its_deadline() {
     let mut made = Made::of(&[1]);
     made.holds = true;

@@ -2,7 +2,7 @@
 
 use super::types::CommandNumber;
 use super::word::Ordered;
-use crate::identity::Uid;
+use crate::identity::{EpochId, Uid};
 use crate::rpc::{CallNumber, Request, RequestId};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -25,6 +25,8 @@ struct Entry {
     payload: Bytes,
     finished_below: CallNumber,
     deadline: Time,
+    /// Founding epoch of the service that it was submitted to, which may have executed it.
+    submitted_in: Option<EpochId>,
 }
 
 #[derive(Clone, Copy)]
@@ -60,19 +62,28 @@ impl Waiting {
             payload: request.payload,
             finished_below: request.finished_below,
             deadline: request.deadline,
+            submitted_in: None,
         });
         entry.requests.push(asked);
         entry.deadline = entry.deadline.max(request.deadline);
         entry.ordered(now, key)
     }
 
-    /// Adds a command of this process, and returns its number and the message to submit.
-    pub(super) fn add_own(&mut self, now: Time, payload: Bytes, deadline: Time) -> (CommandNumber, Ordered) {
+    /// Adds a command of this process, and returns its number and the message to submit. `service` is the founding epoch
+    /// of the service that it is submitted to; `None` if it waits for one.
+    pub(super) fn add_own(
+        &mut self,
+        now: Time,
+        payload: Bytes,
+        deadline: Time,
+        service: Option<EpochId>,
+    ) -> (CommandNumber, Ordered) {
         self.begun += 1;
         let number = self.begun;
         let key = (self.client, number);
         let finished_below = self.first_own().unwrap_or(number);
-        let entry = Entry { requests: Vec::new(), own: Some(number), payload, finished_below, deadline };
+        let (requests, submitted_in) = (Vec::new(), service);
+        let entry = Entry { requests, own: Some(number), payload, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
         self.commands.insert(key, entry);
         (number, ordered)
@@ -120,6 +131,20 @@ impl Waiting {
         self.begun = earlier.begun;
         let own = earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some());
         self.commands.extend(own.map(|(key, entry)| (key, Entry { requests: Vec::new(), ..entry })));
+    }
+
+    /// Begins to submit to the service that was founded in this epoch. Returns the own commands that were submitted to
+    /// another service, and gives them up: it may have executed them.
+    pub(super) fn begin_service(&mut self, service: EpochId) -> Vec<CommandNumber> {
+        let mut elsewhere = Vec::new();
+        self.commands.retain(|_, entry| {
+            if entry.own.is_some() && entry.submitted_in.is_some_and(|earlier| earlier != service) {
+                elsewhere.extend(entry.own.take());
+            }
+            entry.submitted_in = Some(service);
+            entry.own.is_some() || !entry.requests.is_empty()
+        });
+        elsewhere
     }
 
     /// Drops what is past its deadline, and returns the own commands among it.

@@ -167,7 +167,11 @@ impl Director {
             },
             Trigger::ResetAgain { process, life } => {
                 if self.is_current(process.into(), life) {
-                    self.world.give_up_entering(process.into());
+                    match self.world.is_paused(process.into()) {
+                        // A paused program notices its deadline when it goes on.
+                        true => self.world.trigger(NEXT_LIFE_AFTER, Trigger::ResetAgain { process, life }),
+                        false => self.world.give_up_entering(process.into()),
+                    }
                 }
             }
             Trigger::Notice { .. } | Trigger::EpochBegun | Trigger::Withdraw { .. } => {}
@@ -404,7 +408,12 @@ impl Director {
     }
 
     fn demand(&mut self) {
-        let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid);
+        // A life that has ended votes for nothing, also if it did not crash.
+        let servers = (0..self.plan.servers).filter_map(|place| self.world.resident(place));
+        let members = servers
+            .filter(|resident| resident.side.server.as_deref().is_some_and(|server| server.over.is_none()));
+        let members: Vec<Uid> = members.map(|resident| resident.uid).collect();
+        let lives = |uid: &Uid| members.contains(uid) && !self.world.recorder.crashed.contains(uid);
         let views = self.views();
         let has_quorum = |view: &Vec<Uid>| {
             let living = view.iter().filter(|uid| lives(uid)).count();

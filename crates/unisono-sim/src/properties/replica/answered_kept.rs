@@ -1,5 +1,6 @@
 //! What was answered is kept: as long as a majority of the servers kept copies all the time, no other service takes the
-//! place of the first one, and at the end every copy has applied every command that a caller got an answer to.
+//! place of the first one, and at the end every copy has applied every command that a caller got an answer to. A copy that
+//! outlived the majority of an earlier service is no copy of the one that was kept: it is halted, with an older state.
 //!
 //! With the durability *ordered*, that holds if no copy was lost at all.
 
@@ -100,7 +101,12 @@ impl Property for AnsweredKept {
         let Some((service, kept)) = kept else { return Ok(()) };
         self.checked += 1;
         let copies = self.finals.iter().filter_map(|(life, at)| at.map(|at| (life, at)));
-        let fault = copies.clone().find(|(_, at)| at.service != *service || at.position < kept.answered);
+        // A copy that outlived the majority of an earlier service halts with the state of that service.
+        let is_lost = |at: &Place| self.services.get(&at.service).is_some_and(|kept| kept.may_be_lost);
+        let fault = copies.clone().find(|(_, at)| match at.service == *service {
+            true => at.position < kept.answered,
+            false => !is_lost(at),
+        });
         let fault = fault.map(|(life, at)| {
             format!("{life:?} is at {at:?}, and position {} of {service:?} was answered", kept.answered)
         });
@@ -114,8 +120,14 @@ impl Property for AnsweredKept {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{A, B, C, Fixture, OTHER_SERVICE};
+    use super::super::fixture::{A, B, C, CLIENT, Fixture, OTHER_SERVICE};
     use super::*;
+    use crate::record::Mode;
+    use crate::replica::{Op, Reply};
+
+    /// The next lives of the servers of A and B.
+    const D: Life = Life(4);
+    const E: Life = Life(5);
 
     fn used() -> Fixture {
         let mut fixture = Fixture::three_copies();
@@ -139,6 +151,27 @@ mod tests {
         let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
         fixture.record(A, ReplicaRecord::Informed(place));
         fixture.record(A, ReplicaRecord::Final { at: Some(place) });
+        fixture.good(AnsweredKept::default());
+    }
+
+    #[test]
+    fn accepts_a_copy_that_outlived_the_majority_of_an_earlier_service() {
+        let mut fixture = used();
+        let earlier = fixture.place(C);
+        fixture.crash(A);
+        fixture.crash(B);
+        let place = Place { service: OTHER_SERVICE, position: 0, ..earlier };
+        for life in [D, E] {
+            fixture.record(life, ReplicaRecord::Informed(place));
+        }
+        let id = fixture.begin(Mode::Command, Op::Append(9));
+        let reply = Reply(0, 0);
+        let at = Place { position: 1, ..place };
+        let name = (CLIENT, u64::from(id.0));
+        fixture.record(D, ReplicaRecord::Applied { at, name, op: Op::Append(9), reply });
+        fixture.end(id, OpOutcome::Replied(reply));
+        fixture.record(C, ReplicaRecord::Final { at: Some(earlier) });
+        fixture.record(D, ReplicaRecord::Final { at: Some(at) });
         fixture.good(AnsweredKept::default());
     }
 
