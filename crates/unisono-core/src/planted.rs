@@ -176,10 +176,6 @@ named! {
         LogsByLength,
         /// A generation is promised before it is on disk.
         PromiseUnsynced,
-        /// A blank disk counts in a recovery.
-        BlankDiskCounts,
-        /// An old image of a disk counts as the disk.
-        OldImageCounts,
         /// A confirmed read does not wait for what this server held.
         ReadIgnoresHeld,
     }

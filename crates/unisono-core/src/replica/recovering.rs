@@ -359,7 +359,7 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn check_disk(&mut self, now: Time) {
         let has_donor = self.fetching().is_some_and(|progress| progress.bytes_total > 0);
         let Some(durable) = &mut self.durable else { return };
-        if durable.hangs_at().is_some_and(|at| at <= now) {
+        if durable.hangs(now) {
             return self.stop(StopReason::DiskHangs);
         }
         let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);

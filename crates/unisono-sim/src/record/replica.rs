@@ -72,6 +72,8 @@ pub enum ReplicaRecord {
         held_by_all: bool,
         /// Number of server processes.
         servers: usize,
+        /// True if the servers have disks, none of which is lost.
+        on_disk: bool,
     },
 
     // --- callers ---
@@ -175,6 +177,8 @@ pub enum Stop {
     GivesWay,
     /// No member has the state.
     StateLost,
+    /// The disk has not finished a job for too long.
+    DiskHangs,
     /// Another reason, in words.
     Other(&'static str),
 }

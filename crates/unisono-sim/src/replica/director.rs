@@ -8,13 +8,13 @@ use crate::draw::{Draw, MILLISECOND};
 use crate::faults;
 use crate::injector::{FaultInjector, Targets};
 use crate::network::{Network, exponential};
-use crate::plan::{FaultKind, Part, Profile, name};
+use crate::plan::{FaultKind, Part, Profile};
 use crate::process::ScheduledCrash;
 use crate::properties::{self, Checkers};
 use crate::record::{Life, ReplicaRecord};
 use crate::recorder::Recorder;
 use crate::world::{
-    Birth, CallService, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, Trigger,
+    Birth, CallService, Disk, DiskBirth, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, Trigger,
     World,
 };
 use std::collections::BTreeMap;
@@ -70,6 +70,8 @@ pub(crate) struct Director {
     /// True once no fault strikes any more.
     pub(super) is_calm: bool,
     planted: Option<Planted>,
+    /// The servers' disks; none if they keep their state in memory.
+    disks: Vec<Disk>,
 }
 
 impl Director {
@@ -97,6 +99,7 @@ impl Director {
             fetch_limit: plan.fetch_limit,
             spoils: plan.spoils,
             stumbles: plan.stumbles,
+            stalls: plan.stalls,
             instances: Vec::new(),
             ops_begun: 0,
             not_happened: Default::default(),
@@ -112,6 +115,7 @@ impl Director {
             is_busy: true,
             is_calm: false,
             planted,
+            disks: if plan.on_disk { vec![(); plan.servers].iter().map(|()| Disk::default()).collect() } else { Vec::new() },
             plan,
         }
     }
@@ -128,7 +132,7 @@ impl Director {
 
     fn begin_run(&mut self) {
         let held_by_all = self.plan.durability == Durability::HeldByAll;
-        self.world.note_world(ReplicaRecord::Terms { held_by_all, servers: self.plan.servers });
+        self.world.note_world(ReplicaRecord::Terms { held_by_all, servers: self.plan.servers, on_disk: self.plan.on_disk });
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
         }
@@ -212,12 +216,14 @@ impl Director {
             return;
         }
         let entry = match over {
+            _ if self.plan.on_disk => self.plan.entry(),
+            Over::Reenters => self.plan.entry(),
             Over::Excluded => server.replica.entry_after_exclusion(&self.plan.config),
             Over::JoinFailed => server.entry.clone(),
             Over::Gone | Over::Stopped => self.plan.entry(),
         };
         let former = self.world.take_former(process);
-        let goes_on = matches!(over, Over::Excluded | Over::JoinFailed);
+        let goes_on = matches!(over, Over::Excluded | Over::JoinFailed | Over::Reenters);
         self.begin_server(process, entry, former.filter(|_| goes_on));
     }
 
@@ -227,6 +233,11 @@ impl Director {
             settings: Settings { ..self.plan.settings.clone() },
             durability: self.plan.durability,
             message_bytes_max: self.plan.config.message_bytes_max as usize,
+            disk: self.disks.get(process).map(|disk| DiskBirth {
+                disk: disk.clone(),
+                server: process as u8 + 1,
+                servers: self.plan.servers as u8,
+            }),
             former,
         };
         self.give_life(process, Some(server));
@@ -241,7 +252,7 @@ impl Director {
             self.under_way[process] = 0;
         }
         let birth = Birth {
-            name: name(process, false),
+            name: self.plan.name(process),
             side: ReplicaBirth { calls: self.plan.calls.clone(), server },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
             events_first: self.app_random.chance(0.5),
@@ -396,6 +407,7 @@ impl Director {
     fn settle(&mut self) {
         self.is_calm = true;
         (self.world.common.spoils, self.world.common.stumbles) = (0.0, 0.0);
+        self.world.common.stalls = 0.0;
         self.injector.end(&mut self.world);
         for process in 0..self.places() {
             self.world.schedule_crash(process, None);
@@ -419,7 +431,7 @@ impl Director {
             let living = view.iter().filter(|uid| lives(uid)).count();
             2 * living > view.len() || 2 * living == view.len() && view.first().is_some_and(lives)
         };
-        let serves = !views.is_empty() && views.iter().all(has_quorum);
+        let serves = self.plan.on_disk || !views.is_empty() && views.iter().all(has_quorum);
         self.world.note_world(ReplicaRecord::Calm { serves });
     }
 }

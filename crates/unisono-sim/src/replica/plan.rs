@@ -7,7 +7,7 @@ use crate::plan::{FaultKind, Parts, Recurring, add, degrade, name};
 use std::time::Duration;
 use unisono_core::replica::Durability;
 use unisono_core::rpc::CallSettings;
-use unisono_core::{EntryMode, Formation, GroupConfig, Random, Settings, SlowMember, Transport};
+use unisono_core::{EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport};
 
 /// Everything that a seed determines before the run starts.
 #[derive(Clone, Debug)]
@@ -16,6 +16,9 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     pub(crate) clients: usize,
     pub(crate) durability: Durability,
+    /// True if the servers have disks, and the fraction of jobs of a disk that stall.
+    pub(crate) on_disk: bool,
+    pub(crate) stalls: f64,
     pub(crate) config: GroupConfig,
     pub(crate) settings: Settings,
     pub(crate) calls: CallSettings,
@@ -66,6 +69,8 @@ pub(crate) struct Load {
 
 /// Random stream of the plans of this profile.
 const REPLICA: u64 = 0x7265_706c_6963_6121;
+/// Random stream of what the disks of a run do.
+const DISKS: u64 = 0x6469_736b_7321_2121;
 
 impl Plan {
     /// Returns the plan of `seed`.
@@ -77,6 +82,7 @@ impl Plan {
         } else {
             plan.draw_faults(random);
         }
+        plan.draw_disks(&mut Random::from_u64(seed ^ DISKS));
         plan
     }
 
@@ -89,6 +95,8 @@ impl Plan {
             servers,
             clients: random.between(1, 6) as usize,
             durability,
+            on_disk: false,
+            stalls: 0.0,
             config: GroupConfig {
                 resilience: durability.resilience(),
                 members_min: majority,
@@ -184,6 +192,25 @@ impl Plan {
         }
     }
 
+    /// Lets the servers of some runs keep their state on disk. Any of them may crash then, and all of them.
+    fn draw_disks(&mut self, random: &mut Random) {
+        if self.durability != Durability::HeldByAll || self.corrupts_at.is_some() || !random.chance(0.4) {
+            return;
+        }
+        (self.on_disk, self.is_reckless) = (true, true);
+        self.stalls = random.pick(&[0.0, 0.0, 0.002, 0.01]);
+        self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());
+        self.config.members_max = self.servers as u16;
+    }
+
+    /// Returns the name of a process. A server with a disk is named after its id.
+    pub(crate) fn name(&self, process: usize) -> Name {
+        match self.on_disk && process < self.servers {
+            true => Name::new(&(process + 1).to_string()).unwrap_or_default(),
+            false => name(process, false),
+        }
+    }
+
     /// Lets the servers' own processes give several thousand commands.
     fn hurry(&mut self, random: &mut Random) {
         self.load.own_every = random.millis(25, 60);
@@ -204,7 +231,7 @@ impl Plan {
 
     /// Returns how a server enters that begins anew.
     pub(crate) fn entry(&self) -> EntryMode {
-        let participants = (0..self.servers).map(|server| name(server, false)).collect();
+        let participants = (0..self.servers).map(|server| self.name(server)).collect();
         let at_least = self.config.members_min;
         let formation = Formation { participants, at_least, within: self.within };
         EntryMode::JoinOrForm(formation, self.config.clone())

@@ -7,13 +7,15 @@
 //! records what changed (`output`).
 
 mod calls;
+mod disk;
 mod group;
 mod output;
 mod replica;
 
 pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
-pub(crate) use replica::{Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
+pub(crate) use disk::Disk;
+pub(crate) use replica::{DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;

@@ -2,6 +2,7 @@
 //! address and a copy of the state. This module drives the three parts of a server as the library does, and records what
 //! callers get and what copies apply.
 
+use super::disk::{Disk, DiskInUse};
 use super::{BirthContext, CallService, Happening, Notice, Side, Trigger, World};
 use crate::draw::Draw;
 use crate::network::Path;
@@ -16,8 +17,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use unisono_core::replica::disk::DiskDurability;
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Digest, Donor, Durability, FetchNumber, Kind, Output, ReadNumber,
+    Answer, CommandFailure, CommandNumber, Digest, DiskStart, Donor, Durability, FetchNumber, Kind, Output, ReadNumber,
     Replica, ReplicaSettings, StateMachine, StopReason, instance_of,
 };
 use unisono_core::rpc::{
@@ -49,6 +51,8 @@ pub(crate) struct ReplicaCommon {
     /// Fraction of pieces of a state that a donor spoils, and of questions for a piece that it cannot answer any more.
     pub(crate) spoils: f64,
     pub(crate) stumbles: f64,
+    /// Fraction of jobs of disks that take long.
+    pub(crate) stalls: f64,
     /// Instances of groups that had a copy, in the order in which the run names them.
     pub(crate) instances: Vec<Instance>,
     pub(crate) ops_begun: u32,
@@ -79,8 +83,17 @@ pub(crate) struct ServerBirth {
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
     pub(crate) message_bytes_max: usize,
+    /// Present for a server with a disk, which has no former life or begins anew from it.
+    pub(crate) disk: Option<DiskBirth>,
     /// What is left of the last life, if the member was excluded or could not join.
     pub(crate) former: Option<Former>,
+}
+
+/// The disk of a server.
+pub(crate) struct DiskBirth {
+    pub(crate) disk: Disk,
+    pub(crate) server: u8,
+    pub(crate) servers: u8,
 }
 
 /// What a server takes into its next life.
@@ -89,6 +102,7 @@ pub(crate) struct Former {
     watch: Rc<Watch>,
     client: Uid,
     own: Own,
+    disk: Option<DiskInUse>,
 }
 
 /// Operations of a server's own process that have not ended.
@@ -112,6 +126,8 @@ pub(crate) struct ReplicaSide {
 pub(crate) enum Over {
     Excluded,
     JoinFailed,
+    /// It ended this life at once, to enter a group anew.
+    Reenters,
     /// It left or ended as its application wanted.
     Gone,
     /// The copy stopped by itself.
@@ -127,8 +143,9 @@ pub(crate) struct Server {
     client: Uid,
     donor: Donor,
     own: Own,
+    disk: Option<DiskInUse>,
     /// Messages that the group has not taken yet.
-    to_send: VecDeque<Bytes>,
+    to_send: VecDeque<(Bytes, Option<u8>)>,
     /// Questions about the state that have no outcome yet.
     fetches: BTreeMap<CallNumber, FetchNumber>,
     /// Requests that the copy has: client, number, and how they are treated.
@@ -224,20 +241,45 @@ impl Server {
         context: &BirthContext,
         birth: ServerBirth,
     ) -> Result<Server, ConfigError> {
-        let ServerBirth { entry, settings, durability, message_bytes_max, former } = birth;
+        let ServerBirth { entry, settings, durability, message_bytes_max, disk, former } = birth;
         let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
-        let (replica, watch, client, own) = match former {
-            Some(former) => (former.replica.into_next(context.uid), former.watch, former.client, former.own),
-            None => {
+        let (replica, watch, client, own, disk) = match (former, disk) {
+            (Some(former), _) => {
+                let replica = former.replica.into_next(context.uid);
+                (replica, former.watch, former.client, former.own, former.disk)
+            }
+            (None, Some(birth)) => {
+                let watch = Rc::new(Watch::default());
+                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
+                let mut draws = context.random.clone();
+                let opened = birth.disk.open(digest, &mut draws);
+                let (disk, loaded) = opened.unwrap_or_else(|error| panic!("a disk is spoiled: {error}"));
+                let start = DiskStart {
+                    name: "replicated".into(),
+                    server: birth.server,
+                    servers: birth.servers,
+                    durability: DiskDurability::Majority,
+                    loaded,
+                    disk: draws.next_u64(),
+                    nonce: u128::from(draws.next_u64()),
+                    replaces: false,
+                    begins_anew: None,
+                };
+                let copy = Copy::new(Rc::clone(&watch));
+                let replica = Replica::with_disk(context.uid, copy, settings, &start);
+                let replica = replica.unwrap_or_else(|reason| panic!("a disk cannot be restored: {reason}"));
+                (replica, watch, client, Own::default(), Some(disk))
+            }
+            (None, None) => {
                 let watch = Rc::new(Watch::default());
                 let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
                 let replica = Replica::new(context.uid, Copy::new(Rc::clone(&watch)), settings);
-                (replica, watch, client, Own::default())
+                (replica, watch, client, Own::default(), None)
             }
         };
         Ok(Server {
@@ -247,6 +289,7 @@ impl Server {
             client,
             donor: Donor::new(digest),
             own,
+            disk,
             to_send: VecDeque::new(),
             fetches: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -267,6 +310,14 @@ impl Server {
         self.serves && self.over.is_none()
     }
 
+    /// Returns the instance of the service: that of the disk, or of the group.
+    fn service(&self) -> Instance {
+        match self.replica.service() {
+            0 => self.group.instance(),
+            service => Instance(service),
+        }
+    }
+
     /// Returns where the copy is.
     fn place(&self, cx: &mut Context<'_>) -> Option<Place> {
         let machine = self.replica.machine()?;
@@ -276,7 +327,7 @@ impl Server {
     fn place_at(&self, cx: &mut Context<'_>, position: u64, trail: Trail) -> Place {
         let epoch = self.replica.view().map_or_else(Default::default, |view| view.epoch);
         let epoch = cx.recorder.names.epoch(epoch);
-        Place { service: cx.common.service_of(self.group.instance()), epoch, position, trail }
+        Place { service: cx.common.service_of(self.service()), epoch, position, trail }
     }
 
     fn note_steps(&mut self, cx: &mut Context<'_>) {
@@ -300,6 +351,11 @@ impl Server {
     fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         self.follow_views(cx);
+        if let Some((number, done)) = self.disk.as_mut().and_then(|disk| disk.finish(cx.local)) {
+            moved = true;
+            self.replica.handle_stored(cx.local, number, done);
+            self.note_steps(cx);
+        }
         while cx.takes_events
             && let Some(event) = self.group.poll_event()
         {
@@ -374,8 +430,12 @@ impl Server {
 
     fn send_waiting(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.to_send.len();
-        while let Some(message) = self.to_send.front() {
-            match self.group.send(cx.local, message.clone()) {
+        while let Some((message, degree)) = self.to_send.front() {
+            let sent = match degree {
+                None => self.group.send(cx.local, message.clone()),
+                Some(degree) => self.group.send_resilient(cx.local, message.clone(), *degree),
+            };
+            match sent {
                 Ok(_) | Err(SendError::Left | SendError::TooLarge { .. }) => _ = self.to_send.pop_front(),
                 Err(_) => break,
             }
@@ -394,7 +454,17 @@ impl Server {
         while let Some(output) = self.replica.poll_output() {
             moved = true;
             match output {
-                Output::Submit(message) => self.to_send.push_back(message),
+                Output::Submit(message) => self.to_send.push_back((message, None)),
+                Output::Announce(message) => self.to_send.push_back((message, Some(0))),
+                Output::Store(number, job) => {
+                    if let Some(disk) = &mut self.disk {
+                        disk.begin(cx.local, (number, job), cx.common.stalls, cx.random);
+                    }
+                }
+                Output::Reenter => {
+                    self.leave_service(cx, endpoint);
+                    self.end_part(cx, Over::Reenters);
+                }
                 Output::Answer(id, answer) => self.answer(cx, endpoint, id, answer),
                 Output::Confirm => self.wants_confirmation = true,
                 Output::Fetch { call, to, request } => {
@@ -421,7 +491,7 @@ impl Server {
                         && let Some(machine) = machine
                     {
                         let reply = machine.look(op);
-                        let service = cx.common.service_of(self.group.instance());
+                        let service = cx.common.service_of(self.service());
                         let name = (cx.recorder.names.life(self.client), barrier_number(number));
                         cx.note(ReplicaRecord::Looked { service, name });
                         cx.end_op(id, OpOutcome::Replied(reply));
@@ -441,7 +511,7 @@ impl Server {
 
     fn serve(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) {
         self.note_steps(cx);
-        let instance = instance_of(self.group.instance());
+        let instance = instance_of(self.service());
         let CallService { private, options, .. } = cx.common.service;
         // A founder that gave way to another group begins to serve anew.
         endpoint.withdraw(cx.common.service.port);
@@ -458,6 +528,8 @@ impl Server {
             StopReason::GivesWay { .. } => Stop::GivesWay,
             StopReason::StateLost => Stop::StateLost,
             StopReason::Panicked { .. } => Stop::Other("panicked"),
+            StopReason::DiskHangs => Stop::DiskHangs,
+            StopReason::DiskFailed(_) => Stop::Other("the disk failed"),
             StopReason::NotRestored(reason) => Stop::Other(reason.0),
             _ => Stop::Other("for a reason that the simulator does not know"),
         };
@@ -498,7 +570,7 @@ impl Server {
         };
         if given && let Some((client, call, kind)) = request {
             let name = (cx.recorder.names.life(client), call);
-            let service = cx.common.service_of(self.group.instance());
+            let service = cx.common.service_of(self.service());
             cx.note(ReplicaRecord::Answered { service, name, confirmed: kind != Kind::LocalRead });
         }
     }
@@ -671,7 +743,8 @@ impl Side for ReplicaSide {
         let server = self.server.as_deref();
         let group = server.and_then(|server| server.group.poll_timeout()).map(|(at, _)| (at, "group"));
         let replica = server.and_then(|server| server.replica.poll_timeout()).map(|at| (at, "replica"));
-        [calls, group, replica].into_iter().flatten().min()
+        let disk = server.and_then(|server| server.disk.as_ref()?.done_at()).map(|at| (at, "disk"));
+        [calls, group, replica, disk].into_iter().flatten().min()
     }
 
     fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {
@@ -886,7 +959,13 @@ impl World<ReplicaSide> {
         // The rest of the place is left as after a crash.
         self.retire(process);
         let server = *side.server?;
-        Some(Former { replica: server.replica, watch: server.watch, client: server.client, own: server.own })
+        Some(Former {
+            replica: server.replica,
+            watch: server.watch,
+            client: server.client,
+            own: server.own,
+            disk: server.disk,
+        })
     }
 
     /// Records a fact of the whole run.

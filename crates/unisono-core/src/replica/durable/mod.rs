@@ -32,7 +32,9 @@ use bytes::Bytes;
 use core::time::Duration;
 
 /// Time after which a job that the disk has not done counts as hung.
-pub(super) const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
+const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
+/// A check for that which comes later than this shows that the process itself was stopped.
+const LATE: Duration = Duration::from_millis(500);
 
 /// Number of a job for the disk.
 pub type JobNumber = u64;
@@ -312,6 +314,15 @@ impl Durable {
 
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
+    }
+
+    /// True if the disk hangs. A process that was stopped meanwhile gives its disk the time once more.
+    pub(super) fn hangs(&mut self, now: Time) -> bool {
+        let Some((_, _, since)) = &mut self.under_way else { return false };
+        if now.since(*since) > DISK_HANGS_AFTER + LATE {
+            *since = now;
+        }
+        now.since(*since) >= DISK_HANGS_AFTER
     }
 
     /// Returns when the job under way counts as hung.

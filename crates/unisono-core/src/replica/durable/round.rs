@@ -184,8 +184,7 @@ impl Round {
             return Verdict::Foreign(foreign);
         }
         let is_good = |said: &Said| match said.created {
-            _ if watched.broken(Planted::BlankDiskCounts) => true,
-            Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said, watched),
+            Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said),
             Created::Blank => false,
         };
         let good: BTreeMap<Uid, u8> =
@@ -277,10 +276,7 @@ impl Round {
     }
 
     /// True if a member has written down that this disk had more, or that another one took its place.
-    fn is_old(&self, disk: &Said, watched: Watched) -> bool {
-        if watched.broken(Planted::OldImageCounts) {
-            return false;
-        }
+    fn is_old(&self, disk: &Said) -> bool {
         let knows_more = |heard: &Heard| match heard.disk == disk.disk {
             true => {
                 (heard.generation, heard.position) > (disk.generation, disk.place) || heard.starts > disk.starts

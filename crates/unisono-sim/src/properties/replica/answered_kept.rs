@@ -25,6 +25,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct AnsweredKept {
     held_by_all: bool,
+    on_disk: bool,
     servers: usize,
     services: Map<Service, Kept>,
     names: Vec<(Life, u64)>,
@@ -36,6 +37,10 @@ pub(super) struct AnsweredKept {
 impl AnsweredKept {
     fn lose(&mut self, life: Life) {
         let (servers, held_by_all) = (self.servers, self.held_by_all);
+        if self.on_disk {
+            // No disk is lost, so nothing that was answered may be.
+            return;
+        }
         for kept in self.services.values_mut() {
             if kept.copies.remove(&life) {
                 kept.may_be_lost |= kept.is_complete && 2 * kept.copies.len() <= servers || !held_by_all;
@@ -73,7 +78,8 @@ impl Property for AnsweredKept {
             self.lose(record.life);
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { held_by_all, servers }) => {
+            Some(ReplicaRecord::Terms { held_by_all, servers, on_disk }) => {
+                self.on_disk = *on_disk;
                 (self.held_by_all, self.servers) = (*held_by_all, *servers);
             }
             Some(ReplicaRecord::Begun { name, .. }) => self.names.push(*name),

@@ -37,7 +37,7 @@ impl Fixture {
             model: Model::default(),
             ops: Vec::new(),
         };
-        fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3 });
+        fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, on_disk: false });
         for copy in COPIES {
             fixture.record(copy, ReplicaRecord::Members(place));
             fixture.record(copy, ReplicaRecord::Informed(place));
