@@ -89,7 +89,8 @@ impl Brief<'_> {
 
     /// Returns the receiver, slot and number of an attempt.
     fn attempt(&self, attempt: &Attempt) -> String {
-        format!("{}:{}.{}", self.life(attempt.to), attempt.slot, attempt.number)
+        let Attempt { to, slot, number } = *attempt;
+        format!("{}:{slot}.{number}", self.life(to))
     }
 
     fn lives(&self, uids: &[Uid]) -> String {

@@ -5,7 +5,7 @@
 //! has no state, the state is lost.
 
 use super::Watched;
-use super::snapshot::{Piece, Question, Reply, cut};
+use super::snapshot::{Extent, Hashed, List, Piece, Question, Reply, cut};
 use super::types::{Digest, FetchNumber, Progress};
 use crate::event::View;
 use crate::identity::{Member, Seqno, Uid};
@@ -18,8 +18,10 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Number of pieces that are asked for at once.
-const PIECES_UNDER_WAY: usize = 4;
+/// Number of pieces that are asked for at once: while one is checked, the others travel.
+const PIECES_UNDER_WAY: usize = 8;
+/// The next section of the list is asked for while fewer listed pieces than this wait.
+const PIECES_LISTED_AHEAD: usize = 2 * PIECES_UNDER_WAY;
 /// Pause before the members are asked once more.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -29,7 +31,7 @@ pub(super) struct Fetch {
     stage: Stage,
     /// Pieces that are here.
     here: BTreeMap<Digest, Bytes>,
-    /// Calls under way to the present donor, and the piece that each asks for.
+    /// Calls under way to the present donor, and the piece that each asks for; none if it asks for a section of the list.
     calls: BTreeMap<FetchNumber, Option<Digest>>,
     calls_made: FetchNumber,
     to_call: VecDeque<(FetchNumber, SocketAddr, Bytes)>,
@@ -53,11 +55,29 @@ enum Stage {
     /// The donor was asked for its list.
     Asking(Member),
     /// The donor's pieces travel.
-    Taking { donor: Member, at: Seqno, pieces: Vec<Piece>, missing: VecDeque<Digest> },
+    Taking(Taking),
     /// All pieces are here.
     Whole { at: Seqno, pieces: Vec<Piece> },
     /// The donor's state cannot be transferred.
     Impossible,
+}
+
+/// A donor's pieces.
+#[derive(Debug)]
+struct Taking {
+    donor: Member,
+    at: Seqno,
+    of: Extent,
+    /// Those of the sections that have arrived.
+    pieces: Vec<Piece>,
+    listed: BTreeSet<Digest>,
+    missing: VecDeque<Digest>,
+}
+
+impl Taking {
+    fn is_listed(&self) -> bool {
+        self.pieces.len() == self.of.pieces as usize
+    }
 }
 
 impl Fetch {
@@ -88,7 +108,7 @@ impl Fetch {
 
     fn donor(&self) -> Option<Uid> {
         match &self.stage {
-            Stage::Asking(donor) | Stage::Taking { donor, .. } => Some(donor.uid),
+            Stage::Asking(donor) | Stage::Taking(Taking { donor, .. }) => Some(donor.uid),
             Stage::Seeking | Stage::Whole { .. } | Stage::Impossible => None,
         }
     }
@@ -119,12 +139,22 @@ impl Fetch {
     }
 
     fn ask_for_pieces(&mut self) {
-        while self.calls.len() < PIECES_UNDER_WAY
-            && let Stage::Taking { donor, missing, .. } = &mut self.stage
-            && let Some(digest) = missing.pop_front()
+        let Stage::Taking(taking) = &mut self.stage else { return };
+        let address = taking.donor.address;
+        let mut under_way = self.calls.values().flatten().count();
+        let mut asks = Vec::new();
+        while under_way < PIECES_UNDER_WAY
+            && let Some(digest) = taking.missing.pop_front()
         {
-            let address = donor.address;
-            self.call(address, &Question::Piece(digest), Some(digest));
+            asks.push((Question::Piece(digest), Some(digest)));
+            under_way += 1;
+        }
+        let asks_for_list = self.calls.values().any(Option::is_none);
+        if !asks_for_list && !taking.is_listed() && taking.missing.len() < PIECES_LISTED_AHEAD {
+            asks.push((Question::More { at: taking.at, from: taking.pieces.len() as u32 }, None));
+        }
+        for (question, piece) in asks {
+            self.call(address, &question, piece);
         }
     }
 
@@ -142,22 +172,25 @@ impl Fetch {
     pub(super) fn handle(
         &mut self,
         call: FetchNumber,
-        reply: Result<Bytes, CallFailure>,
-        digest_of: fn(&[u8]) -> Digest,
+        reply: Result<Hashed, CallFailure>,
         watched: &mut Watched,
     ) {
         // A call to a former donor is of no interest any more.
         let Some(asked) = self.calls.remove(&call) else { return };
-        match (asked, reply.ok().and_then(Reply::read)) {
+        let (reply, is_digest) = match reply {
+            Ok(Hashed { reply, digest }) => (Reply::read(reply), digest),
+            Err(_) => (None, None),
+        };
+        match (asked, reply) {
             (None, Some(Reply::NoState)) if self.insists => self.leave_donor(true),
             (None, Some(Reply::NoState)) => {
                 self.without_state.extend(self.donor());
                 self.leave_donor(false);
             }
-            (None, Some(Reply::List(list))) => self.take_list(list.at, list.pieces, *watched),
+            (None, Some(Reply::List(list))) => self.take_list(list, *watched),
             (None, Some(Reply::TooManyPieces)) => self.stage = Stage::Impossible,
             (Some(digest), Some(Reply::Piece(bytes))) => {
-                if digest_of(&bytes) != digest {
+                if is_digest != Some(digest) {
                     watched.probe(Probe::PieceSpoiled);
                     if !watched.broken(Planted::PieceUnchecked) {
                         return self.leave_donor(true);
@@ -175,19 +208,34 @@ impl Fetch {
         }
     }
 
-    fn take_list(&mut self, at: Seqno, mut pieces: Vec<Piece>, watched: Watched) {
-        let Stage::Asking(donor) = core::mem::take(&mut self.stage) else { return };
+    /// Takes a section of the list, which has to follow the one before.
+    fn take_list(&mut self, list: List, watched: Watched) {
+        let List { at, of, from, mut pieces } = list;
+        if let Stage::Asking(donor) = &self.stage {
+            let donor = donor.clone();
+            let (pieces, listed, missing) = (Vec::new(), BTreeSet::new(), VecDeque::new());
+            self.stage = Stage::Taking(Taking { donor, at, of, pieces, listed, missing });
+        }
+        let Stage::Taking(taking) = &mut self.stage else { return };
+        if (taking.at, taking.of, taking.pieces.len()) != (at, of, from as usize) {
+            return self.leave_donor(true);
+        }
         if watched.broken(Planted::DonorsMixed) {
-            for (piece, former) in pieces.iter_mut().zip(&self.former) {
+            for (piece, former) in pieces.iter_mut().zip(self.former.iter().skip(from as usize)) {
                 if self.here.contains_key(&former.digest) {
                     *piece = former.clone();
                 }
             }
         }
-        let listed: BTreeSet<Digest> = pieces.iter().map(|piece| piece.digest).collect();
-        self.here.retain(|digest, _| listed.contains(digest));
-        let missing = listed.into_iter().filter(|digest| !self.here.contains_key(digest)).collect();
-        self.stage = Stage::Taking { donor, at, pieces, missing };
+        for piece in pieces {
+            if taking.listed.insert(piece.digest) && !self.here.contains_key(&piece.digest) {
+                taking.missing.push_back(piece.digest);
+            }
+            taking.pieces.push(piece);
+        }
+        if taking.is_listed() {
+            self.here.retain(|digest, _| taking.listed.contains(digest));
+        }
         self.conclude();
     }
 
@@ -196,10 +244,11 @@ impl Fetch {
         if !self.calls.is_empty() {
             return;
         }
-        if let Stage::Taking { at, pieces, missing, .. } = &mut self.stage
-            && missing.is_empty()
+        if let Stage::Taking(taking) = &mut self.stage
+            && taking.missing.is_empty()
+            && taking.is_listed()
         {
-            self.stage = Stage::Whole { at: *at, pieces: core::mem::take(pieces) };
+            self.stage = Stage::Whole { at: taking.at, pieces: core::mem::take(&mut taking.pieces) };
         }
     }
 
@@ -207,8 +256,8 @@ impl Fetch {
         if has_failed {
             self.failed.extend(self.donor());
         }
-        if let Stage::Taking { pieces, .. } = core::mem::take(&mut self.stage) {
-            self.former = pieces;
+        if let Stage::Taking(taking) = core::mem::take(&mut self.stage) {
+            self.former = taking.pieces;
         }
         self.calls.clear();
         self.to_call.clear();
@@ -267,11 +316,13 @@ impl Fetch {
     }
 
     pub(super) fn progress(&self) -> Progress {
-        let pieces = match &self.stage {
-            Stage::Taking { pieces, .. } | Stage::Whole { pieces, .. } => &pieces[..],
-            _ => &[],
+        let (pieces, bytes_total) = match &self.stage {
+            Stage::Taking(taking) => (&taking.pieces[..], taking.of.bytes),
+            Stage::Whole { pieces, .. } => {
+                (&pieces[..], pieces.iter().map(|piece| u64::from(piece.bytes)).sum())
+            }
+            _ => (&[][..], 0),
         };
-        let bytes_total = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
         let here = pieces.iter().filter(|piece| self.here.contains_key(&piece.digest));
         Progress { bytes_here: here.map(|piece| u64::from(piece.bytes)).sum(), bytes_total }
     }

@@ -42,7 +42,7 @@ mod word;
 
 pub use durable::{DiskStart, Job, JobNumber, Place};
 pub use machine::*;
-pub use snapshot::{CopyStatus, Donor, Snapshot};
+pub use snapshot::{CopyStatus, Donor, Hashed, Snapshot};
 pub use types::*;
 
 use crate::config::GroupConfig;
@@ -251,8 +251,14 @@ impl<S: StateMachine> Replica<S> {
 
     /// Handles the outcome of a call that [`Output::Fetch`] asked for.
     pub fn handle_fetched(&mut self, now: Time, call: FetchNumber, reply: Result<Bytes, CallFailure>) {
+        let reply = reply.map(|reply| Hashed::new(reply, self.settings.digest));
+        self.handle_hashed(now, call, reply);
+    }
+
+    /// Like [`Replica::handle_fetched`], with a reply that is hashed already.
+    pub fn handle_hashed(&mut self, now: Time, call: FetchNumber, reply: Result<Hashed, CallFailure>) {
         let Some(arriving) = &mut self.arriving else { return };
-        arriving.fetch.handle(call, reply, self.settings.digest, &mut self.watched);
+        arriving.fetch.handle(call, reply, &mut self.watched);
         self.take_state(now);
         self.fetch_more(now);
     }

@@ -1,8 +1,10 @@
 //! A state as pieces named by digest, and what a member that has it answers to one that needs it.
 //!
-//! A newcomer first asks for the list of pieces, then for each piece that it lacks. All questions are calls to the
-//! donor's transfer port, so they hold up no command; the donor applies commands meanwhile, and keeps the pieces of the
-//! last two snapshots that it listed. Pieces that two snapshots share travel once, also if the newcomer changes donors.
+//! A newcomer asks for the list of pieces, and for each piece that it lacks. The list comes in sections, because the
+//! donor hashes a piece no earlier than it lists it: the first pieces travel while it hashes others. All questions are
+//! calls to the donor's transfer port, so they hold up no command; the donor applies commands meanwhile, and keeps the
+//! pieces of the last two snapshots that it listed. Pieces that two snapshots share travel once, also if the newcomer
+//! changes donors.
 
 use super::machine::Position;
 use super::types::{Digest, Progress};
@@ -13,8 +15,12 @@ use bytes::{Buf, BufMut, Bytes};
 
 /// Maximum bytes of a piece; larger parts travel in several.
 pub(super) const STATE_PIECE_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of pieces, so that a list of them fits one reply.
+/// Maximum number of pieces of a state.
 const PIECES_MAX: usize = 400_000;
+/// Maximum number of pieces in a section of the list. The simulator's states are small, and are to have sections too.
+const SECTION_PIECES_MAX: usize = if cfg!(feature = "planted") { 2 } else { 256 };
+/// A section ends with the piece with which the donor has hashed this much for it: some milliseconds of work.
+const SECTION_BYTES_HASHED: usize = 4 << 20;
 /// Number of snapshots that a donor keeps.
 const OFFERS_MAX: usize = 2;
 
@@ -38,10 +44,21 @@ pub(super) struct Piece {
     pub(super) ends_part: bool,
 }
 
-/// The list of a snapshot's pieces.
+/// How large a state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) pieces: u32,
+    pub(super) bytes: u64,
+}
+
+/// A section of the list of a snapshot's pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) at: Seqno,
+    /// Extent of the whole state.
+    pub(super) of: Extent,
+    /// Number of pieces in the sections before.
+    pub(super) from: u32,
     pub(super) pieces: Vec<Piece>,
 }
 
@@ -50,6 +67,8 @@ pub(super) struct List {
 pub(super) enum Question {
     /// Which pieces make up the state? From this member.
     List(Uid),
+    /// Which pieces follow the first `from` of the state at `at`?
+    More { at: Seqno, from: u32 },
     /// The bytes of a piece?
     Piece(Digest),
 }
@@ -92,9 +111,17 @@ pub struct Donor {
 #[derive(Debug)]
 struct Offer {
     at: Seqno,
-    members: Vec<Uid>,
-    list: Bytes,
+    cut: Vec<Cut>,
+    /// Those that were listed.
     pieces: BTreeMap<Digest, Bytes>,
+}
+
+/// A piece of a snapshot that was listed, whether or not the section with it was asked for yet.
+#[derive(Debug)]
+struct Cut {
+    bytes: Bytes,
+    ends_part: bool,
+    digest: Option<Digest>,
 }
 
 impl Donor {
@@ -104,10 +131,11 @@ impl Donor {
     }
 
     /// Answers a question that arrived at the transfer port. `snapshot` returns the present state, if this member has
-    /// it; it is called only if no snapshot that was listed before will do.
+    /// it; it is called only for the beginning of a list.
     pub fn answer(&mut self, question: &Bytes, snapshot: impl FnOnce() -> Option<Snapshot>) -> Bytes {
         match Question::read(question.clone()) {
             Some(Question::List(newcomer)) => self.list_for(newcomer, snapshot),
+            Some(Question::More { at, from }) => self.section(at, from),
             Some(Question::Piece(digest)) => {
                 let piece = self.offers.iter().find_map(|offer| offer.pieces.get(&digest));
                 piece.map_or(Reply::AskAgain, |piece| Reply::Piece(piece.clone())).write()
@@ -127,32 +155,71 @@ impl Donor {
         if !snapshot.members.contains(&newcomer) {
             return Reply::AskAgain.write();
         }
-        if let Some(offer) = self.offers.iter().find(|offer| offer.at == snapshot.at)
-            && offer.members.contains(&newcomer)
-        {
-            return offer.list.clone();
+        let at = snapshot.at;
+        if !self.offers.iter().any(|offer| offer.at == at) {
+            let offer = self.offer(snapshot);
+            self.offers.push_back(offer);
+            if self.offers.len() > OFFERS_MAX {
+                self.offers.pop_front();
+            }
         }
-        let offer = self.offer(snapshot);
-        let list = offer.list.clone();
-        self.offers.push_back(offer);
-        if self.offers.len() > OFFERS_MAX {
-            self.offers.pop_front();
-        }
-        list
+        self.section(at, 0)
     }
 
     fn offer(&self, snapshot: Snapshot) -> Offer {
-        let (mut listed, mut pieces) = (Vec::new(), BTreeMap::new());
-        for (bytes, ends_part) in cut(&snapshot.parts) {
-            let digest = (self.digest)(&bytes);
-            listed.push(Piece { digest, bytes: bytes.len() as u32, ends_part });
-            pieces.insert(digest, bytes);
-        }
-        let list = match listed.len() <= PIECES_MAX {
-            true => Reply::List(List { at: snapshot.at, pieces: listed }),
-            false => Reply::TooManyPieces,
+        // Memory that an earlier offer keeps has not changed since it was hashed.
+        let hashed = self.offers.iter().flat_map(|offer| &offer.cut);
+        let known: BTreeMap<_, _> = hashed.map(|cut| (place_of(&cut.bytes), cut.digest)).collect();
+        let cut = cut(&snapshot.parts).map(|(bytes, ends_part)| {
+            let digest = known.get(&place_of(&bytes)).copied().flatten();
+            Cut { bytes, ends_part, digest }
+        });
+        Offer { at: snapshot.at, cut: cut.collect(), pieces: BTreeMap::new() }
+    }
+
+    /// Returns the section of a list that begins after this number of pieces.
+    fn section(&mut self, at: Seqno, from: u32) -> Bytes {
+        let Some(offer) = self.offers.iter_mut().find(|offer| offer.at == at) else {
+            return Reply::AskAgain.write();
         };
-        Offer { at: snapshot.at, members: snapshot.members, list: list.write(), pieces }
+        if offer.cut.len() > PIECES_MAX {
+            return Reply::TooManyPieces.write();
+        }
+        let bytes = offer.cut.iter().map(|cut| cut.bytes.len() as u64).sum();
+        let of = Extent { pieces: offer.cut.len() as u32, bytes };
+        let (mut pieces, mut hashed) = (Vec::new(), 0);
+        for cut in offer.cut.iter_mut().skip(from as usize).take(SECTION_PIECES_MAX) {
+            let digest = *cut.digest.get_or_insert_with(|| {
+                hashed += cut.bytes.len();
+                (self.digest)(&cut.bytes)
+            });
+            pieces.push(Piece { digest, bytes: cut.bytes.len() as u32, ends_part: cut.ends_part });
+            offer.pieces.entry(digest).or_insert_with(|| cut.bytes.clone());
+            if hashed >= SECTION_BYTES_HASHED {
+                break;
+            }
+        }
+        Reply::List(List { at, of, from, pieces }).write()
+    }
+}
+
+/// Returns where in memory these bytes are.
+fn place_of(bytes: &Bytes) -> (usize, usize) {
+    (bytes.as_ptr() as usize, bytes.len())
+}
+
+/// A donor's reply with the digest of the piece that it contains, if any: for a driver that hashes without a lock.
+#[derive(Clone, Debug)]
+pub struct Hashed {
+    pub(super) reply: Bytes,
+    pub(super) digest: Option<Digest>,
+}
+
+impl Hashed {
+    /// Hashes a reply. `digest` is the hash function of the replica's settings.
+    pub fn new(reply: Bytes, digest: fn(&[u8]) -> Digest) -> Hashed {
+        let piece = reply.first().filter(|kind| **kind == REPLY_PIECE).map(|_| &reply[1..]);
+        Hashed { digest: piece.map(digest), reply }
     }
 }
 
@@ -228,6 +295,7 @@ impl CopyStatus {
 const QUESTION_LIST: u8 = 1;
 const QUESTION_PIECE: u8 = 2;
 const QUESTION_STATUS: u8 = 3;
+const QUESTION_MORE: u8 = 4;
 
 impl Question {
     pub(super) fn write(&self) -> Bytes {
@@ -236,6 +304,11 @@ impl Question {
             Question::List(newcomer) => {
                 out.put_u8(QUESTION_LIST);
                 out.put_u64(newcomer.0);
+            }
+            Question::More { at, from } => {
+                out.put_u8(QUESTION_MORE);
+                out.put_u64(*at);
+                out.put_u32(*from);
             }
             Question::Piece(digest) => {
                 out.put_u8(QUESTION_PIECE);
@@ -248,6 +321,7 @@ impl Question {
     fn read(mut from: Bytes) -> Option<Question> {
         Some(match from.try_get_u8().ok()? {
             QUESTION_LIST => Question::List(Uid(from.try_get_u64().ok()?)),
+            QUESTION_MORE => Question::More { at: from.try_get_u64().ok()?, from: from.try_get_u32().ok()? },
             QUESTION_PIECE => {
                 let mut digest = Digest::default();
                 from.try_copy_to_slice(&mut digest).ok()?;
@@ -273,9 +347,12 @@ impl Reply {
             Reply::AskAgain => out.put_u8(REPLY_ASK_AGAIN),
             Reply::TooManyPieces => out.put_u8(REPLY_TOO_MANY),
             Reply::List(list) => {
-                out.reserve(13 + 37 * list.pieces.len());
+                out.reserve(29 + 37 * list.pieces.len());
                 out.put_u8(REPLY_LIST);
                 out.put_u64(list.at);
+                out.put_u32(list.of.pieces);
+                out.put_u64(list.of.bytes);
+                out.put_u32(list.from);
                 out.put_u32(list.pieces.len() as u32);
                 for piece in &list.pieces {
                     out.put_slice(&piece.digest);
@@ -299,8 +376,15 @@ impl Reply {
             REPLY_ASK_AGAIN => Reply::AskAgain,
             REPLY_TOO_MANY => Reply::TooManyPieces,
             REPLY_LIST => {
-                let (at, count) = (from.try_get_u64().ok()?, from.try_get_u32().ok()? as usize);
-                if count > PIECES_MAX {
+                let at = from.try_get_u64().ok()?;
+                let of = Extent { pieces: from.try_get_u32().ok()?, bytes: from.try_get_u64().ok()? };
+                let (begins, count) = (from.try_get_u32().ok()?, from.try_get_u32().ok()?);
+                let end = u64::from(begins) + u64::from(count);
+                // A section that brings the list no further would be asked for again and again.
+                if of.pieces as usize > PIECES_MAX
+                    || end > of.pieces.into()
+                    || (count == 0 && end < of.pieces.into())
+                {
                     return None;
                 }
                 let mut pieces = Vec::new();
@@ -310,7 +394,7 @@ impl Reply {
                     let bytes = from.try_get_u32().ok()?;
                     pieces.push(Piece { digest, bytes, ends_part: from.try_get_u8().ok()? != 0 });
                 }
-                Reply::List(List { at, pieces })
+                Reply::List(List { at, of, from: begins, pieces })
             }
             REPLY_PIECE => Reply::Piece(from),
             _ => return None,
@@ -331,13 +415,15 @@ mod tests {
 
     #[test]
     fn questions_and_replies_are_read_as_they_were_written_and_nothing_shorter_is() {
-        for question in [Question::List(Uid(9)), Question::Piece([7; 32])] {
+        let more = Question::More { at: 9, from: 3 };
+        for question in [Question::List(Uid(9)), more, Question::Piece([7; 32])] {
             let bytes = question.write();
             assert_eq!(Question::read(bytes.clone()), Some(question));
             assert_eq!(Question::read(bytes.slice(..bytes.len() - 1)), None);
         }
         let pieces = vec![Piece { digest: [3; 32], bytes: 9, ends_part: true }; 2];
-        let list = Reply::List(List { at: 77, pieces });
+        let of = Extent { pieces: 5, bytes: 99 };
+        let list = Reply::List(List { at: 77, of, from: 3, pieces });
         for reply in [list, Reply::NoState, Reply::AskAgain, Reply::TooManyPieces, Reply::Piece("x".into())] {
             let bytes = reply.write();
             assert_eq!(Reply::read(bytes.clone()), Some(reply));
@@ -357,13 +443,21 @@ mod tests {
         assert_eq!(CopyStatus::read(status.write()), Some(status.clone()));
         assert_eq!(CopyStatus::read(status.write().slice(..20)), None);
         assert_eq!(CopyStatus::read(Reply::NoState.write()), None);
-        // A list that claims more pieces than it has, or than a list may have, is not valid.
-        let claims = |count: u32| {
+        // A section that claims more pieces than it has, or lies outside the list, or brings it no further, is not valid.
+        let claims = |of: u32, from: u32, count: u32| {
             let mut bytes = vec![REPLY_LIST, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes.put_u32(of);
+            bytes.put_u64(0);
+            bytes.put_u32(from);
             bytes.put_u32(count);
             Reply::read(bytes.into())
         };
-        assert_eq!((claims(1), claims(u32::MAX)), (None, None));
+        assert_eq!(
+            (claims(1, 0, 1), claims(u32::MAX, 0, 1), claims(1, u32::MAX, u32::MAX)),
+            (None, None, None)
+        );
+        assert_eq!(claims(1, 0, 0), None);
+        assert!(matches!(claims(1, 1, 0), Some(Reply::List(list)) if list.pieces.is_empty()));
     }
 
     #[test]
@@ -397,5 +491,43 @@ mod tests {
         assert_eq!(Reply::read(donor.answer(&Bytes::from_static(b"?"), || None)), Some(Reply::AskAgain));
         donor.forget();
         assert_eq!(Reply::read(donor.answer(&piece(3), || None)), Some(Reply::AskAgain));
+    }
+
+    #[test]
+    fn a_donor_hashes_what_it_lists_and_no_more() {
+        static HASHED: core::sync::atomic::AtomicUsize = core::sync::atomic::AtomicUsize::new(0);
+        let counting: fn(&[u8]) -> Digest = |bytes| {
+            HASHED.fetch_add(bytes.len(), core::sync::atomic::Ordering::Relaxed);
+            digest(bytes)
+        };
+        let hashed = || HASHED.swap(0, core::sync::atomic::Ordering::Relaxed);
+        let mut donor = Donor::new(counting);
+        let part: Bytes = vec![7; 2 * SECTION_BYTES_HASHED].into();
+        let snapshot = |at| Some(Snapshot { at, members: vec![Uid(2)], parts: vec![part.clone()] });
+        let pieces = part.len() / STATE_PIECE_BYTES_MAX;
+        let (mut listed, mut sections) = (Vec::new(), 0);
+        while listed.len() < pieces {
+            let question = match listed.len() {
+                0 => Question::List(Uid(2)),
+                from => Question::More { at: 1, from: from as u32 },
+            };
+            let Some(Reply::List(list)) = Reply::read(donor.answer(&question.write(), || snapshot(1))) else {
+                panic!("no list");
+            };
+            assert_eq!((list.at, list.from as usize), (1, listed.len()));
+            assert_eq!(list.of, Extent { pieces: pieces as u32, bytes: part.len() as u64 });
+            assert_eq!(hashed(), list.pieces.len() * STATE_PIECE_BYTES_MAX);
+            assert!(list.pieces.len() * STATE_PIECE_BYTES_MAX <= SECTION_BYTES_HASHED);
+            listed.extend(list.pieces);
+            sections += 1;
+        }
+        assert!(sections >= 2);
+        assert_eq!(listed.iter().filter(|piece| piece.ends_part).count(), 1);
+        // A later snapshot that shares the memory is not hashed again.
+        let list = donor.answer(&Question::List(Uid(2)).write(), || snapshot(2));
+        assert!(matches!(Reply::read(list), Some(Reply::List(list)) if list.at == 2));
+        assert_eq!(hashed(), 0);
+        let gone = donor.answer(&Question::More { at: 7, from: 1 }.write(), || None);
+        assert_eq!(Reply::read(gone), Some(Reply::AskAgain));
     }
 }

@@ -32,8 +32,9 @@ pub const HOPS_MAX: u8 = 8;
 const WITH_COOKIE: u8 = 1;
 const WITH_INSTANCE: u8 = 2;
 
-/// The name of one attempt at a call.
+/// The name of one attempt at a call. Packed, because each frame is as long as the longest one: see [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(Rust, packed(2))]
 pub struct Attempt {
     /// Uid of the life that the frame is for: the server's, or the client's in a frame from a server.
     pub to: Uid,
@@ -41,6 +42,14 @@ pub struct Attempt {
     pub slot: u16,
     /// Counts the attempts of the client, from 1.
     pub number: u64,
+}
+
+impl Attempt {
+    /// True if the frame is for this life.
+    pub fn is_to(&self, uid: Uid) -> bool {
+        let to = self.to;
+        to == uid
+    }
 }
 
 /// Proves that a client receives datagrams at its address: a server sent the cookie there, and the client returns it.

@@ -587,7 +587,8 @@ struct In(super::calls::Attempt);
 
 impl fmt::Display for In {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "to {}, attempt {} in slot {}", self.0.to, self.0.number, self.0.slot)
+        let super::calls::Attempt { to, slot, number } = self.0;
+        write!(f, "to {to}, attempt {number} in slot {slot}")
     }
 }
 

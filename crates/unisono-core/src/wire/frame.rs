@@ -494,6 +494,9 @@ pub struct Watermarks {
     pub late_ms: u8,
 }
 
+// Frames are moved several times on their way in. The compiler calls a function to move more than 128 bytes.
+const _: () = assert!(size_of::<Frame>() <= 128);
+
 /// Content of [`Frame::HereIs`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HereIs {

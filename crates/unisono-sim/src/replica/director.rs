@@ -413,6 +413,7 @@ impl Director {
             self.world.schedule_crash(process, None);
             self.world.resume(process);
             self.world.end_doze(process);
+            self.world.end_stall(process);
             if self.world.resident(process).is_none() {
                 self.start_later(process);
             }

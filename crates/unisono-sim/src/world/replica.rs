@@ -937,6 +937,16 @@ impl World<ReplicaSide> {
         self.common.not_happened.contains(&id)
     }
 
+    /// Lets the disk of a server do its job, if it stalls.
+    pub(crate) fn end_stall(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
+                disk.go_on(cx.local);
+            }
+        });
+        self.drain(process);
+    }
+
     /// Makes the memory of a copy bad.
     pub(crate) fn corrupt(&mut self, process: usize) {
         self.with(process, |side, cx| {

@@ -546,7 +546,7 @@ impl<S: StateMachine> State<S> {
         for report in reports {
             match report {
                 Report::Confirmed(seqno) => copy.handle_confirmed(seqno),
-                Report::Fetched(call, reply) => copy.handle_fetched(now, call, reply),
+                Report::Fetched(call, reply) => copy.handle_hashed(now, call, reply),
             }
         }
     }

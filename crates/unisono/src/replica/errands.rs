@@ -6,14 +6,13 @@
 use super::StateMachine;
 use super::copy::Copy;
 use super::life::Life;
-use bytes::Bytes;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use unisono_core::replica::FetchNumber;
+use unisono_core::replica::{FetchNumber, Hashed};
 use unisono_core::rpc::CallFailure;
 use unisono_core::{Seqno, Time};
 
@@ -23,7 +22,7 @@ pub(super) enum Report {
     /// The group's end was confirmed.
     Confirmed(Seqno),
     /// A question to another member has its answer.
-    Fetched(FetchNumber, Result<Bytes, CallFailure>),
+    Fetched(FetchNumber, Result<Hashed, CallFailure>),
 }
 
 pub(super) type Errand = Pin<Box<dyn Future<Output = (Arc<Life>, Report)> + Send>>;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use unisono_core::replica::{Digest, Donor, FetchNumber};
+use unisono_core::replica::{CopyStatus, Digest, Donor, FetchNumber, Hashed};
 use unisono_core::rpc::CallFailure;
 
 /// Time for which a snapshot is kept after the last question of a newcomer.
@@ -36,7 +36,8 @@ pub(super) fn fetch(life: Arc<Life>, call: FetchNumber, to: SocketAddr, request:
     Box::pin(async move {
         let asked = life.client.start_at(life.transfer.port(), to, request, FETCH_MAX);
         let reply = match asked {
-            Ok(asked) => asked.await.map_err(|_| CallFailure::Failed),
+            // Hashed here, where nothing is locked.
+            Ok(asked) => asked.await.map(|reply| Hashed::new(reply, sha256)).map_err(|_| CallFailure::Failed),
             Err(_) => Err(CallFailure::Failed),
         };
         (life, Report::Fetched(call, reply))
@@ -64,9 +65,12 @@ pub(super) fn give<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request
 
 fn answer<S: StateMachine>(copy: &Copy<S>, donor: &mut Donor, request: Request) {
     let question = request.payload().clone();
-    let status = copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question)));
+    // Most questions are for pieces, which need no lock.
+    let status =
+        || copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question))).flatten();
+    let status = if question == CopyStatus::question() { status() } else { None };
     let snapshot = || copy.step(|state, _| state.copy().and_then(|copy| copy.snapshot()));
-    let reply = status.flatten().unwrap_or_else(|| donor.answer(&question, || snapshot().flatten()));
+    let reply = status.unwrap_or_else(|| donor.answer(&question, || snapshot().flatten()));
     // If this fails, the newcomer does not wait any longer.
     let _ = request.reply(reply);
 }

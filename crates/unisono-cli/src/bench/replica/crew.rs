@@ -17,6 +17,8 @@ pub(super) struct Staff {
     crew: Crew<Instruction, Answer>,
     service: String,
     bytes: usize,
+    /// Bytes that a process that is started will receive and keep.
+    pub(super) receives: usize,
     settings: Settings,
     /// Processes that were killed.
     dead: Vec<usize>,
@@ -29,15 +31,25 @@ impl Staff {
     pub(super) fn new(bytes: usize, settings: &Settings) -> Result<Staff, Problem> {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
         let settings = settings.clone();
-        Ok(Staff { crew: Crew::new(), service, bytes, settings, dead: Vec::new(), early: Vec::new() })
+        Ok(Staff {
+            crew: Crew::new(),
+            service,
+            bytes,
+            receives: 0,
+            settings,
+            dead: Vec::new(),
+            early: Vec::new(),
+        })
     }
 
-    /// Starts a process and waits until it is ready. Returns its index, and the time that it took.
+    /// Starts a process and waits until it is ready. Returns its index, and the time in which a server
+    /// got the state.
     pub(super) fn start(&mut self, part: Part, location: &Location) -> Result<(usize, Duration), Problem> {
         let assignment = Assignment {
             service: self.service.clone(),
             part,
             bytes: self.bytes,
+            receives: self.receives,
             location: location.clone(),
             settings: self.settings.clone(),
         };
@@ -86,6 +98,15 @@ impl Staff {
     pub(super) fn loaded(&mut self, index: usize, takes: Duration) -> Result<Vec<u64>, Problem> {
         match self.answer_of(index, "answers", BLOCK_PATIENCE + takes)? {
             Answer::Loaded(took) => Ok(took),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Lets a caller get pages of a shelf and keep them. Returns the time that took.
+    pub(super) fn keep(&mut self, index: usize, pages: u32, in_flight: usize) -> Result<Duration, Problem> {
+        self.crew.instruct(index, &Instruction::Keep { pages, in_flight })?;
+        match self.answer_of(index, "pages", BLOCK_PATIENCE)? {
+            Answer::Took(took) => Ok(Duration::from_nanos(took.iter().sum())),
             other => Err(strange(&other)),
         }
     }

@@ -22,7 +22,7 @@ use crate::units;
 use clap::{Args, ValueEnum};
 use crew::Staff;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use worker::{Asks, PAGE_BYTES, Part};
 
 /// Number of rounds under load.
@@ -30,7 +30,7 @@ const LOAD_ROUNDS: u32 = 5;
 /// Time at the beginning of a load that is not measured, 200 ms, until it is steady.
 const UNTIMED_REPLICA_LOAD: Duration = Duration::from_millis(200);
 /// Large replies under way at once, as many as a transfer has.
-const PAGES_IN_FLIGHT: usize = 4;
+const PAGES_IN_FLIGHT: usize = 8;
 /// Size of the state that is transferred, in pages: 256 MiB.
 const STATE_PAGES: u32 = 256;
 /// Trials of a failover, and the time for which each is watched.
@@ -309,31 +309,43 @@ impl Bench<'_> {
     /// the commands that are given meanwhile.
     fn transfer(&self) -> Result<(Vec<String>, Value), Problem> {
         let second = Duration::from_secs(1);
-        let [shelf_at, caller_at] = [&self.locations[0], &self.locations[1]];
+        // The donor is the founder, and each newcomer runs where the caller of the large calls runs.
+        let [donor_at, newcomer_at] = [&self.locations[0], &self.locations[self.servers]];
+        let receives = STATE_PAGES as usize * PAGE_BYTES;
         let mut shelf = self.staff()?;
-        shelf.start(Part::Shelf, shelf_at)?;
-        let (reader, _) = shelf.start(Part::Caller, caller_at)?;
-        shelf.load(reader, Asks::LocalRead, PAGES_IN_FLIGHT, [UNTIMED_REPLICA_LOAD, 2 * second])?;
-        let pages_per_s = shelf.loaded(reader, 3 * second)?.len() as f64 / 2.0;
+        shelf.start(Part::Shelf, donor_at)?;
+        shelf.receives = receives;
+        let (reader, _) = shelf.start(Part::Caller, newcomer_at)?;
+        let by_calls = shelf.keep(reader, STATE_PAGES, PAGES_IN_FLIGHT)?;
         drop(shelf);
         let mut staff = self.staff()?;
         for (index, location) in self.locations[..self.servers - 1].iter().enumerate() {
             staff.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
         }
         staff.fill(0, STATE_PAGES)?;
+        staff.receives = receives;
         // A transfer without updates is timed, and another one beside updates.
-        let (_, alone) = staff.start(Part::Joiner, &self.locations[self.servers - 1])?;
+        let (_, alone) = staff.start(Part::Joiner, newcomer_at)?;
         let updates = |staff: &mut Staff, timed: Duration| -> Result<(), Problem> {
             staff.load(0, Asks::Command, 1, [UNTIMED_REPLICA_LOAD, timed])
         };
         updates(&mut staff, second)?;
         let before_per_s = staff.loaded(0, 2 * second)?.len() as f64;
-        updates(&mut staff, alone.max(second))?;
-        let (_, beside) = staff.start(Part::Joiner, &self.locations[self.servers])?;
-        let mut meanwhile = staff.loaded(0, alone + 2 * second)?;
-        let meanwhile_per_s = meanwhile.len() as f64 / alone.max(second).as_secs_f64();
+        let (loads_for, begun) = (3 * alone + 3 * second, Instant::now() + UNTIMED_REPLICA_LOAD);
+        updates(&mut staff, loads_for)?;
+        let (_, beside) = staff.start(Part::Joiner, newcomer_at)?;
+        let has_state = Instant::now().saturating_duration_since(begun);
+        // One update follows the other, so their times say when each was answered.
+        let (mut answered, mut meanwhile) = (Duration::ZERO, Vec::new());
+        for took in staff.loaded(0, loads_for)? {
+            answered += Duration::from_nanos(took);
+            if answered + beside >= has_state && answered <= has_state {
+                meanwhile.push(took);
+            }
+        }
+        let meanwhile_per_s = meanwhile.len() as f64 / beside.as_secs_f64();
         let longest_us = rounded(quantile(&mut meanwhile, 1.0) as f64 / 1000.0);
-        let (call_s, alone_s) = (f64::from(STATE_PAGES) / pages_per_s.max(0.1), alone.as_secs_f64());
+        let (call_s, alone_s) = (by_calls.as_secs_f64(), alone.as_secs_f64());
         let ratio = rounded(call_s / alone_s);
         let mb_per_s = rounded(f64::from(STATE_PAGES) * PAGE_BYTES as f64 / alone_s / 1e6);
         let lines = vec![
@@ -365,7 +377,7 @@ impl Bench<'_> {
     /// Measures how long a caller waits when a server is killed: in each trial a new service, whose founder dies.
     fn failover(&self) -> Result<(Vec<String>, Value), Problem> {
         let bar = progress::bar(FAILOVERS as u64, "trials");
-        let mut pauses = Vec::new();
+        let (mut pauses, mut by_victim) = (Vec::new(), [Vec::new(), Vec::new()]);
         for trial in 0..FAILOVERS {
             let mut staff = self.staff()?;
             let caller = staff.start_service(self.servers, &self.locations)?;
@@ -373,15 +385,26 @@ impl Bench<'_> {
             // Every other time a server that is not the sequencer.
             let victim = trial % 2;
             let pause = staff.kill_while_watched((caller, victim), Asks::Command, WATCHED)?;
-            pauses.push(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
+            let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+            pauses.push(pause);
+            by_victim[victim].push(pause);
             bar.inc(1);
         }
         bar.finish_and_clear();
+        let [of_sequencer, of_other] = by_victim.map(|mut pauses| quantile(&mut pauses, 0.5));
         let [p50, max] = [0.5, 1.0].map(|part| quantile(&mut pauses, part));
         let lines = vec![
             format!("{}, one server killed, {FAILOVERS} trials", self.title()),
             format!("  a caller waits p50 {} ms, at most {} ms", p50 / 1000, max / 1000),
+            format!(
+                "  by server      sequencer p50 {} ms, another p50 {} ms",
+                of_sequencer / 1000,
+                of_other / 1000
+            ),
         ];
-        Ok((lines, json!({"p50_us": p50, "p99_us": max, "max_us": max, "trials": FAILOVERS})))
+        Ok((
+            lines,
+            json!({"p50_us": p50, "p99_us": max, "max_us": max, "trials": FAILOVERS, "sequencer_p50_us": of_sequencer, "other_p50_us": of_other}),
+        ))
     }
 }

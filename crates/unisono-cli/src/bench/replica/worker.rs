@@ -9,12 +9,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::replica::{
-    Command, Durability, Founding, Kind, NotRestored, Outcome, Replica, ReplicaOptions, StateMachine,
+    Command, Durability, Founding, Kind, NotRestored, Outcome, Replica, ReplicaOptions, ReplicaState,
+    StateMachine,
 };
 use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
 
 /// Deadline of a call and of a command: 20 s.
 const CALL_WITHIN: Duration = Duration::from_secs(20);
+/// Interval at which a server looks whether it is in the group: 0.5 ms.
+const LOOKS_EVERY: Duration = Duration::from_micros(500);
 /// Size of the parts of a large state, and of the replies that its transfer is compared with: 1 MiB.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 /// First byte of a request: a local read, a linearizable read, a command that fills the state.
@@ -41,6 +44,8 @@ pub(crate) struct Assignment {
     pub(crate) part: Part,
     /// Size of a command beside its first byte.
     pub(crate) bytes: usize,
+    /// Bytes that it will receive and keep.
+    pub(crate) receives: usize,
     pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
@@ -60,6 +65,8 @@ pub(crate) enum Instruction {
     OneByOne { asks: Asks, untimed: usize, timed: usize },
     /// Keep `in_flight` of them under way for both times together.
     Load { asks: Asks, in_flight: usize, untimed_ms: u64, timed_ms: u64 },
+    /// Get this number of pages by calls, this many under way at once, and keep them.
+    Keep { pages: u32, in_flight: usize },
     /// Fill the state with this number of pages.
     Fill { pages: u32 },
     /// Call one by one until told that one of the servers was killed and calls were answered again; report pauses.
@@ -69,7 +76,7 @@ pub(crate) enum Instruction {
 /// An answer of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is ready; a joiner has the state after this number of nanoseconds.
+    /// It is ready; a joiner got the state in this number of nanoseconds after it was in the group.
     Ready { took_ns: u64 },
     /// Time of each, in nanoseconds.
     Took(Vec<u64>),
@@ -121,6 +128,12 @@ impl StateMachine for Pages {
     }
 }
 
+/// Uses this much memory once. A virtual machine gets memory from its host when it is first used, which takes several
+/// times as long as later.
+fn touch(bytes: usize) {
+    std::hint::black_box(vec![1_u8; bytes]);
+}
+
 fn page(number: u32) -> Bytes {
     let mut bytes = vec![0; PAGE_BYTES];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -130,9 +143,8 @@ fn page(number: u32) -> Bytes {
 /// Runs a process of the service.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
-    let begun = Instant::now();
-    let subject = Subject::new(&assignment)?;
-    processes::answer(&Answer::Ready { took_ns: nanoseconds(begun.elapsed()) })?;
+    let (subject, took) = Subject::new(&assignment)?;
+    processes::answer(&Answer::Ready { took_ns: nanoseconds(took) })?;
     while let Some(instruction) = instructions.next()? {
         let answer = subject.follow(instruction);
         processes::answer(&answer.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
@@ -148,32 +160,43 @@ enum Subject {
 }
 
 impl Subject {
-    fn new(assignment: &Assignment) -> anyhow::Result<Subject> {
+    /// Returns it when it is ready, and the time that the state took to arrive after the group was entered.
+    fn new(assignment: &Assignment) -> anyhow::Result<(Subject, Duration)> {
         let options =
             connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
         let (service, bytes) = (&assignment.service, assignment.bytes);
         let port = PrivatePort::from_name(service);
-        let open = |founding| -> anyhow::Result<Subject> {
+        let open = |founding| -> anyhow::Result<(Subject, Duration)> {
             let how = ReplicaOptions {
                 durability: Durability::HeldByAll,
                 open_within: 3 * CALL_WITHIN,
                 ..ReplicaOptions::default()
             };
-            let replica = Replica::open(service, founding, Pages::default(), how, &options)?;
+            let replica = Replica::begin(service, founding, Pages::default(), how, &options)?;
+            while replica.status().state == ReplicaState::Entering {
+                std::thread::sleep(LOOKS_EVERY);
+            }
+            let entered = Instant::now();
+            anyhow::ensure!(replica.ready().wait(3 * CALL_WITHIN)?, "the state did not arrive");
+            let took = entered.elapsed();
             replica.serve(&port)?;
-            Ok(Subject::Server { replica, bytes })
+            Ok((Subject::Server { replica, bytes }, took))
         };
+        let at_once = |subject| Ok((subject, Duration::ZERO));
+        if matches!(assignment.part, Part::Joiner | Part::Caller) {
+            touch(assignment.receives);
+        }
         match assignment.part {
             Part::Founder => open(Founding::Create),
             Part::Joiner => open(Founding::Join),
             Part::Caller => {
-                Ok(Subject::Caller { client: Client::new(&options)?, port: port.public(), bytes })
+                at_once(Subject::Caller { client: Client::new(&options)?, port: port.public(), bytes })
             }
             Part::Shelf => {
                 let server = Server::new(&port, ServeOptions::default(), &options)?;
                 let shelved = page(0);
                 crate::threads::start("requests", move || server.serve(1, |_| shelved.clone().into()))?;
-                Ok(Subject::Shelf)
+                at_once(Subject::Shelf)
             }
         }
     }
@@ -188,6 +211,7 @@ impl Subject {
                 let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
                 Answer::Loaded(self.load(asks, in_flight, untimed, timed)?)
             }
+            Instruction::Keep { pages, in_flight } => Answer::Took(vec![self.keep(pages, in_flight)?]),
             Instruction::Fill { pages } => {
                 let mut command = vec![FILL];
                 command.extend(pages.to_be_bytes());
@@ -204,6 +228,31 @@ impl Subject {
                 Answer::Paused(longest)
             }
         })
+    }
+
+    /// Gets pages by calls. Returns the time until it has them all, after some that are not kept.
+    fn keep(&self, pages: u32, in_flight: usize) -> anyhow::Result<u64> {
+        let Subject::Caller { client, port, .. } = self else { anyhow::bail!("only a caller gets pages") };
+        let get = |count: u32| -> anyhow::Result<Vec<Bytes>> {
+            let (mut kept, mut pending) = (Vec::new(), VecDeque::with_capacity(in_flight));
+            let mut begun = 0;
+            while kept.len() < count as usize {
+                while pending.len() < in_flight && begun < count {
+                    pending.push_back(client.start(*port, Bytes::from_static(&[LOCAL]), CALL_WITHIN)?);
+                    begun += 1;
+                }
+                if let Some(call) = pending.pop_front() {
+                    kept.push(call.wait()?);
+                }
+            }
+            Ok(kept)
+        };
+        drop(get(in_flight as u32)?);
+        let begun = Instant::now();
+        let kept = get(pages)?;
+        let took = begun.elapsed();
+        drop(kept);
+        Ok(nanoseconds(took))
     }
 
     fn one_by_one(&self, asks: Asks, count: usize) -> anyhow::Result<Vec<u64>> {

@@ -153,7 +153,7 @@ impl Client {
         attempt: Attempt,
         grant: Option<Grant>,
     ) -> Option<CallNumber> {
-        let remote = self.remotes.get_mut(from).filter(|_| attempt.to == common.me);
+        let remote = self.remotes.get_mut(from).filter(|_| attempt.is_to(common.me));
         let number = remote.and_then(|remote| {
             if common.broken(Planted::AnswerToAnyAttempt) {
                 return remote.slots.get(usize::from(attempt.slot))?.call;
@@ -191,7 +191,7 @@ impl Client {
     /// Acknowledges an answer that arrived before, because the server still sends it.
     pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Uid, attempt: Attempt) {
         let finished_below = self.finished_below();
-        let Some(remote) = self.remotes.get(from).filter(|_| attempt.to == common.me) else { return };
+        let Some(remote) = self.remotes.get(from).filter(|_| attempt.is_to(common.me)) else { return };
         let slot = remote.slots.get(usize::from(attempt.slot));
         if slot.is_some_and(|slot| slot.number == attempt.number && slot.call.is_none()) {
             let attempts = vec![(attempt.slot, attempt.number)];

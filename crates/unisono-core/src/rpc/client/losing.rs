@@ -106,7 +106,7 @@ impl Client {
     ) {
         let is_meant = |slot: &super::remote::Slot| slot.number == attempt.number && slot.call.is_some();
         let dead = self.remotes.iter().find(|(_, remote)| {
-            attempt.to == common.me
+            attempt.is_to(common.me)
                 && remote.address == address
                 && remote.slots.get(usize::from(attempt.slot)).is_some_and(is_meant)
         });

@@ -81,7 +81,7 @@ impl Server {
         request: Request,
     ) {
         let attempt = request.attempt;
-        if attempt.to != common.me {
+        if !attempt.is_to(common.me) {
             let age = now.since(common.born).as_millis();
             let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
             common.probe(Probe::MeantForAnotherLife);
@@ -91,7 +91,8 @@ impl Server {
         let Some(slot) = self.slot_of(now, id, attempt) else {
             return self.reject(common, from, attempt, Rejection::Busy);
         };
-        match attempt.number.cmp(&slot.number) {
+        let number = attempt.number;
+        match number.cmp(&slot.number) {
             Ordering::Less if !common.broken(Planted::LowerAttemptRuns) => {
                 common.counters.stale += 1;
                 common.probe(Probe::LowerAttemptDropped);
@@ -317,7 +318,7 @@ impl Server {
         from: Uid,
         attempt: Attempt,
     ) -> Option<(SessionId, &mut Slot)> {
-        let id = self.sessions.find(from).filter(|_| attempt.to == common.me)?;
+        let id = self.sessions.find(from).filter(|_| attempt.is_to(common.me))?;
         let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
         session.attempt(attempt.slot, attempt.number).map(|slot| (id, slot))
