@@ -52,6 +52,8 @@ const NEXT_LIFE_AFTER: u64 = 200 * MILLISECOND;
 
 /// Time after which a server that has not entered its group begins anew, as a program does that opens with a deadline.
 const ENTERS_WITHIN: u64 = 6_000 * MILLISECOND;
+/// The same for a server with a disk, as the library does it.
+const DISK_ENTERS_WITHIN: u64 = 3_000 * MILLISECOND;
 
 /// A run of one plan.
 pub(crate) struct Director {
@@ -263,7 +265,8 @@ impl Director {
             Ok(life) => {
                 self.schedule_act(process, life);
                 if process < self.plan.servers {
-                    self.world.trigger(ENTERS_WITHIN, Trigger::ResetAgain { process: process as u16, life });
+                    let within = if self.plan.on_disk { DISK_ENTERS_WITHIN } else { ENTERS_WITHIN };
+                    self.world.trigger(within, Trigger::ResetAgain { process: process as u16, life });
                 }
             }
         }

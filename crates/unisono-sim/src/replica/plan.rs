@@ -198,6 +198,7 @@ impl Plan {
             return;
         }
         (self.on_disk, self.is_reckless) = (true, true);
+        self.within = Duration::from_secs(1);
         self.stalls = random.pick(&[0.0, 0.0, 0.002, 0.01]);
         self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());
         self.config.members_max = self.servers as u16;

@@ -20,8 +20,8 @@ pub use unisono_core::replica::disk::DiskDurability;
 
 /// Maximum number of servers of a service on disk.
 pub const DISK_SERVERS_MAX: u8 = 9;
-/// Time after which a formation is tried anew. It only bounds one attempt.
-const FORMATION_WITHIN: Duration = Duration::from_secs(20);
+/// Time after which a formation is tried anew: a participant that has promised to another one that died must not wait long.
+const FORMATION_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a server that waits looks whether it is in a group.
 const DESK_LOOKS_EVERY: Duration = Duration::from_millis(100);
 

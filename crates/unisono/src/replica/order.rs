@@ -22,6 +22,8 @@ use unisono_core::{EntryMode, Event, JoinFailure};
 /// Pause before the group is entered again, the first time and at most.
 const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
 const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
+const DISK_ENTERS_WITHIN: Duration = Duration::from_secs(3);
 /// Number of events that are applied before their outcomes are passed on.
 const EVENTS_PER_STEP: usize = 64;
 
@@ -32,7 +34,11 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
     let end = loop {
         let life = match enter(copy, &entry) {
             Ok(Some(life)) => Arc::new(life),
-            Ok(None) => break ReplicaEnd::Closed,
+            Ok(None) if copy.lock().is_closing => break ReplicaEnd::Closed,
+            Ok(None) => {
+                rest(copy, &mut pause);
+                continue;
+            }
             Err(error) => {
                 let error = Arc::new(error);
                 if !tries_again(copy, &error) {
@@ -59,13 +65,14 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
     copy.conclude(end);
 }
 
-/// Enters the group; returns `None` if the replica is ended meanwhile.
+/// Enters the group; returns `None` if the replica is ended meanwhile, or if a server with a disk did not enter in time.
 fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Life>, OpenError> {
-    let is_closing = || copy.lock().is_closing;
-    if is_closing() {
+    let begun = Instant::now();
+    let gives_up = || copy.lock().is_closing || copy.disk.is_some() && begun.elapsed() > DISK_ENTERS_WITHIN;
+    if gives_up() {
         return Ok(None);
     }
-    let group = Group::open_unless(&copy.name, entry, &copy.options, is_closing)?;
+    let group = Group::open_unless(&copy.name, entry, &copy.options, gives_up)?;
     if group.is_some() {
         copy.close_desk();
     }
