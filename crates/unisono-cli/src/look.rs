@@ -3,7 +3,6 @@
 use crate::arguments::Common;
 use crate::connection;
 use crate::copies::{self, Copies};
-use unisono::rpc::Client;
 use crate::output::{Output, Tone, rounded, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -16,6 +15,7 @@ use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
+use unisono::rpc::Client;
 use unisono::{Counters, LookError, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
 
 /// Time for a member to answer: 2 s.
@@ -195,7 +195,8 @@ fn once(
         LookError::NoAnswer => {
             // A server of a service on disk may wait in no group.
             if matches!(view, View::Status)
-                && let Some(missing) = Client::new(options).ok().and_then(|client| copies::missing(group, &client))
+                && let Some(missing) =
+                    Client::new(options).ok().and_then(|client| copies::missing(group, &client))
             {
                 return Problem::not_primary(copies::waits(group, &missing));
             }

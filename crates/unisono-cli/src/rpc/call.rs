@@ -1,9 +1,9 @@
 //! `unisono rpc call`: makes one call and prints the reply.
 
 use super::{Called, MESSAGE_BYTES_MAX};
-use crate::copies;
 use crate::arguments::Common;
 use crate::connection;
+use crate::copies;
 use crate::output::{Output, hex, rounded};
 use crate::problem::Problem;
 use crate::progress;
@@ -79,9 +79,10 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
             }
             output.object(&object)?;
             Err(match missing {
-                Some(missing) => {
-                    Problem::not_primary(format!("{failure}; {}", copies::waits(&command.port.name, &missing)))
-                }
+                Some(missing) => Problem::not_primary(format!(
+                    "{failure}; {}",
+                    copies::waits(&command.port.name, &missing)
+                )),
                 None => Problem::failed(failure),
             })
         }

@@ -15,8 +15,8 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Command, DiskDurability, DiskOptions, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions,
-    ReplicaState, Server, StateMachine,
+    Command, DiskDurability, DiskOptions, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd,
+    ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine,
 };
 use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options};
 
@@ -147,7 +147,12 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
 
 /// Opens the copy of a server with a disk; returns when it serves, however long that takes.
 fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
-    let words = format!("server {} of {} waits for a majority of the {} servers …", disk.id, visible(name), disk.servers);
+    let words = format!(
+        "server {} of {} waits for a majority of the {} servers …",
+        disk.id,
+        visible(name),
+        disk.servers
+    );
     let replica = Replica::begin_on_disk(name, disk, Sum(0), ReplicaOptions::default(), options)?;
     let _waiting = progress::tell_if_long(SHORT_OPENING, words);
     while !replica.ready().wait(LOOKS_EVERY).map_err(ReplicaError::from)? {}

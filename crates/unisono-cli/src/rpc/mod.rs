@@ -112,7 +112,9 @@ impl From<ReplicaError> for Problem {
     fn from(error: ReplicaError) -> Problem {
         match &error {
             ReplicaError::Disk(reason) if reason.is_wrong_use() => Problem::usage(error),
-            ReplicaError::Ended(unisono::replica::ReplicaEnd::Stopped(unisono::replica::StopReason::OtherServers)) => Problem::usage(error),
+            ReplicaError::Ended(unisono::replica::ReplicaEnd::Stopped(
+                unisono::replica::StopReason::OtherServers,
+            )) => Problem::usage(error),
             _ => Problem::failed(error),
         }
     }

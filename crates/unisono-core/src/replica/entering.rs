@@ -15,12 +15,13 @@ impl<S: StateMachine> Replica<S> {
         if self.durable.is_some() {
             return self.enter_closed(now, seqno, view);
         }
-        let machine = match (self.replicated.take(), self.arriving.take().and_then(|arriving| arriving.machine)) {
-            // A founder that is alone and has ordered nothing gave way to another group.
-            (Some(state), _) => state.into_machine(),
-            (None, Some(machine)) => machine,
-            (None, None) => return,
-        };
+        let machine =
+            match (self.replicated.take(), self.arriving.take().and_then(|arriving| arriving.machine)) {
+                // A founder that is alone and has ordered nothing gave way to another group.
+                (Some(state), _) => state.into_machine(),
+                (None, Some(machine)) => machine,
+                (None, None) => return,
+            };
         self.view = Some(view.clone());
         if seqno == 0 {
             let founded = Replicated::founded(machine, view, &self.settings);
@@ -83,7 +84,11 @@ impl<S: StateMachine> Replica<S> {
                 }
             }
             Err((machine, reason)) => {
-                self.arriving = Some(Arriving { machine: Some(machine), backlog: Backlog::default(), fetch: Fetch::new() });
+                self.arriving = Some(Arriving {
+                    machine: Some(machine),
+                    backlog: Backlog::default(),
+                    fetch: Fetch::new(),
+                });
                 self.stop(StopReason::NotRestored(reason));
             }
         }

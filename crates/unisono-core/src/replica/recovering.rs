@@ -3,9 +3,7 @@
 
 use super::backlog::Backlog;
 use super::disk::{Created, Heard};
-use super::durable::{
-    After, DiskStart, Durable, Foreign, JobNumber, Plan, Round, RoundWord, Stage, Verdict,
-};
+use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Plan, Round, RoundWord, Stage, Verdict};
 use super::fetch::Fetch;
 use super::replicated::Replicated;
 use super::word::Word;
@@ -40,8 +38,7 @@ impl<S: StateMachine> Replica<S> {
             }
             None => (0, &[][..], Vec::new(), BTreeMap::new()),
         };
-        let mut closed =
-            Replicated::of_disk(machine, (place, parts), entries, (start.servers, &settings))?;
+        let mut closed = Replicated::of_disk(machine, (place, parts), entries, (start.servers, &settings))?;
         closed.set_heard(heard);
         let durable = Durable::new(start, closed.ledger().map_or(0, |ledger| ledger.end()));
         let mut replica = Replica::empty(me, settings);
@@ -138,7 +135,8 @@ impl<S: StateMachine> Replica<S> {
 
     fn hear_round(&mut self, now: Time, (from, seqno): (Uid, Seqno), key: Seqno, word: RoundWord) {
         let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
-        if from == self.me && matches!(self.unseen.front(), Some(Word::Round { key: said, word: mine })
+        if from == self.me
+            && matches!(self.unseen.front(), Some(Word::Round { key: said, word: mine })
             if *said == key && *mine == word)
         {
             self.unseen.pop_front();
@@ -202,7 +200,12 @@ impl<S: StateMachine> Replica<S> {
         // Until the state is here, the disk is of its old generation.
         durable.block.generation = had.0;
         let donor = View {
-            members: view.members.iter().filter(|m| m.uid == plan.donor || m.uid == self.me).cloned().collect(),
+            members: view
+                .members
+                .iter()
+                .filter(|m| m.uid == plan.donor || m.uid == self.me)
+                .cloned()
+                .collect(),
             ..view.clone()
         };
         self.adopting = Some((plan.generation, donor));
@@ -245,25 +248,38 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Takes the state that has arrived, in place of the one on disk, and has it written.
-    pub(super) fn take_state_to_disk(&mut self, now: Time, (at, parts): (Seqno, Vec<bytes::Bytes>), backlog: Backlog) {
+    pub(super) fn take_state_to_disk(
+        &mut self,
+        now: Time,
+        (at, parts): (Seqno, Vec<bytes::Bytes>),
+        backlog: Backlog,
+    ) {
         let Some(durable) = &mut self.durable else { return };
         let Some(machine) = self.closed.take().map(Replicated::into_machine) else { return };
         let (view, events) = backlog.split_at(at);
         let state = match Replicated::restored(machine, (at, &parts), view, &self.settings) {
             Ok(state) => state,
             Err((machine, reason)) => {
-                self.arriving =
-                    Some(Arriving { machine: Some(machine), backlog: Backlog::default(), fetch: Fetch::new() });
+                self.arriving = Some(Arriving {
+                    machine: Some(machine),
+                    backlog: Backlog::default(),
+                    fetch: Fetch::new(),
+                });
                 return self.stop(StopReason::NotRestored(reason));
             }
         };
         let Some(ledger) = state.ledger() else { return };
         let known = ledger.heard().get(&durable.block.server).copied().unwrap_or_default();
-        if durable.is_blank() && !durable.replaces && known != Heard::default() && known.disk != durable.block.disk {
+        if durable.is_blank()
+            && !durable.replaces
+            && known != Heard::default()
+            && known.disk != durable.block.disk
+        {
             self.closed = Some(state);
             return self.stop(StopReason::ReplaceNeeded);
         }
-        let snapshot = (ledger.applied() > 0).then(|| (ledger.applied(), parts.get(1..).unwrap_or_default().to_vec()));
+        let snapshot =
+            (ledger.applied() > 0).then(|| (ledger.applied(), parts.get(1..).unwrap_or_default().to_vec()));
         let entries = ledger.pending().cloned().collect();
         let heard = ledger.heard().clone();
         match self.adopting.take() {
@@ -307,7 +323,9 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn announce(&mut self, place: super::Place) {
-        let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open) else { return };
+        let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open) else {
+            return;
+        };
         if place > 0 {
             let word = Word::Synced { generation: durable.block.generation, place };
             self.outputs.push_back(Output::Announce(word.write()));
@@ -333,7 +351,8 @@ impl<S: StateMachine> Replica<S> {
         let Some(durable) = &mut self.durable else { return };
         durable.append(entry);
         if self.watched.broken(Planted::AnnouncedUnsynced)
-            && let Some(end) = self.replicated.as_ref().and_then(Replicated::ledger).map(|ledger| ledger.end())
+            && let Some(end) =
+                self.replicated.as_ref().and_then(Replicated::ledger).map(|ledger| ledger.end())
         {
             self.announce(end);
         }

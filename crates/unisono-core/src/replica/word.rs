@@ -126,9 +126,7 @@ impl Word {
                 from.try_copy_to_slice(&mut digest).ok()?;
                 Word::Digest { position, digest }
             }
-            SYNCED => {
-                Word::Synced { generation: from.try_get_u64().ok()?, place: from.try_get_u64().ok()? }
-            }
+            SYNCED => Word::Synced { generation: from.try_get_u64().ok()?, place: from.try_get_u64().ok()? },
             ON_DISK => Word::OnDisk(Heard {
                 disk: from.try_get_u64().ok()?,
                 generation: from.try_get_u64().ok()?,

@@ -14,8 +14,8 @@ use crate::properties::{self, Checkers};
 use crate::record::{Life, ReplicaRecord};
 use crate::recorder::Recorder;
 use crate::world::{
-    Birth, CallService, Disk, DiskBirth, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, Trigger,
-    World,
+    Birth, CallService, Disk, DiskBirth, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
+    ServerBirth, Trigger, World,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -117,7 +117,11 @@ impl Director {
             is_busy: true,
             is_calm: false,
             planted,
-            disks: if plan.on_disk { vec![(); plan.servers].iter().map(|()| Disk::default()).collect() } else { Vec::new() },
+            disks: if plan.on_disk {
+                vec![(); plan.servers].iter().map(|()| Disk::default()).collect()
+            } else {
+                Vec::new()
+            },
             plan,
         }
     }
@@ -134,7 +138,11 @@ impl Director {
 
     fn begin_run(&mut self) {
         let held_by_all = self.plan.durability == Durability::HeldByAll;
-        self.world.note_world(ReplicaRecord::Terms { held_by_all, servers: self.plan.servers, on_disk: self.plan.on_disk });
+        self.world.note_world(ReplicaRecord::Terms {
+            held_by_all,
+            servers: self.plan.servers,
+            on_disk: self.plan.on_disk,
+        });
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
         }

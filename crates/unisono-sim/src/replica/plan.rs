@@ -7,7 +7,9 @@ use crate::plan::{FaultKind, Parts, Recurring, add, degrade, name};
 use std::time::Duration;
 use unisono_core::replica::Durability;
 use unisono_core::rpc::CallSettings;
-use unisono_core::{EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport};
+use unisono_core::{
+    EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport,
+};
 
 /// Everything that a seed determines before the run starts.
 #[derive(Clone, Debug)]

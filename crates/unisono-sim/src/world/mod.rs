@@ -13,8 +13,8 @@ mod output;
 mod replica;
 
 pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
-pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 pub(crate) use disk::Disk;
+pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 pub(crate) use replica::{DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
 
 use crate::clock::Clock;

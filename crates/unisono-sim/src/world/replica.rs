@@ -19,8 +19,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::replica::disk::DiskDurability;
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Digest, DiskStart, Donor, Durability, FetchNumber, Kind, Output, ReadNumber,
-    Replica, ReplicaSettings, StateMachine, StopReason, instance_of,
+    Answer, CommandFailure, CommandNumber, Digest, DiskStart, Donor, Durability, FetchNumber, Kind, Output,
+    ReadNumber, Replica, ReplicaSettings, StateMachine, StopReason, instance_of,
 };
 use unisono_core::rpc::{
     CALLS_TAG, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, ForwardError, Request,

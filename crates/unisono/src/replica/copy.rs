@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, Notice, Output, ReadNumber, Replica,
-    ReplicaSettings, StopReason,
+    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, Notice, Output, ReadNumber,
+    Replica, ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{EntryMode, GroupConfig, Time, Uid};

@@ -167,7 +167,16 @@ pub enum DiskError {
 }
 
 debug_as_sentence!(DiskError {
-    Servers, Id, Folder, Store, OtherId, OtherService, OtherServers, OtherDurability, NothingToBeginWith, OneNotYet,
+    Servers,
+    Id,
+    Folder,
+    Store,
+    OtherId,
+    OtherService,
+    OtherServers,
+    OtherDurability,
+    NothingToBeginWith,
+    OneNotYet,
     NoRandom
 });
 
@@ -176,7 +185,9 @@ impl DiskError {
     pub fn is_wrong_use(&self) -> bool {
         match self {
             DiskError::Store { error, .. } => matches!(error, StoreError::NewerVersion { .. }),
-            DiskError::Folder { error, .. } => !matches!(error.what, FileErrorKind::Failed | FileErrorKind::Full),
+            DiskError::Folder { error, .. } => {
+                !matches!(error.what, FileErrorKind::Failed | FileErrorKind::Full)
+            }
             DiskError::NoRandom(_) => false,
             _ => true,
         }

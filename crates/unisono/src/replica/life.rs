@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
-use unisono_core::{Instance, ConfirmError, ConfirmNumber, Event, SendError, Seqno, Time, Uid};
+use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqno, Time, Uid};
 
 /// A life. See the module.
 #[derive(Debug)]

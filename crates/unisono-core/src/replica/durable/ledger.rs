@@ -44,7 +44,12 @@ impl Ledger {
     }
 
     /// Begins a generation: the disks of `servers` have everything here.
-    pub(in super::super) fn begin(&mut self, generation: u64, servers: impl Iterator<Item = u8>, now_ms: u64) {
+    pub(in super::super) fn begin(
+        &mut self,
+        generation: u64,
+        servers: impl Iterator<Item = u8>,
+        now_ms: u64,
+    ) {
         let end = self.end();
         self.generation = generation;
         self.synced = servers.map(|server| (server, end)).collect();
@@ -81,8 +86,7 @@ impl Ledger {
     /// Returns the time of the order for something that a member submitted at this time of its own clock.
     pub(in super::super) fn tick(&mut self, member: Uid, stamp_ms: u64) -> u64 {
         let clock = &mut self.clock;
-        let offset =
-            *clock.offsets.entry(member).or_insert(clock.now_ms.wrapping_sub(stamp_ms) as i64);
+        let offset = *clock.offsets.entry(member).or_insert(clock.now_ms.wrapping_sub(stamp_ms) as i64);
         clock.now_ms = clock.now_ms.max(stamp_ms.wrapping_add_signed(offset));
         clock.now_ms
     }

@@ -109,9 +109,19 @@ pub(in super::super) struct Round {
 enum Stage {
     #[default]
     Gathering,
-    Creating { root: u128, half: BTreeSet<Uid>, done: BTreeSet<Uid> },
-    Promising { plan: Plan, have: BTreeSet<Uid> },
-    Adopting { plan: Plan, have: BTreeSet<Uid> },
+    Creating {
+        root: u128,
+        half: BTreeSet<Uid>,
+        done: BTreeSet<Uid>,
+    },
+    Promising {
+        plan: Plan,
+        have: BTreeSet<Uid>,
+    },
+    Adopting {
+        plan: Plan,
+        have: BTreeSet<Uid>,
+    },
 }
 
 impl Round {
@@ -187,8 +197,12 @@ impl Round {
             Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said),
             Created::Blank => false,
         };
-        let good: BTreeMap<Uid, u8> =
-            self.said.iter().filter(|(_, said)| is_good(said)).map(|(uid, said)| (*uid, said.server)).collect();
+        let good: BTreeMap<Uid, u8> = self
+            .said
+            .iter()
+            .filter(|(_, said)| is_good(said))
+            .map(|(uid, said)| (*uid, said.server))
+            .collect();
         let servers = self.servers();
         let ids: BTreeSet<u8> = good.values().copied().collect();
         self.missing = (1..=servers).filter(|id| !ids.contains(id)).collect();
@@ -279,7 +293,8 @@ impl Round {
     fn is_old(&self, disk: &Said) -> bool {
         let knows_more = |heard: &Heard| match heard.disk == disk.disk {
             true => {
-                (heard.generation, heard.position) > (disk.generation, disk.place) || heard.starts > disk.starts
+                (heard.generation, heard.position) > (disk.generation, disk.place)
+                    || heard.starts > disk.starts
             }
             false => heard.generation >= disk.generation,
         };
