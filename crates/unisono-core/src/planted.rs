@@ -172,12 +172,6 @@ named! {
         AnnouncedUnsynced,
         /// Servers go on from any of their logs, not from the highest.
         AnyLogChosen,
-        /// Logs are compared by their length, whatever their generation.
-        LogsByLength,
-        /// A generation is promised before it is on disk.
-        PromiseUnsynced,
-        /// A confirmed read does not wait for what this server held.
-        ReadIgnoresHeld,
     }
 }
 

@@ -12,6 +12,7 @@ use crate::event::{Event, View};
 use crate::identity::{Seqno, Uid};
 use crate::planted::Planted;
 use crate::time::{Time, earlier};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -159,11 +160,7 @@ impl<S: StateMachine> Replica<S> {
             Verdict::Again => return self.begin_round(now, seqno),
             Verdict::Promise(plan) if plan.good.contains_key(&self.me) => {
                 durable.block.promised = plan.generation;
-                let after = RoundWord::Promised;
-                match self.watched.broken(Planted::PromiseUnsynced) {
-                    true => self.say_in_round(key, after),
-                    false => durable.commit(After::Round(key, after)),
-                }
+                durable.commit(After::Round(key, RoundWord::Promised));
             }
             Verdict::Adopt(plan) if plan.good.contains_key(&self.me) => self.adopt(now, &plan),
             Verdict::Open(plan) if plan.good.contains_key(&self.me) => self.open(now, seqno, &plan),
@@ -365,7 +362,7 @@ impl<S: StateMachine> Replica<S> {
         let empty = BTreeMap::new();
         let heard = state.and_then(Replicated::ledger).map_or(&empty, |ledger| ledger.heard());
         if let Some((number, job)) = durable.next_job(now, heard) {
-            self.outputs.push_back(Output::Store(number, job));
+            self.outputs.push_back(Output::Store(number, Box::new(job)));
         }
         if durable.has_to_say && durable.is_idle() && durable.stage == Stage::Closed && !self.is_stopped {
             durable.has_to_say = false;

@@ -4,6 +4,7 @@ use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
 use crate::identity::{Member, Uid};
 use crate::rpc::RequestId;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -98,7 +99,7 @@ pub enum Output {
     /// Send this message to the group, at resilience 0: it is repeated after each reset.
     Announce(Bytes),
     /// Give this job to the disk, and pass its outcome to [`Replica::handle_stored`](super::Replica::handle_stored).
-    Store(JobNumber, Job),
+    Store(JobNumber, Box<Job>),
     /// End this life at once, and begin the next one: it enters the group, or forms it with other servers.
     Reenter,
 }

@@ -458,7 +458,7 @@ impl Server {
                 Output::Announce(message) => self.to_send.push_back((message, Some(0))),
                 Output::Store(number, job) => {
                     if let Some(disk) = &mut self.disk {
-                        disk.begin(cx.local, (number, job), cx.common.stalls, cx.random);
+                        disk.begin(cx.local, (number, *job), cx.common.stalls, cx.random);
                     }
                 }
                 Output::Reenter => {

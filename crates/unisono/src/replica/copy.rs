@@ -88,7 +88,7 @@ pub(super) struct State<S> {
     unserved: Vec<PrivatePort>,
     serve_at: Option<Time>,
     /// Where jobs for the disk go, until this replica has ended.
-    pub(super) jobs: Option<Sender<(JobNumber, Job)>>,
+    pub(super) jobs: Option<Sender<(JobNumber, Box<Job>)>>,
     /// The next life begins by itself.
     pub(super) reenters: bool,
     /// True while this process is a member, or about to be one.

@@ -249,10 +249,10 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
 pub(super) fn write<S: StateMachine>(
     copy: &Copy<S>,
     mut store: Store<Folder>,
-    jobs: &Receiver<(JobNumber, Job)>,
+    jobs: &Receiver<(JobNumber, Box<Job>)>,
 ) {
     for (number, job) in jobs {
-        let done = match job {
+        let done = match *job {
             Job::Append { first, entries, heard } => store.append(first, &entries, &heard),
             Job::Commit(block) => store.commit(block),
             Job::Adopt { block, snapshot, entries, heard } => {
@@ -264,7 +264,9 @@ pub(super) fn write<S: StateMachine>(
         let done = done.map_err(|error| error.to_string());
         let failed = done.is_err();
         copy.step(|state, now| {
-            state.copy_mut().map(|copy| copy.handle_stored(now, number, done));
+            if let Some(copy) = state.copy_mut() {
+                copy.handle_stored(now, number, done);
+            }
         });
         if failed {
             // Nothing is known of what was not synced, so the disk is not used any longer.

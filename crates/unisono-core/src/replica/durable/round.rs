@@ -217,10 +217,9 @@ impl Round {
 
     fn plan(&self, service: u128, good: BTreeMap<Uid, u8>, watched: Watched) -> Option<Plan> {
         let highest = self.said.values().map(|said| said.generation.max(said.promised)).max()?;
-        let order = |said: &Said| match () {
-            () if watched.broken(Planted::LogsByLength) => (0, said.place),
-            () if watched.broken(Planted::AnyLogChosen) => (0, u64::from(said.server)),
-            () => (said.generation, said.place),
+        let order = |said: &Said| match watched.broken(Planted::AnyLogChosen) {
+            true => (0, u64::from(said.server)),
+            false => (said.generation, said.place),
         };
         let here = || self.said.iter().filter(|(uid, _)| good.contains_key(uid));
         let (donor, best) = here().max_by_key(|(uid, said)| (order(said), *uid))?;

@@ -214,7 +214,7 @@ impl Made {
                 let reply = donor.donor.answer(&request, || snapshot);
                 self.servers.get_mut(&id).unwrap().replica.handle_fetched(NOW, call, Ok(reply));
             }
-            Output::Store(number, job) => self.servers.get_mut(&id).unwrap().jobs.push((number, job)),
+            Output::Store(number, job) => self.servers.get_mut(&id).unwrap().jobs.push((number, *job)),
             output => self.seen.entry(id).or_default().push(output),
         }
     }
