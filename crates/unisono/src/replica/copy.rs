@@ -10,7 +10,7 @@ use super::error::ReplicaEnd;
 use super::life::Life;
 use super::options::{Founding, ReplicaOptions};
 use super::transfer;
-use super::waits::Waits;
+use super::waits::{Waits, block_on};
 use super::{NotServed, ReadFailure, StateMachine};
 use crate::engine::{Listed, WaitList, clock_ns};
 use crate::error::OpenError;
@@ -21,8 +21,8 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::{Context, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use unisono_core::replica::{
     Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, Notice, Output, ReadNumber,
     Replica, ReplicaSettings, StopReason,
@@ -35,6 +35,8 @@ const REPLICA_NOTICES_MAX: usize = 64;
 
 /// Interval at which replies are freed that clients need no more.
 const ASKS_FINISHED_EVERY: Duration = Duration::from_millis(500);
+/// Time for a desk to close.
+const DESK_CLOSES_WITHIN: Duration = Duration::from_secs(2);
 /// Pause before a port is tried again that could not be served in a later life.
 const SERVE_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -95,6 +97,7 @@ pub(super) struct State<S> {
     pub(super) has_group: bool,
     /// Answers questions while it is none.
     desk: Option<rpc::Server>,
+    desk_is_open: bool,
 }
 
 impl<S> State<S> {
@@ -123,6 +126,7 @@ impl<S> State<S> {
             reenters: false,
             has_group: false,
             desk: None,
+            desk_is_open: false,
         }
     }
 
@@ -379,6 +383,13 @@ impl<S: StateMachine> Copy<S> {
 
     // --- lives ---
 
+    /// True if this process is no member, so that a desk may be opened. [`Copy::desk_is_closed`] must follow.
+    pub(super) fn may_open_desk(&self) -> bool {
+        let mut state = self.lock();
+        state.desk_is_open = !state.has_group;
+        state.desk_is_open
+    }
+
     /// Notes what answers questions while this process is no member. Returns false if it is one.
     pub(super) fn take_desk(&self, desk: &rpc::Server) -> bool {
         let mut state = self.lock();
@@ -386,6 +397,14 @@ impl<S: StateMachine> Copy<S> {
             state.desk = Some(desk.clone());
         }
         !state.has_group
+    }
+
+    /// Notes that nothing of a desk is left.
+    pub(super) fn desk_is_closed(&self) {
+        self.change(|state| {
+            state.desk_is_open = false;
+            state.desk = None;
+        });
     }
 
     /// True while questions are answered in place of a member.
@@ -402,6 +421,14 @@ impl<S: StateMachine> Copy<S> {
             state.desk.take()
         };
         desk.iter().for_each(rpc::Server::withdraw);
+        drop(desk);
+        // Both serve the same port, maybe at the same address, so one has to end before the other begins.
+        let mut listed = Listed::default();
+        block_on(Some(Instant::now() + DESK_CLOSES_WITHIN), |context| {
+            let mut state = self.lock();
+            state.register(context, &mut listed);
+            if state.desk_is_open { Poll::Pending } else { Poll::Ready(()) }
+        });
     }
 
     /// Begins a life in the group that was entered. Returns false if this process ends the replica.

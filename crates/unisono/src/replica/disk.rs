@@ -277,23 +277,18 @@ pub(super) fn write<S: StateMachine>(
 
 /// Answers questions for this server's status while it is in no group, so that callers learn what it waits for.
 pub(super) fn answer_while_waiting<S: StateMachine>(copy: &Copy<S>) {
-    loop {
-        let (has_ended, has_group) = {
-            let state = copy.lock();
-            (state.end.is_some(), state.has_group)
-        };
-        if has_ended {
-            return;
+    while copy.lock().end.is_none() {
+        if !copy.may_open_desk() {
+            thread::sleep(DESK_LOOKS_EVERY);
+            continue;
         }
         let port = transfer::port(&copy.name);
-        let desk = match has_group {
-            false => Server::new(&port, ServeOptions::default(), &copy.options).ok(),
-            true => None,
-        };
-        match desk.filter(|desk| copy.take_desk(desk)) {
-            Some(desk) => answer(copy, &desk),
-            None => thread::sleep(DESK_LOOKS_EVERY),
+        match Server::new(&port, ServeOptions::default(), &copy.options) {
+            Ok(desk) if copy.take_desk(&desk) => answer(copy, &desk),
+            Ok(_) => {}
+            Err(_) => thread::sleep(DESK_LOOKS_EVERY),
         }
+        copy.desk_is_closed();
     }
 }
 
