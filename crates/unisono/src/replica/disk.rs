@@ -21,7 +21,7 @@ pub use unisono_core::replica::disk::DiskDurability;
 /// Maximum number of servers of a service on disk.
 pub const DISK_SERVERS_MAX: u8 = 9;
 /// Time after which a formation is tried anew: a participant that has promised to another one that died must not wait long.
-const FORMATION_WITHIN: Duration = Duration::from_secs(1);
+const DISK_FORMATION_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a server that waits looks whether it is in a group.
 const DESK_LOOKS_EVERY: Duration = Duration::from_millis(100);
 
@@ -71,7 +71,11 @@ impl DiskOptions {
     /// Returns how its lives enter the group.
     pub(super) fn founding(&self) -> Founding {
         let participants = (1..=self.servers).map(name_of).collect();
-        Founding::JoinOrForm(Formation { participants, at_least: self.majority(), within: FORMATION_WITHIN })
+        Founding::JoinOrForm(Formation {
+            participants,
+            at_least: self.majority(),
+            within: DISK_FORMATION_WITHIN,
+        })
     }
 
     /// Returns the configuration of the group: a majority of the servers is necessary for everything.

@@ -25,7 +25,7 @@ pub(super) const SLOT_BYTES: usize = 4096;
 
 const MAGIC: [u8; 4] = *b"uniB";
 /// Magic, version, checksum, length, sequence number.
-const HEAD_BYTES: usize = 4 + 2 + 4 + 2 + 8;
+const SLOT_HEAD_BYTES: usize = 4 + 2 + 4 + 2 + 8;
 /// Sequence number of the slot that says that nothing counts yet.
 const NOTHING_YET: u64 = 0;
 
@@ -168,15 +168,15 @@ enum Read {
 
 fn read_slot(file: &[u8], place: Range<usize>) -> Result<Read, StoreError> {
     let slot = file.get(place.start..file.len().min(place.end)).unwrap_or_default();
-    let Some((mut head, _)) = slot.split_at_checked(HEAD_BYTES) else { return Ok(Read::Bad) };
+    let Some((mut head, _)) = slot.split_at_checked(SLOT_HEAD_BYTES) else { return Ok(Read::Bad) };
     if head[..4] != MAGIC {
         return Ok(Read::Bad);
     }
     head.advance(4);
     check_version(BLOCK_FILE, head.get_u16())?;
     let (checksum, length, sequence) = (head.get_u32(), usize::from(head.get_u16()), head.get_u64());
-    let Some(fields) = slot.get(HEAD_BYTES..HEAD_BYTES + length) else { return Ok(Read::Bad) };
-    if crc32c::crc32c(&slot[CHECKED_FROM..HEAD_BYTES + length]) != checksum {
+    let Some(fields) = slot.get(SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + length) else { return Ok(Read::Bad) };
+    if crc32c::crc32c(&slot[CHECKED_FROM..SLOT_HEAD_BYTES + length]) != checksum {
         return Ok(Read::Bad);
     }
     if sequence == NOTHING_YET {
@@ -212,7 +212,7 @@ impl Slot {
         let fields = self.write_fields();
         seal(self.sequence, &fields).ok_or(StoreError::TooLarge {
             what: "the block",
-            bytes: fields.len() + HEAD_BYTES,
+            bytes: fields.len() + SLOT_HEAD_BYTES,
             max: SLOT_BYTES,
         })
     }

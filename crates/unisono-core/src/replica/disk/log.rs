@@ -16,7 +16,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 const MAGIC: [u8; 4] = *b"uniL";
 /// Magic, version, number, position before the first entry, mark, checksum.
-pub(super) const HEAD_BYTES: usize = 4 + 2 + 8 + 8 + 8 + 4;
+pub(super) const LOG_HEAD_BYTES: usize = 4 + 2 + 8 + 8 + 8 + 4;
 /// Mark, length, checksum.
 const RECORD_HEAD_BYTES: usize = 8 + 4 + 4;
 /// Maximum length of a record, so that a length fits its field.
@@ -41,7 +41,7 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn write(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEAD_BYTES);
+        let mut out = Vec::with_capacity(LOG_HEAD_BYTES);
         out.put_slice(&MAGIC);
         out.put_u16(FORMAT_VERSION);
         [self.number, self.after, self.mark].into_iter().for_each(|number| out.put_u64(number));
@@ -56,7 +56,8 @@ impl Head {
             return Err(bad("it does not begin like a log"));
         }
         check_version(&name, u16::from_be_bytes([file[4], file[5]]))?;
-        let Some((head, mut checksum)) = file.get(..HEAD_BYTES).map(|head| head.split_at(HEAD_BYTES - 4))
+        let Some((head, mut checksum)) =
+            file.get(..LOG_HEAD_BYTES).map(|head| head.split_at(LOG_HEAD_BYTES - 4))
         else {
             return Err(bad("it is too short"));
         };
@@ -173,7 +174,7 @@ impl Log {
     pub(super) fn read(number: u64, file: Bytes, synced_bytes: u64) -> Result<Log, StoreError> {
         let head = Head::read(&file, number)?;
         let bad = |what| Err(spoiled(&name(number), what));
-        let (mut entries, mut heard, mut at) = (Vec::new(), BTreeMap::new(), HEAD_BYTES);
+        let (mut entries, mut heard, mut at) = (Vec::new(), BTreeMap::new(), LOG_HEAD_BYTES);
         while let Some(bytes) = good_record(&file, at, head.mark) {
             let end = at + bytes.len() + RECORD_HEAD_BYTES;
             let Some(record) = Record::read(bytes) else {
@@ -302,7 +303,7 @@ mod tests {
             &mut file,
         )
         .unwrap();
-        assert_eq!(read(&file[..file.len() - 1], 0).unwrap().bytes, HEAD_BYTES as u64);
+        assert_eq!(read(&file[..file.len() - 1], 0).unwrap().bytes, LOG_HEAD_BYTES as u64);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes};
 const PART_MAGIC: [u8; 4] = *b"uniP";
 const MANIFEST_MAGIC: [u8; 4] = *b"uniM";
 /// Magic and version.
-const HEAD_BYTES: usize = 4 + 2;
+const PART_HEAD_BYTES: usize = 4 + 2;
 /// Digest and length of a part in a manifest.
 const LISTED_BYTES: usize = 32 + 8;
 
@@ -49,7 +49,7 @@ pub(super) fn part_head() -> Vec<u8> {
 /// Returns the bytes of a part from its file, whose digest the caller has to check.
 pub(super) fn read_part(name: &str, mut file: Bytes) -> Result<Bytes, StoreError> {
     check_head(name, &file, PART_MAGIC)?;
-    file.advance(HEAD_BYTES);
+    file.advance(PART_HEAD_BYTES);
     Ok(file)
 }
 
@@ -84,7 +84,7 @@ impl Manifest {
         if crc32c::crc32c(checked) != checksum.get_u32() {
             return None;
         }
-        let mut fields = checked.get(HEAD_BYTES..)?;
+        let mut fields = checked.get(PART_HEAD_BYTES..)?;
         let (position, count) = (fields.try_get_u64().ok()?, fields.try_get_u64().ok()?);
         if count.checked_mul(LISTED_BYTES as u64)? != fields.len() as u64 {
             return None;
@@ -100,14 +100,14 @@ impl Manifest {
 }
 
 fn head(magic: [u8; 4]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEAD_BYTES);
+    let mut out = Vec::with_capacity(PART_HEAD_BYTES);
     out.put_slice(&magic);
     out.put_u16(FORMAT_VERSION);
     out
 }
 
 fn check_head(name: &str, file: &[u8], magic: [u8; 4]) -> Result<(), StoreError> {
-    match file.first_chunk::<HEAD_BYTES>() {
+    match file.first_chunk::<PART_HEAD_BYTES>() {
         Some([a, b, c, d, version @ ..]) if [*a, *b, *c, *d] == magic => {
             check_version(name, u16::from_be_bytes(*version))
         }
