@@ -198,7 +198,9 @@ fn check_windows(operations: &[Operation], story: &Story, object: Object) -> Res
             Mode::Command => position(operation).is_some_and(|position| position > cut),
             _ => operation.begin >= cut_at,
         };
-        let window: Vec<&Operation> = operations.iter().filter(is_after).copied().collect();
+        // What is not after this cut is after no later one.
+        operations.drain(..operations.iter().take_while(|operation| !is_after(operation)).count());
+        let window: Vec<&Operation> = operations.iter().filter(is_after).take(WINDOW + 1).copied().collect();
         // What begins after the window can be between operations of it that end later.
         let horizon = window.get(WINDOW).map_or(Time::NEVER, |operation| operation.begin);
         let calls: Vec<Call> = window
