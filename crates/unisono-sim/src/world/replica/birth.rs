@@ -1,0 +1,86 @@
+//! What a replicated service's processes share, and what a new life begins with.
+
+use crate::record::{OpId, Service};
+use crate::replica::{Copy, Op, Watch};
+use crate::world::CallService;
+use crate::world::disk::{Disk, DiskInUse};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use unisono_core::replica::{CommandNumber, Durability, ReadNumber, Replica};
+use unisono_core::rpc::CallSettings;
+use unisono_core::{EntryMode, Instance, Port, Settings, Uid};
+
+/// Data that all processes share.
+pub(crate) struct ReplicaCommon {
+    pub(crate) group: Port,
+    /// The port that callers call, and the one at which members ask for the state.
+    pub(crate) service: CallService,
+    pub(crate) transfer: CallService,
+    /// True if services are located by multicast, false if by one copy for each process.
+    pub(crate) multicast: bool,
+    /// Time that a question about the state may take.
+    pub(crate) fetch_limit: Duration,
+    /// Fraction of pieces of a state that a donor spoils, and of questions for a piece that it cannot answer any more.
+    pub(crate) spoils: f64,
+    pub(crate) stumbles: f64,
+    /// Fraction of jobs of disks that take long.
+    pub(crate) stalls: f64,
+    /// Instances of groups that had a copy, in the order in which the run names them.
+    pub(crate) instances: Vec<Instance>,
+    pub(crate) ops_begun: u32,
+    /// Operations that ended and did not happen.
+    pub(crate) not_happened: BTreeSet<u32>,
+}
+
+impl ReplicaCommon {
+    pub(super) fn service_of(&mut self, instance: Instance) -> Service {
+        let known = self.instances.iter().position(|known| *known == instance);
+        Service(known.unwrap_or_else(|| {
+            self.instances.push(instance);
+            self.instances.len() - 1
+        }) as u16)
+    }
+}
+
+/// Parameters of a new life.
+pub(crate) struct ReplicaBirth {
+    pub(crate) calls: CallSettings,
+    /// Present for a server.
+    pub(crate) server: Option<ServerBirth>,
+}
+
+/// Parameters of a server's life.
+pub(crate) struct ServerBirth {
+    pub(crate) entry: EntryMode,
+    pub(crate) settings: Settings,
+    pub(crate) durability: Durability,
+    pub(crate) message_bytes_max: usize,
+    /// Present for a server with a disk, which has no former life or begins anew from it.
+    pub(crate) disk: Option<DiskBirth>,
+    /// What is left of the last life, if the member was excluded or could not join.
+    pub(crate) former: Option<Former>,
+}
+
+/// The disk of a server.
+pub(crate) struct DiskBirth {
+    pub(crate) disk: Disk,
+    pub(crate) server: u8,
+    pub(crate) servers: u8,
+}
+
+/// What a server takes into its next life.
+pub(crate) struct Former {
+    pub(super) replica: Replica<Copy>,
+    pub(super) watch: Rc<Watch>,
+    pub(super) client: Uid,
+    pub(super) own: Own,
+    pub(super) disk: Option<DiskInUse>,
+}
+
+/// Operations of a server's own process that have not ended.
+#[derive(Default)]
+pub(super) struct Own {
+    pub(super) commands: BTreeMap<CommandNumber, OpId>,
+    pub(super) barriers: BTreeMap<ReadNumber, (OpId, Op)>,
+}

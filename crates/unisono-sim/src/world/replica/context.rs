@@ -1,0 +1,82 @@
+//! What a process's side needs to act and to record, and what answers mean to those who record them.
+
+use super::ReplicaCommon;
+use crate::queue::Queue;
+use crate::record::{self, Life, OpId, OpOutcome, ReplicaRecord, What};
+use crate::recorder::Recorder;
+use crate::replica::Reply;
+use crate::world::{Happening, Trigger};
+use bytes::Bytes;
+use unisono_core::replica::{Digest, ReadNumber};
+use unisono_core::rpc::CallFailure;
+use unisono_core::{Random, Time};
+
+/// What a side needs to act and to record.
+pub(super) struct Context<'a> {
+    pub(super) now: u64,
+    pub(super) local: Time,
+    pub(super) process: usize,
+    pub(super) life: Life,
+    pub(super) takes_events: bool,
+    pub(super) recorder: &'a mut Recorder,
+    pub(super) queue: &'a mut Queue<Happening>,
+    pub(super) common: &'a mut ReplicaCommon,
+    pub(super) random: &'a mut Random,
+}
+
+impl Context<'_> {
+    pub(super) fn note(&mut self, record: ReplicaRecord) {
+        self.recorder.note(self.now, self.process, self.life, What::Replica(Box::new(record)));
+    }
+
+    pub(super) fn trigger(&mut self, trigger: Trigger) {
+        self.queue.push(self.now, Happening::Trigger(trigger));
+    }
+
+    pub(super) fn end_op(&mut self, id: OpId, outcome: OpOutcome) {
+        if let OpOutcome::Replied(_) = outcome {
+            self.recorder.totals.calls += 1;
+        }
+        if outcome == OpOutcome::NotHappened {
+            self.common.not_happened.insert(id.0);
+        }
+        self.note(ReplicaRecord::Ended { id, outcome });
+        self.trigger(Trigger::Work { process: self.process as u16, life: self.life, job: id.0 });
+    }
+}
+
+/// Returns a number for a barrier that no command of the process has.
+pub(super) fn barrier_number(number: ReadNumber) -> u64 {
+    1 << 63 | number
+}
+
+/// A digest that is cheap to compute.
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    let first = record::hash(bytes);
+    let mut digest = Digest::default();
+    let mut word = first;
+    for part in digest.as_chunks_mut::<8>().0 {
+        *part = word.to_be_bytes();
+        word = record::mix(word, first);
+    }
+    digest
+}
+
+/// Returns what a refusal means: the state machine's replies come as such; the other refusals are sentences.
+pub(super) fn refusal(reason: &[u8]) -> OpOutcome {
+    let says = |end: &[u8]| reason.ends_with(end);
+    match Reply::read(reason) {
+        Some(reply) => OpOutcome::Replied(reply),
+        None if says(b"did not happen") || says(b"nothing happened") => OpOutcome::NotHappened,
+        None => OpOutcome::Unknown,
+    }
+}
+
+pub(super) fn outcome_of_call(result: &Result<Bytes, CallFailure>) -> OpOutcome {
+    match result {
+        Ok(reply) => Reply::read(reply).map_or(OpOutcome::Unknown, OpOutcome::Replied),
+        Err(CallFailure::Refused(reason)) => refusal(reason),
+        Err(CallFailure::Unknown) => OpOutcome::Unknown,
+        Err(_) => OpOutcome::NotHappened,
+    }
+}

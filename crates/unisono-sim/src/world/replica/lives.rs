@@ -1,0 +1,113 @@
+//! How lives of servers end, what their disks and memories suffer, and what is recorded of the whole run.
+
+use super::server::Over;
+use super::{Former, ReplicaSide};
+use crate::record::{self, Life, ReplicaRecord, What};
+use crate::world::{Side, World};
+use bytes::Bytes;
+use unisono_core::{Phase, Time};
+
+impl World<ReplicaSide> {
+    /// Lets a server's program end its copy: at once, or by a leave if `leaves` and the state does not go with it.
+    pub(crate) fn end_server(&mut self, process: usize, leaves: bool) {
+        if self.is_paused(process) {
+            return;
+        }
+        self.with(process, |side, cx| {
+            let Some(server) = side.server.as_deref_mut().filter(|server| server.over.is_none()) else {
+                return;
+            };
+            if !server.replica.may_leave() {
+                return;
+            }
+            server.replica.end();
+            cx.note(ReplicaRecord::Out);
+            server.take_outputs(cx, &mut side.endpoint);
+            let has_left = leaves && server.group.leave(cx.local, Bytes::new()).is_ok();
+            if !has_left {
+                server.leave_service(cx, &mut side.endpoint);
+            }
+        });
+        self.drain(process);
+    }
+
+    /// Lets a server that has not entered its group give up.
+    pub(crate) fn give_up_entering(&mut self, process: usize) {
+        self.with_copy(process, |server, cx| {
+            if matches!(server.group.phase(), Phase::Locating | Phase::Joining) {
+                // Its join may be in the order.
+                cx.recorder.crashed.push(server.group.info().me);
+                server.group.end(cx.local);
+                server.end_part(cx, Over::JoinFailed);
+            }
+        });
+    }
+
+    /// True if this operation did not happen.
+    pub(crate) fn did_not_happen(&self, id: u32) -> bool {
+        self.common.not_happened.contains(&id)
+    }
+
+    /// Lets the disk of a server do its job, if it stalls.
+    pub(crate) fn end_stall(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
+                disk.go_on(cx.local);
+            }
+        });
+        self.drain(process);
+    }
+
+    /// Makes the memory of a copy bad.
+    pub(crate) fn corrupt(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            if let Some(server) = &side.server {
+                server.watch.is_bad.set(true);
+                cx.note(ReplicaRecord::Corrupted);
+            }
+        });
+    }
+
+    /// Takes what the next life of a server needs, and removes the life. `None` if it was no server.
+    pub(crate) fn take_former(&mut self, process: usize) -> Option<Former> {
+        let resident = self.processes[process].resident.as_ref()?;
+        resident.side.server.as_ref()?;
+        self.probes |= resident.side.probes();
+        if resident.side.is_needed() {
+            self.recorder.crashed.push(resident.uid);
+        }
+        let side = self.processes[process].resident.take()?.side;
+        // The rest of the place is left as after a crash.
+        self.retire(process);
+        let server = *side.server?;
+        Some(Former {
+            replica: server.replica,
+            watch: server.watch,
+            client: server.client,
+            own: server.own,
+            disk: server.disk,
+        })
+    }
+
+    /// Records a fact of the whole run.
+    pub(crate) fn note_world(&mut self, record: ReplicaRecord) {
+        self.recorder.note(self.now, 0, Life::WORLD, What::Replica(Box::new(record)));
+    }
+
+    /// Records where all copies are at the end of the run, and collects the probes.
+    pub(crate) fn finish_replicas(&mut self) {
+        for process in 0..self.processes.len() {
+            self.with(process, |side, cx| {
+                if let Some(server) = &side.server {
+                    let at = server.place(cx).filter(|_| server.is_copy());
+                    cx.note(ReplicaRecord::Final { at });
+                }
+            });
+            if let Some(resident) = &self.processes[process].resident {
+                self.probes |= resident.side.probes();
+            }
+        }
+        let end = record::End { at: Time::from_nanos(self.now), standings: Vec::new() };
+        self.recorder.finish(&end);
+    }
+}

@@ -1,0 +1,195 @@
+//! The processes of a replicated service: clients with an endpoint, and servers with a group, an endpoint at the same
+//! address and a copy of the state. This module drives the three parts of a server as the library does, and records what
+//! callers get and what copies apply.
+
+mod birth;
+mod context;
+mod lives;
+mod member;
+mod outputs;
+mod programs;
+mod requests;
+mod server;
+
+pub(crate) use birth::{DiskBirth, Former, ReplicaBirth, ReplicaCommon, ServerBirth};
+pub(crate) use server::{Over, Server};
+
+use super::{BirthContext, Side, World};
+use crate::network::Path;
+use crate::record::{OpId, ReplicaRecord};
+use crate::seal::{CheapProof, Seal};
+use bytes::BytesMut;
+use context::{Context, outcome_of_call};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use unisono_core::rpc::{CALLS_TAG, CallDestination, CallFailure, CallNumber, Endpoint};
+use unisono_core::wire::Header;
+use unisono_core::{ConfigError, Destination, Phase, Planted, Random, Time};
+
+/// One process's side.
+pub(crate) struct ReplicaSide {
+    pub(crate) endpoint: Endpoint,
+    /// Calls of the application that have not ended.
+    pub(super) calls: BTreeMap<CallNumber, OpId>,
+    pub(crate) server: Option<Box<Server>>,
+    pub(super) multicast: bool,
+}
+
+impl ReplicaSide {
+    /// Takes the outputs of all parts and passes them on, until there are none.
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        let mut has_moved = false;
+        loop {
+            let mut moved = self.take_endpoint(cx);
+            if let Some(server) = &mut self.server {
+                moved |= server.take_events(cx);
+                moved |= server.take_outputs(cx, &mut self.endpoint);
+                moved |= server.send_waiting(cx);
+            }
+            if !moved {
+                break;
+            }
+            has_moved = true;
+        }
+        if let Some(server) = &mut self.server {
+            if std::mem::take(&mut server.sent_after_end) {
+                cx.note(ReplicaRecord::SentAfterEnd);
+            }
+            if has_moved {
+                server.note_amounts(cx);
+            }
+        }
+    }
+
+    fn take_endpoint(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Some((call, result)) = self.endpoint.poll_outcome() {
+            moved = true;
+            if let Some(id) = self.calls.remove(&call) {
+                if result == Err(CallFailure::OtherInstance) {
+                    self.endpoint.forget_instance(cx.local, cx.common.service.port);
+                }
+                cx.end_op(id, outcome_of_call(&result));
+            } else if let Some(server) = &mut self.server
+                && let Some(fetch) = server.fetches.remove(&call)
+            {
+                server.replica.handle_fetched(cx.local, fetch, result);
+                server.note_steps(cx);
+            }
+        }
+        let Some(server) = &mut self.server else { return moved };
+        while cx.takes_events
+            && let Some(request) = self.endpoint.poll_request(cx.local)
+        {
+            moved = true;
+            server.take_request(cx, &mut self.endpoint, request);
+        }
+        while let Some((client, below)) = self.endpoint.poll_finished(cx.common.service.port) {
+            moved = true;
+            server.replica.handle_finished(cx.local, client, below);
+        }
+        moved
+    }
+}
+
+impl Side for ReplicaSide {
+    type Common = ReplicaCommon;
+    type Birth = ReplicaBirth;
+
+    fn begin(
+        common: &ReplicaCommon,
+        context: BirthContext,
+        birth: ReplicaBirth,
+    ) -> Result<ReplicaSide, ConfigError> {
+        let mut context = context;
+        let random = Random::from_u64(context.random.next_u64());
+        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof::HONEST));
+        let mut endpoint = Endpoint::new(context.now, context.uid, birth.calls, protection, proof, random)?;
+        let server = match birth.server {
+            Some(birth) => {
+                _ = endpoint.serve(common.transfer.private, common.transfer.options);
+                Some(Box::new(Server::begin(common, &context, birth)?))
+            }
+            None => None,
+        };
+        Ok(ReplicaSide { endpoint, calls: BTreeMap::new(), server, multicast: common.multicast })
+    }
+
+    fn plant(&mut self, bug: Planted) {
+        self.endpoint.plant(bug);
+        if let Some(server) = &mut self.server {
+            server.group.plant(bug);
+            server.replica.plant(bug);
+        }
+    }
+
+    fn probes(&self) -> u128 {
+        let of_server = |server: &Server| server.group.probes() | server.replica.probes();
+        self.endpoint.probes() | self.server.as_deref().map_or(0, of_server)
+    }
+
+    fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path) {
+        let is_of_calls = Header::parse(&datagram).is_ok_and(|header| header.group == CALLS_TAG);
+        match (&mut self.server, path) {
+            (_, Path::Unicast) if is_of_calls => self.endpoint.handle_datagram(now, from, datagram),
+            (_, Path::Multicast) if is_of_calls => self.endpoint.handle_multicast(now, from, datagram),
+            (Some(server), Path::Unicast) => server.group.handle_datagram(now, from, datagram),
+            (Some(server), Path::Multicast) => server.group.handle_multicast(now, from, datagram),
+            (None, _) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.endpoint.handle_timeout(now);
+        let Some(server) = &mut self.server else { return };
+        if server.group.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            server.group.handle_timeout(now);
+        }
+        server.replica.handle_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<(Time, impl fmt::Debug)> {
+        let calls = self.endpoint.poll_timeout().map(|(at, _)| (at, "endpoint"));
+        let server = self.server.as_deref();
+        let group = server.and_then(|server| server.group.poll_timeout()).map(|(at, _)| (at, "group"));
+        let replica = server.and_then(|server| server.replica.poll_timeout()).map(|at| (at, "replica"));
+        let disk = server.and_then(|server| server.disk.as_ref()?.done_at()).map(|at| (at, "disk"));
+        [calls, group, replica, disk].into_iter().flatten().min()
+    }
+
+    fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {
+        if let Some(server) = &mut self.server
+            && let Some(destination) = server.group.poll_transmit(now, datagram)
+        {
+            server.sent_after_end |= server.group.has_ended();
+            return Some(destination);
+        }
+        Some(match self.endpoint.poll_transmit(now, datagram)? {
+            CallDestination::Address(address) => Destination::Address(address),
+            CallDestination::Rendezvous(_) if self.multicast => Destination::Multicast,
+            CallDestination::Rendezvous(_) => Destination::Rendezvous,
+        })
+    }
+
+    fn audience(&self) -> (bool, &[SocketAddr]) {
+        let Some(server) = &self.server else { return (false, &[]) };
+        let audience = server.group.audience();
+        (audience.multicast, &audience.addresses)
+    }
+
+    fn is_needed(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.group.phase() != Phase::Gone)
+    }
+
+    fn note(world: &mut World<ReplicaSide>, process: usize) {
+        world.pump(process);
+    }
+
+    /// A server takes events whenever its output is recorded.
+    fn hand_out(_: &mut World<ReplicaSide>, _: usize) {}
+
+    fn may_have_more_output(&self) -> bool {
+        true
+    }
+}

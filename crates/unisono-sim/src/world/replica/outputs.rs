@@ -1,0 +1,139 @@
+//! What a server does for its copy: it carries out the copy's outputs.
+
+use super::context::{Context, barrier_number, refusal};
+use super::server::{Over, Server};
+use crate::record::{OpOutcome, ReplicaRecord, Stop};
+use crate::replica::Reply;
+use crate::world::CallService;
+use bytes::Bytes;
+use unisono_core::Phase;
+use unisono_core::replica::{Answer, CommandFailure, Kind, Output, StopReason, instance_of};
+use unisono_core::rpc::{CallFailure, Endpoint, ForwardError, RequestId, ServeOptions};
+
+impl Server {
+    pub(super) fn take_outputs(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.replica.poll_output() {
+            moved = true;
+            match output {
+                Output::Submit(message) => self.to_send.push_back((message, None)),
+                Output::Announce(message) => self.to_send.push_back((message, Some(0))),
+                Output::Store(number, job) => {
+                    if let Some(disk) = &mut self.disk {
+                        disk.begin(cx.local, (number, *job), cx.common.stalls, cx.random);
+                    }
+                }
+                Output::Reenter => {
+                    self.leave_service(cx, endpoint);
+                    self.end_part(cx, Over::Reenters);
+                }
+                Output::Answer(id, answer) => self.answer(cx, endpoint, id, answer),
+                Output::Confirm => self.wants_confirmation = true,
+                Output::Fetch { call, to, request } => {
+                    let (port, limit) = (cx.common.transfer.port, cx.common.fetch_limit);
+                    match endpoint.call_at(cx.local, port, to, request, limit) {
+                        Ok(number) => _ = self.fetches.insert(number, call),
+                        Err(_) => self.replica.handle_fetched(cx.local, call, Err(CallFailure::Failed)),
+                    }
+                }
+                Output::Done(number, result) => {
+                    let outcome = match result {
+                        Ok(done) => Reply::read(&done.reply).map_or(OpOutcome::Unknown, OpOutcome::Replied),
+                        Err(CommandFailure::Refused(reason)) => refusal(&reason),
+                        Err(CommandFailure::Unknown) => OpOutcome::Unknown,
+                        Err(_) => OpOutcome::NotHappened,
+                    };
+                    if let Some(id) = self.own.commands.remove(&number) {
+                        cx.end_op(id, outcome);
+                    }
+                }
+                Output::Ready(number) => {
+                    let machine = self.replica.machine();
+                    if let Some((id, op)) = self.own.barriers.remove(&number)
+                        && let Some(machine) = machine
+                    {
+                        let reply = machine.look(op);
+                        let service = cx.common.service_of(self.service());
+                        let name = (cx.recorder.names.life(self.client), barrier_number(number));
+                        cx.note(ReplicaRecord::Looked { service, name });
+                        cx.end_op(id, OpOutcome::Replied(reply));
+                    }
+                }
+                Output::Informed => self.serve(cx, endpoint),
+                Output::Stop(reason) => self.stop(cx, endpoint, &reason),
+                Output::Notice(notice) => {
+                    let who = format!("m{}/{}", cx.process, cx.life.0);
+                    cx.recorder.trace(cx.now, &who, format_args!("notice {notice:?}"));
+                }
+                _ => {}
+            }
+        }
+        moved
+    }
+
+    fn serve(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) {
+        self.note_steps(cx);
+        let instance = instance_of(self.service());
+        let CallService { private, options, .. } = cx.common.service;
+        // A founder that gave way to another group begins to serve anew.
+        endpoint.withdraw(cx.common.service.port);
+        _ = endpoint.serve(private, ServeOptions { instance, ..options });
+        self.serves = true;
+        if let Some(at) = self.place(cx) {
+            cx.note(ReplicaRecord::Informed(at));
+        }
+    }
+
+    fn stop(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint, reason: &StopReason) {
+        let stop = match reason {
+            StopReason::Differs { since, through } => Stop::Differs(*since, *through),
+            StopReason::GivesWay { .. } => Stop::GivesWay,
+            StopReason::StateLost => Stop::StateLost,
+            StopReason::Panicked { .. } => Stop::Other("panicked"),
+            StopReason::DiskHangs => Stop::DiskHangs,
+            StopReason::DiskFailed(_) => Stop::Other("the disk failed"),
+            StopReason::NotRestored(reason) => Stop::Other(reason.0),
+            _ => Stop::Other("for a reason that the simulator does not know"),
+        };
+        let at = self.place(cx);
+        cx.note(ReplicaRecord::Stopped { at, reason: stop });
+        self.leave_service(cx, endpoint);
+        self.end_part(cx, Over::Stopped);
+    }
+
+    /// Ends the member's life in the group at once, and its service.
+    pub(super) fn leave_service(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) {
+        if self.group.phase() != Phase::Gone {
+            // The others know nothing of the end, so they treat it as a crash.
+            cx.recorder.crashed.push(endpoint.uid());
+        }
+        self.group.end(cx.local);
+        cx.note(ReplicaRecord::EndedAtOnce);
+        endpoint.withdraw(cx.common.service.port);
+        endpoint.withdraw(cx.common.transfer.port);
+        endpoint.end_calls(cx.local);
+        self.fetches.clear();
+    }
+
+    fn answer(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint, id: RequestId, answer: Answer) {
+        let request = self.requests.remove(&id);
+        let given = match answer {
+            Answer::Reply(reply) => endpoint.reply(cx.local, id, reply).is_ok(),
+            Answer::Refuse(reason) => {
+                let is_reply = Reply::read(&reason).is_some();
+                endpoint.refuse(cx.local, id, reason).is_ok() && is_reply
+            }
+            Answer::Forward(to) => {
+                if let Err(ForwardError::TooFar { .. }) = endpoint.forward(id, to) {
+                    _ = endpoint.refuse(cx.local, id, Bytes::from_static(b"passed on too often"));
+                }
+                false
+            }
+        };
+        if given && let Some((client, call, kind)) = request {
+            let name = (cx.recorder.names.life(client), call);
+            let service = cx.common.service_of(self.service());
+            cx.note(ReplicaRecord::Answered { service, name, confirmed: kind != Kind::LocalRead });
+        }
+    }
+}

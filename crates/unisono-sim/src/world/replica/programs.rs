@@ -1,0 +1,123 @@
+//! What the programs of processes do: clients call the service, servers give commands and look at their state.
+
+use super::ReplicaSide;
+use super::context::{Context, barrier_number};
+use super::server::Server;
+use crate::record::{Mode, OpId, ReplicaRecord};
+use crate::replica::Op;
+use crate::world::World;
+use std::time::Duration;
+use unisono_core::Uid;
+use unisono_core::replica::Kind;
+
+impl World<ReplicaSide> {
+    /// Lets a side act, if a life runs on the process.
+    pub(super) fn with<T>(
+        &mut self,
+        process: usize,
+        act: impl FnOnce(&mut ReplicaSide, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        let World { processes, recorder, queue, common, random, now, .. } = self;
+        let resident = processes[process].resident.as_mut()?;
+        let mut cx = Context {
+            now: *now,
+            local: resident.clock.read(*now),
+            process,
+            life: resident.life,
+            takes_events: resident.takes_events_from <= *now,
+            recorder,
+            queue,
+            common,
+            random,
+        };
+        let result = act(&mut resident.side, &mut cx);
+        if let Some(server) = &resident.side.server {
+            resident.is_over = server.over.is_some();
+        }
+        Some(result)
+    }
+
+    pub(super) fn pump(&mut self, process: usize) {
+        self.with(process, |side, cx| side.pump(cx));
+    }
+
+    fn begin_op(cx: &mut Context<'_>, name: (Uid, u64), mode: Mode, op: Op) -> OpId {
+        let id = OpId(cx.common.ops_begun);
+        cx.common.ops_begun += 1;
+        let name = (cx.recorder.names.life(name.0), name.1);
+        cx.note(ReplicaRecord::Begun { id, name, mode, op });
+        id
+    }
+
+    /// Lets a client call the service.
+    pub(crate) fn call_service(
+        &mut self,
+        process: usize,
+        op: Op,
+        mode: Mode,
+        padding: usize,
+        limit: Duration,
+    ) -> Option<OpId> {
+        if self.is_paused(process) {
+            return None;
+        }
+        let kind = match mode {
+            Mode::Command => Kind::Command,
+            Mode::Read => Kind::Read,
+            Mode::LocalRead => Kind::LocalRead,
+        };
+        let id = self.with(process, |side, cx| {
+            let port = cx.common.service.port;
+            let call = side.endpoint.call(cx.local, port, op.write(kind, padding), limit).ok()?;
+            let id = Self::begin_op(cx, (side.endpoint.uid(), call), mode, op);
+            side.calls.insert(call, id);
+            Some(id)
+        });
+        self.drain(process);
+        id.flatten()
+    }
+
+    /// Lets a server's own process give a command.
+    pub(crate) fn command(
+        &mut self,
+        process: usize,
+        op: Op,
+        padding: usize,
+        limit: Duration,
+    ) -> Option<OpId> {
+        self.with_copy(process, |server, cx| {
+            let payload = op.write(Kind::Command, padding);
+            let number = server.replica.command(cx.local, payload, cx.local + limit);
+            let id = Self::begin_op(cx, (server.client, number), Mode::Command, op);
+            server.own.commands.insert(number, id);
+            id
+        })
+    }
+
+    /// Lets a server's own process look at its state after a barrier.
+    pub(crate) fn barrier(&mut self, process: usize, op: Op) -> Option<OpId> {
+        let begun = self.with_copy(process, |server, cx| {
+            let number = server.replica.barrier().ok()?;
+            let id = Self::begin_op(cx, (server.client, barrier_number(number)), Mode::Read, op);
+            server.own.barriers.insert(number, (id, op));
+            Some(id)
+        });
+        begun.flatten()
+    }
+
+    pub(super) fn with_copy<T>(
+        &mut self,
+        process: usize,
+        act: impl FnOnce(&mut Server, &mut Context<'_>) -> T,
+    ) -> Option<T> {
+        if self.is_paused(process) {
+            return None;
+        }
+        let result = self.with(process, |side, cx| {
+            let server = side.server.as_deref_mut().filter(|server| server.over.is_none())?;
+            Some(act(server, cx))
+        });
+        self.drain(process);
+        result.flatten()
+    }
+}

@@ -1,0 +1,197 @@
+//! A server: a member of the group with a copy of the state, and perhaps a disk.
+
+use super::birth::Own;
+use super::context::{Context, digest};
+use super::{ReplicaCommon, ServerBirth};
+use crate::record::{Place, ReplicaRecord, Trail, What};
+use crate::replica::{Copy, Stepped, Watch};
+use crate::seal::Seal;
+use crate::world::BirthContext;
+use crate::world::disk::DiskInUse;
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use unisono_core::replica::disk::DiskDurability;
+use unisono_core::replica::{DiskStart, Donor, FetchNumber, Kind, Replica, ReplicaSettings};
+use unisono_core::rpc::{CallNumber, RequestId};
+use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Uid};
+
+/// Maximum bytes of remembered replies and of waiting events, and maximum number of clients, as the core promises.
+const BYTES_MAX: usize = 64 << 20;
+const CLIENTS_MAX: usize = 1 << 18;
+/// Outputs that a copy may have for its driver; all are taken after each input.
+const OUTPUTS_MAX: usize = 0;
+
+/// Why a server's life in the group is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Excluded,
+    JoinFailed,
+    /// It ended this life at once, to enter a group anew.
+    Reenters,
+    /// It left or ended as its application wanted.
+    Gone,
+    /// The copy stopped by itself.
+    Stopped,
+}
+
+/// A server: a member of the group with a copy of the state.
+pub(crate) struct Server {
+    pub(crate) group: Group,
+    pub(crate) replica: Replica<Copy>,
+    pub(super) watch: Rc<Watch>,
+    /// Uid under which the commands of this process are remembered.
+    pub(super) client: Uid,
+    pub(super) donor: Donor,
+    pub(super) own: Own,
+    pub(super) disk: Option<DiskInUse>,
+    /// Messages that the group has not taken yet.
+    pub(super) to_send: VecDeque<(Bytes, Option<u8>)>,
+    /// Questions about the state that have no outcome yet.
+    pub(super) fetches: BTreeMap<CallNumber, FetchNumber>,
+    /// Requests that the copy has: client, number, and how they are treated.
+    pub(super) requests: BTreeMap<RequestId, (Uid, CallNumber, Kind)>,
+    pub(super) wants_confirmation: bool,
+    pub(crate) over: Option<Over>,
+    /// How this life entered.
+    pub(crate) entry: EntryMode,
+    /// True while callers are served.
+    pub(super) serves: bool,
+    pub(super) epoch: EpochTag,
+    pub(super) epoch_counter: u64,
+    pub(super) instance: Instance,
+    /// True if it sent a datagram of the group after its life had ended, and that was not recorded.
+    pub(super) sent_after_end: bool,
+    /// The highest amounts recorded.
+    pub(super) held: [usize; 4],
+}
+
+impl Server {
+    pub(super) fn begin(
+        common: &ReplicaCommon,
+        context: &BirthContext,
+        birth: ServerBirth,
+    ) -> Result<Server, ConfigError> {
+        let ServerBirth { entry, settings, durability, message_bytes_max, disk, former } = birth;
+        let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
+        let (now, mut random) = (context.now, context.random.clone());
+        // Not the uid of the endpoint, whose calls have numbers of their own.
+        let client = Uid(random.next_u64());
+        let group =
+            Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
+        let (replica, watch, client, own, disk) = match (former, disk) {
+            (Some(former), _) => {
+                let replica = former.replica.into_next(context.uid);
+                (replica, former.watch, former.client, former.own, former.disk)
+            }
+            (None, Some(birth)) => {
+                let watch = Rc::new(Watch::default());
+                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
+                let mut draws = context.random.clone();
+                let opened = birth.disk.open(digest, &mut draws);
+                let (disk, loaded) = opened.unwrap_or_else(|error| panic!("a disk is spoiled: {error}"));
+                let start = DiskStart {
+                    name: "replicated".into(),
+                    server: birth.server,
+                    servers: birth.servers,
+                    durability: DiskDurability::Majority,
+                    loaded,
+                    disk: draws.next_u64(),
+                    nonce: u128::from(draws.next_u64()),
+                    replaces: false,
+                    begins_anew: None,
+                };
+                let copy = Copy::new(Rc::clone(&watch));
+                let replica = Replica::with_disk(context.uid, copy, settings, &start);
+                let replica = replica.unwrap_or_else(|reason| panic!("a disk cannot be restored: {reason}"));
+                (replica, watch, client, Own::default(), Some(disk))
+            }
+            (None, None) => {
+                let watch = Rc::new(Watch::default());
+                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
+                let replica = Replica::new(context.uid, Copy::new(Rc::clone(&watch)), settings);
+                (replica, watch, client, Own::default(), None)
+            }
+        };
+        Ok(Server {
+            group,
+            replica,
+            watch,
+            client,
+            donor: Donor::new(digest),
+            own,
+            disk,
+            to_send: VecDeque::new(),
+            fetches: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            wants_confirmation: false,
+            over: None,
+            entry,
+            serves: false,
+            epoch: EpochTag::OUTSIDE,
+            epoch_counter: 0,
+            instance: Instance(0),
+            sent_after_end: false,
+            held: [0; 4],
+        })
+    }
+
+    /// True if this process is a member that has the state.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.serves && self.over.is_none()
+    }
+
+    /// Returns the instance of the service: that of the disk, or of the group.
+    pub(super) fn service(&self) -> Instance {
+        match self.replica.service() {
+            0 => self.group.instance(),
+            service => Instance(service),
+        }
+    }
+
+    /// Returns where the copy is.
+    pub(super) fn place(&self, cx: &mut Context<'_>) -> Option<Place> {
+        let machine = self.replica.machine()?;
+        Some(self.place_at(cx, self.replica.position(), machine.trail()))
+    }
+
+    pub(super) fn place_at(&self, cx: &mut Context<'_>, position: u64, trail: Trail) -> Place {
+        let epoch = self.replica.view().map_or_else(Default::default, |view| view.epoch);
+        let epoch = cx.recorder.names.epoch(epoch);
+        Place { service: cx.common.service_of(self.service()), epoch, position, trail }
+    }
+
+    pub(super) fn note_steps(&mut self, cx: &mut Context<'_>) {
+        let steps = std::mem::take(&mut *self.watch.steps.borrow_mut());
+        for step in steps {
+            let at = self.place_at(cx, step.position, step.trail);
+            let record = match step.what {
+                Stepped::Applied { client, call, op, reply } => {
+                    let name = (cx.recorder.names.life(client), call);
+                    ReplicaRecord::Applied { at, name, op, reply }
+                }
+                Stepped::Members => ReplicaRecord::Members(at),
+                Stepped::Restored => ReplicaRecord::Restored(at),
+            };
+            cx.note(record);
+        }
+    }
+
+    pub(super) fn note_amounts(&mut self, cx: &mut Context<'_>) {
+        let held = self.replica.account();
+        let amounts = [
+            ("clients", held.clients, CLIENTS_MAX),
+            ("reply bytes", held.reply_bytes, BYTES_MAX),
+            ("backlog bytes", held.backlog_bytes, BYTES_MAX),
+            ("outputs", held.outputs, OUTPUTS_MAX),
+        ];
+        for (known, (what, used, max)) in self.held.iter_mut().zip(amounts) {
+            // Records of small growth would be as frequent as messages.
+            if used > 2 * *known || used > max {
+                *known = used;
+                let record = ReplicaRecord::Amount { what, used, max };
+                cx.recorder.note(cx.now, cx.process, cx.life, What::Replica(Box::new(record)));
+            }
+        }
+    }
+}
