@@ -172,6 +172,52 @@ named! {
         AnnouncedUnsynced,
         /// Servers go on from any of their logs, not from the highest.
         AnyLogChosen,
+        /// Logs are compared by their length, whatever their generation.
+        LogsByLength,
+        /// Logs are compared by the generation in which their last entry was written.
+        LogsByLastEpoch,
+        /// A generation is promised before it is on disk.
+        PromiseUnsynced,
+        /// A server says that it has adopted the chosen state before its disk has it.
+        BaseUnsynced,
+        /// A blank disk counts as a good one.
+        BlankCounted,
+        /// A disk counts although another server has written down that it had more.
+        OldImageAccepted,
+        /// A disk gets the new generation before it has the state that goes with it.
+        AdoptedInPlace,
+        /// A majority of the last view goes on, not one of the configured servers.
+        QuorumOfView,
+        /// A confirmed read does not wait for what this server held.
+        ReadIgnoresHeld,
+        /// A confirmed read shows what the server holds, durable or not.
+        ReadShowsUndurable,
+        /// A snapshot on disk claims to contain what was not applied yet.
+        SnapshotBeyondApplied,
+        /// The log is cut before the block that names the snapshot is on disk.
+        LogCutFirst,
+        /// A replay begins with entries that the snapshot contains.
+        ReplayNotSkipped,
+        /// A log with a damaged middle is cut there, as if that were a torn tail.
+        MiddleCut,
+        /// A majority of the servers creates the service.
+        CreatedByMajority,
+        /// A server does not announce again after a reset how far its disk is.
+        SyncedNotRepeated,
+        /// With durability one: a view serves, and no disk has it.
+        ViewUnwritten,
+        /// With durability one: a server serves a view as soon as its own disk has it.
+        ViewWrittenByOne,
+        /// With durability one: a view is written before the log below it.
+        ViewBeforeLog,
+        /// With durability one: servers wait for those that no disk mourns, not for the last view.
+        MournedUnion,
+        /// With durability one: a server that was up since it wrote any view stands in for the others.
+        AnySurvivor,
+        /// With durability one: a survivor forgets what it held and had not written.
+        SurvivorForgets,
+        /// With durability one: a joiner's disk counts before the members have written its view.
+        JoinerCountedEarly,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::group::{Group, Phase};
 use crate::history::Members;
 use crate::identity::{Member, Seqno, Uid};
 use crate::peers::{Peer, Standing};
+use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::Change;
 
@@ -17,15 +18,15 @@ impl Group {
     pub(crate) fn is_quorum(&self, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
         let members = view.iter().filter(|member| is_in(member)).count();
         match &self.config.quorum {
-            Quorum::MajorityOfView => {
-                members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
-            }
-            Quorum::MajorityOf(names) => {
+            Quorum::MajorityOf(names) if !self.broken(Planted::QuorumOfView) => {
                 let listed = |member: &&Member| names.contains(&member.name);
                 let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
                 // A view with at most half of the listed names needs all of itself; so a group can grow up to the list.
                 let small = view.iter().filter(listed).count() * 2 <= names.len();
                 named * 2 > names.len() || (small && members == view.len())
+            }
+            Quorum::MajorityOfView | Quorum::MajorityOf(_) => {
+                members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
             }
             Quorum::All => members == view.len(),
             Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),

@@ -70,6 +70,7 @@ impl Group {
     pub(crate) fn is_below_minimum(&self) -> bool {
         self.history.view().len() < usize::from(self.config.members_min)
             && !self.broken(Planted::ServesBelowMinimum)
+            && !self.broken(Planted::QuorumOfView)
     }
 
     /// Returns since when messages wait because the group has too few members; now, if this member does not know it.

@@ -107,16 +107,19 @@ impl<S: StateMachine> Replica<S> {
 
     /// Serves the reads whose point in the order has been applied.
     pub(super) fn serve_reads(&mut self) {
-        let Some(state) = &self.replicated else { return };
         if !self.reads.has_confirmed() {
             return;
         }
+        if self.watched.broken(Planted::ReadShowsUndurable) {
+            self.apply_durable(true);
+        }
+        let Some(state) = &self.replicated else { return };
         let (at, position) = (state.at(), state.position());
         let places = state.ledger().map(|ledger| (ledger.end(), ledger.applied()));
         while let Some(read) = self.reads.take_ready(at) {
             match places {
                 // What this member held may have been answered elsewhere, and is shown only once it is durable.
-                Some((held, applied)) if held > applied => {
+                Some((held, applied)) if held > applied && !self.watched.broken(Planted::ReadIgnoresHeld) => {
                     self.reads.hold(held, read);
                 }
                 _ => self.serve_read(read),

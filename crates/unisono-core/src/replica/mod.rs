@@ -60,7 +60,7 @@ use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
 use core::time::Duration;
-use durable::{Durable, Stage};
+use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
 use reads::Reads;
 use replicated::Replicated;
@@ -102,8 +102,8 @@ pub struct Replica<S> {
     durable: Option<Durable>,
     /// The state of a server that is not open.
     closed: Option<Replicated<S>>,
-    /// Generation of a recovery whose state this server fetches, with the view of it and its donor.
-    adopting: Option<(u64, View)>,
+    /// The recovery whose state this server fetches, with the view of it and its donor.
+    adopting: Option<(Plan, View)>,
 }
 
 /// A member that lacks the state.
@@ -122,6 +122,11 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// Returns what has this bug.
+    pub(crate) fn with(planted: Option<Planted>) -> Watched {
+        Watched { planted, probes: 0 }
+    }
+
     /// True if this planted bug is switched on.
     #[inline]
     pub(crate) fn broken(self, bug: Planted) -> bool {
@@ -171,10 +176,13 @@ impl<S: StateMachine> Replica<S> {
 
     // --- inputs ---
 
-    /// Handles the next event of the group.
+    /// Handles the next event of the group. A life that ends at once ([`Output::Reenter`]) may still hold events: those
+    /// that the group returns after [`Group::end`](crate::Group::end), and those of
+    /// [`Group::poll_undelivered`](crate::Group::poll_undelivered). They come here too, before
+    /// [`into_next`](Replica::into_next).
     pub fn handle_event(&mut self, now: Time, event: Event) {
         if self.is_stopped {
-            return;
+            return self.keep(now, &event);
         }
         self.report(&event);
         let reset = matches!(event, Event::Reset { .. });
@@ -374,9 +382,15 @@ impl<S: StateMachine> Replica<S> {
         let mut next = Replica::empty(me, self.settings);
         match self.durable {
             Some(mut durable) => {
+                let mut closed = self.replicated.or(self.closed);
+                if self.watched.broken(Planted::SurvivorForgets)
+                    && let Some(closed) = &mut closed
+                {
+                    closed.forget_after(durable.forget_unwritten());
+                }
                 durable.stage = Stage::Closed;
                 next.durable = Some(durable);
-                next.closed = self.replicated.or(self.closed);
+                next.closed = closed;
             }
             None => {
                 let arriving = self.arriving.and_then(|arriving| arriving.machine);

@@ -54,8 +54,9 @@ impl<S: StateMachine> Replica<S> {
             self.unseen.pop_front();
         }
         self.note_applied(applied);
+        self.write_view();
         self.after_change(event);
-        self.apply_durable();
+        self.apply_durable(false);
         self.serve_reads();
     }
 

@@ -5,7 +5,7 @@ use super::backlog::Backlog;
 use super::disk::{Created, Heard};
 use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Plan, Round, RoundWord, Stage, Verdict};
 use super::fetch::Fetch;
-use super::replicated::Replicated;
+use super::replicated::{Applied, Replicated};
 use super::word::Word;
 use super::{Arriving, NotRestored, Output, Replica, ReplicaSettings, StateMachine, StopReason};
 use crate::event::{Event, View};
@@ -39,7 +39,10 @@ impl<S: StateMachine> Replica<S> {
             }
             None => (0, &[][..], Vec::new(), BTreeMap::new()),
         };
-        let mut closed = Replicated::of_disk(machine, (place, parts), entries, (start.servers, &settings))?;
+        // What the service was created with counts, whatever this process was started with.
+        let durability = start.loaded.as_ref().map_or(start.durability, |loaded| loaded.block.durability);
+        let service = (start.servers, durability);
+        let mut closed = Replicated::of_disk(machine, (place, parts), entries, (service, &settings))?;
         closed.set_heard(heard);
         let durable = Durable::new(start, closed.ledger().map_or(0, |ledger| ledger.end()));
         let mut replica = Replica::empty(me, settings);
@@ -56,6 +59,7 @@ impl<S: StateMachine> Replica<S> {
         let after = self.durable.as_mut().and_then(|durable| durable.done(job));
         match after {
             Some(After::Synced(place)) => self.announce(place),
+            Some(After::View(..)) => self.announce_view(),
             Some(After::Joined) => {
                 if let Some(durable) = &self.durable
                     && durable.stage == Stage::Open
@@ -160,7 +164,10 @@ impl<S: StateMachine> Replica<S> {
             Verdict::Again => return self.begin_round(now, seqno),
             Verdict::Promise(plan) if plan.good.contains_key(&self.me) => {
                 durable.block.promised = plan.generation;
-                durable.commit(After::Round(key, RoundWord::Promised));
+                match self.watched.broken(Planted::PromiseUnsynced) {
+                    true => self.say_in_round(key, RoundWord::Promised),
+                    false => durable.commit(After::Round(key, RoundWord::Promised)),
+                }
             }
             Verdict::Adopt(plan) if plan.good.contains_key(&self.me) => self.adopt(now, &plan),
             Verdict::Open(plan) if plan.good.contains_key(&self.me) => self.open(now, seqno, &plan),
@@ -169,6 +176,7 @@ impl<S: StateMachine> Replica<S> {
                 Some(Foreign::GivenUp) => self.stop(StopReason::DiskGivenUp),
                 Some(Foreign::OtherService) => self.stop(StopReason::DiskOfOther),
                 Some(Foreign::OtherServers) => self.stop(StopReason::OtherServers),
+                Some(Foreign::OtherDurability) => self.stop(StopReason::OtherDurability),
                 None => {}
             },
             Verdict::Promise(_) | Verdict::Adopt(_) => {}
@@ -188,14 +196,18 @@ impl<S: StateMachine> Replica<S> {
         let end = self.closed.as_ref().and_then(Replicated::ledger).map_or(0, |ledger| ledger.end());
         durable.is_alone = false;
         let had = (durable.block.generation, end);
-        durable.block.generation = plan.generation;
         durable.block.service = plan.service;
         durable.block.created = Created::Done(plan.service);
-        if plan.donor == self.me || had == plan.chosen {
-            return durable.commit(After::Round(durable.round.key, RoundWord::Adopted));
+        // With durability one, logs of one length may end with different entries, of which no caller has an answer.
+        if plan.donor == self.me || had == plan.chosen && plan.view.is_none() {
+            let key = durable.round.key;
+            durable.take_chosen(plan);
+            durable.commit(After::Round(key, RoundWord::Adopted));
+            if self.watched.broken(Planted::BaseUnsynced) {
+                self.say_in_round(key, RoundWord::Adopted);
+            }
+            return;
         }
-        // Until the state is here, the disk is of its old generation.
-        durable.block.generation = had.0;
         let donor = View {
             members: view
                 .members
@@ -205,7 +217,7 @@ impl<S: StateMachine> Replica<S> {
                 .collect(),
             ..view.clone()
         };
-        self.adopting = Some((plan.generation, donor));
+        self.adopting = Some((plan.clone(), donor));
         let backlog = Backlog::since(durable.round.key, view.clone());
         self.begin_fetch(backlog);
         self.fetch_more(now);
@@ -227,7 +239,7 @@ impl<S: StateMachine> Replica<S> {
         let first = state.open((seqno, view.clone()), plan, durable.block.anew.clone());
         self.begin_with(now, state);
         self.note_applied(first);
-        self.apply_durable();
+        self.apply_durable(false);
         self.work(now);
     }
 
@@ -238,7 +250,7 @@ impl<S: StateMachine> Replica<S> {
         if durable.stage != Stage::Closed {
             return;
         }
-        (durable.stage, durable.joining_since, durable.has_to_say) = (Stage::Joining, Some(now), false);
+        durable.begin_joining(now);
         self.adopting = None;
         self.begin_fetch(Backlog::since(seqno, view.clone()));
         self.fetch_more(now);
@@ -280,11 +292,15 @@ impl<S: StateMachine> Replica<S> {
         let entries = ledger.pending().cloned().collect();
         let heard = ledger.heard().clone();
         match self.adopting.take() {
-            Some((generation, _)) => {
-                durable.block.generation = generation;
-                let after = After::Round(durable.round.key, RoundWord::Adopted);
-                durable.adopt(snapshot, entries, heard, after);
+            Some((plan, _)) => {
+                let key = durable.round.key;
+                durable.take_chosen(&plan);
+                let after = After::Round(key, RoundWord::Adopted);
+                durable.adopt(snapshot, entries, heard, after, self.watched);
                 self.closed = Some(state);
+                if self.watched.broken(Planted::BaseUnsynced) {
+                    self.say_in_round(key, RoundWord::Adopted);
+                }
             }
             None => {
                 durable.stage = Stage::Open;
@@ -293,7 +309,8 @@ impl<S: StateMachine> Replica<S> {
                 let (service, anew) = ledger.service();
                 (durable.block.service, durable.block.anew) = (service, anew.to_vec());
                 durable.block.created = Created::Done(service);
-                durable.adopt(snapshot, entries, heard, After::Joined);
+                durable.block.view = ledger.view();
+                durable.adopt(snapshot, entries, heard, After::Joined, self.watched);
                 self.begin_with(now, state);
                 for event in events {
                     self.apply(&event);
@@ -312,10 +329,47 @@ impl<S: StateMachine> Replica<S> {
             Event::Joined { .. } if is_open => self.say(Word::IsOpen),
             Event::Reset { .. } if is_open => {
                 // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
-                let synced = self.durable.as_ref().map_or(0, Durable::synced);
-                self.announce(synced);
+                if !self.watched.broken(Planted::SyncedNotRepeated) {
+                    let synced = self.durable.as_ref().map_or(0, Durable::synced);
+                    self.announce(synced);
+                    self.announce_view();
+                }
             }
             _ => {}
+        }
+    }
+
+    /// With durability one: has the present view written, if it is another than the last one that was written here.
+    pub(super) fn write_view(&mut self) {
+        let (Some(durable), Some(state)) = (&mut self.durable, &self.replicated) else { return };
+        let Some(ledger) = state.ledger().filter(|_| durable.stage == Stage::Open) else { return };
+        let Some(view) = ledger.view().filter(|(_, members)| members.contains(&durable.block.server)) else {
+            return;
+        };
+        if durable.block.view.as_ref() != Some(&view) && !self.watched.broken(Planted::ViewUnwritten) {
+            durable.write_view(view, ledger.heard(), self.watched);
+        }
+    }
+
+    fn announce_view(&mut self) {
+        if let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open)
+            && let Some((generation, number)) = durable.view_on_disk()
+        {
+            let word = Word::ViewWritten { generation, number };
+            self.outputs.push_back(Output::Announce(word.write()));
+        }
+    }
+
+    /// Logs an event that this life held when it ended. With durability one, others may have answered it.
+    pub(super) fn keep(&mut self, now: Time, event: &Event) {
+        let keeps = self.durable.as_ref().is_some_and(Durable::keeps_what_it_held);
+        if !keeps || self.watched.broken(Planted::SurvivorForgets) {
+            return;
+        }
+        let Some(state) = &mut self.replicated else { return };
+        if let Applied::Logged(entry) = state.apply(event, self.me, self.watched) {
+            self.write_entry(entry);
+            self.work(now);
         }
     }
 
@@ -329,15 +383,20 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Applies the entries that have become durable.
-    pub(super) fn apply_durable(&mut self) {
+    /// Applies the entries that have become durable. `reads` is true if a read asks for it.
+    pub(super) fn apply_durable(&mut self, reads: bool) {
+        let me = self.durable.as_ref().map_or(0, |durable| durable.block.server);
         while let Some(state) = &mut self.replicated
             && !self.is_stopped
-            && let Some((applied, is_due)) = state.apply_durable(self.watched)
+            && let Some((applied, is_due)) = state.apply_durable(me, reads, self.watched)
         {
             if is_due && let (Some(durable), Some(ledger)) = (&mut self.durable, state.ledger()) {
                 let parts = state.state_parts(self.watched);
-                durable.write_snapshot(ledger.applied(), parts, ledger.heard());
+                let place = match self.watched.broken(Planted::SnapshotBeyondApplied) {
+                    true => ledger.end(),
+                    false => ledger.applied(),
+                };
+                durable.write_snapshot(place, parts, ledger.heard());
             }
             self.note_applied(applied);
         }
@@ -366,7 +425,7 @@ impl<S: StateMachine> Replica<S> {
         }
         if durable.has_to_say && durable.is_idle() && durable.stage == Stage::Closed && !self.is_stopped {
             durable.has_to_say = false;
-            let (key, said) = (durable.round.key, durable.said(heard.clone()));
+            let (key, said) = (durable.round.key, durable.said(heard.clone(), self.watched));
             self.say(Word::Round { key, word: RoundWord::Said(said) });
         }
     }

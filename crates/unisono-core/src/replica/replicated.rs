@@ -3,7 +3,7 @@
 
 use super::Watched;
 use super::chain::Chain;
-use super::disk::{Escape, Heard};
+use super::disk::{DiskDurability, Escape, Heard};
 use super::durable::{Entry, Ledger, Place, Plan, What};
 use super::machine::{Command, NotRestored, Outcome, Position, Server, StateMachine};
 use super::memory::{Known, Memory};
@@ -20,8 +20,9 @@ use bytes::{Buf, BufMut, Bytes};
 
 /// Version of the first part of a snapshot, which holds all but the user's state.
 const HEAD_VERSION: u8 = 2;
-/// Bytes of applied entries after which all servers write a snapshot.
-const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
+/// Bytes of applied entries after which all servers write a snapshot. The simulator's logs are short, and are to be cut
+/// too.
+const SNAPSHOT_AFTER_BYTES: u64 = if cfg!(feature = "planted") { 4 << 10 } else { 64 << 20 };
 const NO_ROOM: &[u8] = b"the service has too many clients to remember; the call did not happen";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
@@ -88,7 +89,7 @@ impl<S: StateMachine> Replicated<S> {
         mut machine: S,
         (place, parts): (Place, &[Bytes]),
         entries: Vec<Bytes>,
-        (servers, settings): (u8, &ReplicaSettings),
+        (service, settings): ((u8, DiskDurability), &ReplicaSettings),
     ) -> Result<Replicated<S>, NotRestored> {
         if entries.iter().any(|entry| Entry::read(entry.clone()).is_none()) {
             return Err(NotRestored("an entry of the log is not valid"));
@@ -110,7 +111,7 @@ impl<S: StateMachine> Replicated<S> {
             view: None,
             at: 0,
             members_due: false,
-            ledger: Some(Ledger::new(servers, place, entries)),
+            ledger: Some(Ledger::new(service, place, entries)),
             logged_bytes: head.logged_bytes,
         })
     }
@@ -192,9 +193,7 @@ impl<S: StateMachine> Replicated<S> {
                 }
                 self.forget_former_members();
                 if self.ledger.is_some() {
-                    if let (Event::Joined { member, .. }, Some(ledger)) = (event, &mut self.ledger) {
-                        server_id(&member.name).into_iter().for_each(|server| ledger.forget(server));
-                    }
+                    self.follow_members(event, watched);
                     let servers = self.servers();
                     return self.log(None, What::Members(servers));
                 }
@@ -231,8 +230,13 @@ impl<S: StateMachine> Replicated<S> {
             Word::OnDisk(disk) => {
                 if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
                     self.copies.insert(sender);
-                    ledger.note_disk(server, disk);
-                    ledger.note_synced(server, disk.generation, disk.position);
+                    ledger.note_joined(server, disk, watched);
+                }
+                Applied::Nothing
+            }
+            Word::ViewWritten { generation, number } => {
+                if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
+                    ledger.note_view_written(server, generation, number);
                 }
                 Applied::Nothing
             }
@@ -324,10 +328,47 @@ impl<S: StateMachine> Replicated<S> {
         Applied::Logged(entry)
     }
 
-    /// Applies the next entry of the log that is durable. Returns what it did, and whether a snapshot is due after it.
-    pub(super) fn apply_durable(&mut self, watched: Watched) -> Option<(Applied, bool)> {
-        let early = watched.broken(Planted::AnsweredUndurable);
-        let (Entry { time_ms, what }, bytes) = self.ledger.as_mut()?.take_durable(early)?;
+    /// Notes in the log which servers are members of the group after a change.
+    fn follow_members(&mut self, change: &Event, watched: Watched) {
+        let mut here = self.ids();
+        let Some(ledger) = &mut self.ledger else { return };
+        if let Event::Joined { member, .. } = change
+            && let Some(joined) = server_id(&member.name)
+        {
+            // It may have another disk than before.
+            ledger.forget(joined);
+            here.remove(&joined);
+        }
+        ledger.note_members(&here, watched);
+    }
+
+    /// Returns the ids of the members.
+    fn ids(&self) -> BTreeSet<u8> {
+        let members = self.view.iter().flat_map(|view| &view.members);
+        members.filter_map(|member| server_id(&member.name)).collect()
+    }
+
+    /// Forgets what is after a place of the log: for a planted bug.
+    pub(super) fn forget_after(&mut self, end: Place) {
+        self.ledger.iter_mut().for_each(|ledger| ledger.truncate(end));
+    }
+
+    /// Returns the place through which entries are applied although they are not durable: for planted bugs.
+    fn applied_early(&self, reads: bool, watched: Watched) -> Place {
+        let Some(ledger) = &self.ledger else { return 0 };
+        match () {
+            () if watched.broken(Planted::AnsweredUndurable) => ledger.end(),
+            () if reads && watched.broken(Planted::ReadShowsUndurable) => ledger.end(),
+            () if watched.broken(Planted::QuorumOfView) => ledger.synced_by_all(&self.ids()),
+            () => 0,
+        }
+    }
+
+    /// Applies the next entry of the log that is durable at server `me`. Returns what it did, and whether a snapshot is due
+    /// after it. `reads` is true if a read asks for it.
+    pub(super) fn apply_durable(&mut self, me: u8, reads: bool, watched: Watched) -> Option<(Applied, bool)> {
+        let early = self.applied_early(reads, watched);
+        let (Entry { time_ms, what }, bytes) = self.ledger.as_mut()?.take_durable(me, early, watched)?;
         self.memory.advance(time_ms);
         let applied = match what {
             What::Command { client, call, finished_below, left_ms, received_by, payload } => {

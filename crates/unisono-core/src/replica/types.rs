@@ -240,6 +240,11 @@ pub enum StopReason {
     /// The other servers were started with another number of servers.
     #[error("the service was created with another number of servers")]
     OtherServers,
+    /// The other servers were started with another durability.
+    #[error(
+        "the other servers were started with another durability; it is fixed when they create the service"
+    )]
+    OtherDurability,
     /// This server had another disk.
     #[error(
         "this server had another disk, and this one is empty; if that disk is lost, say so with --replace"
@@ -248,7 +253,8 @@ pub enum StopReason {
 }
 
 crate::debug_as_sentence!(StopReason {
-    Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers, ReplaceNeeded;
+    Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers,
+    OtherDurability, ReplaceNeeded;
     of NotRestored
 });
 

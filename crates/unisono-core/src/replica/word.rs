@@ -22,6 +22,8 @@ pub(super) enum Word {
     Digest { position: Position, digest: Digest },
     /// The sender's disk has the log through this place, in this generation.
     Synced { generation: u64, place: Place },
+    /// With durability *one*: the sender's disk has the view with this number, in this generation.
+    ViewWritten { generation: u64, number: u64 },
     /// The sender's disk has the state that it fetched, and counts from here on.
     OnDisk(Heard),
     /// The service is open: a newcomer is to fetch the state.
@@ -54,6 +56,7 @@ const SYNCED: u8 = 5;
 const ON_DISK: u8 = 6;
 const IS_OPEN: u8 = 7;
 const ROUND: u8 = 8;
+const VIEW_WRITTEN: u8 = 9;
 
 impl Word {
     pub(super) fn write(&self) -> Bytes {
@@ -85,6 +88,11 @@ impl Word {
                 out.put_u8(SYNCED);
                 out.put_u64(*generation);
                 out.put_u64(*place);
+            }
+            Word::ViewWritten { generation, number } => {
+                out.put_u8(VIEW_WRITTEN);
+                out.put_u64(*generation);
+                out.put_u64(*number);
             }
             Word::OnDisk(disk) => {
                 out.put_u8(ON_DISK);
@@ -127,6 +135,9 @@ impl Word {
                 Word::Digest { position, digest }
             }
             SYNCED => Word::Synced { generation: from.try_get_u64().ok()?, place: from.try_get_u64().ok()? },
+            VIEW_WRITTEN => {
+                Word::ViewWritten { generation: from.try_get_u64().ok()?, number: from.try_get_u64().ok()? }
+            }
             ON_DISK => Word::OnDisk(Heard {
                 disk: from.try_get_u64().ok()?,
                 generation: from.try_get_u64().ok()?,
@@ -160,6 +171,7 @@ mod tests {
             Word::Finished([(Uid(7), 9), (Uid(8), 10)].into()),
             Word::Digest { position: 1024, digest: [5; 32] },
             Word::Synced { generation: 3, place: 4 },
+            Word::ViewWritten { generation: 3, number: 5 },
             Word::OnDisk(Heard { disk: 1, generation: 2, starts: 3, position: 4 }),
             Word::IsOpen,
             Word::Round { key: 6, word: RoundWord::Promised },

@@ -453,6 +453,12 @@ impl<S: StateMachine> Copy<S> {
         life.withdraw();
         // The next life has the state; nothing may count this one as a member any more.
         life.group.end();
+        let held = life.held();
+        self.step(|state, now| {
+            if let Some(copy) = &mut state.copy {
+                held.into_iter().for_each(|event| copy.handle_event(now, event));
+            }
+        });
         self.change(|state| {
             (state.life, state.has_group) = (None, false);
             // The core has answered all. What is left has no answer.

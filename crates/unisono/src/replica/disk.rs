@@ -150,11 +150,14 @@ pub enum DiskError {
     },
     /// The service was created with another durability.
     #[error(
-        "the folder {} is of a service with another durability; it is fixed at the creation", folder.display()
+        "the folder {} is of a service with the durability `{}`: start it with --durability {}",
+        folder.display(), durability_word(*found), durability_word(*found)
     )]
     OtherDurability {
         /// The folder.
         folder: PathBuf,
+        /// That durability.
+        found: DiskDurability,
     },
     /// A service cannot begin anew from this disk.
     #[error("the folder {} has no state with which a service could begin anew", folder.display())]
@@ -162,9 +165,6 @@ pub enum DiskError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The durability is not there yet.
-    #[error("the durability `one` is not available yet: use `majority`")]
-    OneNotYet,
     /// The operating system gives no random numbers.
     #[error("no random numbers: {0}")]
     NoRandom(crate::OpenError),
@@ -180,9 +180,15 @@ debug_as_sentence!(DiskError {
     OtherServers,
     OtherDurability,
     NothingToBeginWith,
-    OneNotYet,
     NoRandom
 });
+
+fn durability_word(durability: DiskDurability) -> &'static str {
+    match durability {
+        DiskDurability::Majority => "majority",
+        DiskDurability::One => "one",
+    }
+}
 
 impl DiskError {
     /// True if other arguments or another folder cure it; false if the disk is at fault.
@@ -207,9 +213,6 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
     if !(1..=servers).contains(&id) {
         return Err(DiskError::Id { id, servers });
     }
-    if options.durability == DiskDurability::One {
-        return Err(DiskError::OneNotYet);
-    }
     let folder = || options.data.clone();
     let files = Folder::open(&options.data, options.log_dir.as_deref())
         .map_err(|error| DiskError::Folder { folder: folder(), error })?;
@@ -227,7 +230,7 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
             return Err(DiskError::OtherServers { folder: folder(), found: block.servers });
         }
         if block.durability != options.durability {
-            return Err(DiskError::OtherDurability { folder: folder() });
+            return Err(DiskError::OtherDurability { folder: folder(), found: block.durability });
         }
     }
     let is_created = loaded.as_ref().is_some_and(|loaded| matches!(loaded.block.created, Created::Done(_)));

@@ -206,6 +206,16 @@ impl Life {
 
     // --- the end ---
 
+    /// Returns the events that this life has not taken, once it has ended: those that were accepted, and those of which
+    /// that is not known.
+    pub(super) fn held(&self) -> Vec<Event> {
+        self.group.shared().with(|member, _| {
+            let mut held: Vec<Event> = std::iter::from_fn(|| member.event()).collect();
+            held.extend(std::iter::from_fn(|| member.group.poll_undelivered()));
+            held
+        })
+    }
+
     /// Takes no more requests, because this life is over.
     pub(super) fn withdraw(&self) {
         let mut services = self.services();

@@ -5,9 +5,11 @@
 //! cut off. A bad record that a good one follows was once good, and cutting there would lose answered commands: that log is
 //! spoiled. The same holds for bytes that were synced before the block was last written.
 
+use super::super::Watched;
 use super::super::machine::Position;
 use super::store::{Heard, StoreError};
 use super::{FORMAT_VERSION, check_version, spoiled};
+use crate::planted::Planted;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -165,16 +167,24 @@ pub(super) struct Log {
     /// The entries that follow `head.after`.
     pub(super) entries: Vec<Bytes>,
     pub(super) heard: BTreeMap<u8, Heard>,
+    /// Generation in which the last record was written.
+    pub(super) generation: u64,
     /// Length of the good records and what is before them. A torn record may follow.
     pub(super) bytes: u64,
 }
 
 impl Log {
     /// Reads a log file. `synced_bytes` of it were synced before the block was written.
-    pub(super) fn read(number: u64, file: Bytes, synced_bytes: u64) -> Result<Log, StoreError> {
+    pub(super) fn read(
+        number: u64,
+        file: Bytes,
+        synced_bytes: u64,
+        watched: Watched,
+    ) -> Result<Log, StoreError> {
         let head = Head::read(&file, number)?;
         let bad = |what| Err(spoiled(&name(number), what));
-        let (mut entries, mut heard, mut at) = (Vec::new(), BTreeMap::new(), LOG_HEAD_BYTES);
+        let (mut entries, mut heard, mut generation) = (Vec::new(), BTreeMap::new(), 0);
+        let mut at = LOG_HEAD_BYTES;
         while let Some(bytes) = good_record(&file, at, head.mark) {
             let end = at + bytes.len() + RECORD_HEAD_BYTES;
             let Some(record) = Record::read(bytes) else {
@@ -184,19 +194,24 @@ impl Log {
                 return bad("the positions of two records do not follow each other");
             }
             heard.extend(record.heard);
+            generation = record.generation;
             entries.extend(record.entries);
             at = end;
         }
-        if (at as u64) < synced_bytes {
+        let log = Log { head, entries, heard, generation, bytes: at as u64 };
+        if watched.broken(Planted::MiddleCut) {
+            return Ok(log);
+        }
+        if log.bytes < synced_bytes {
             return bad("a record is damaged or missing that was complete when the block was last written");
         }
-        if next(&head, &entries).is_none() {
+        if next(&head, &log.entries).is_none() {
             return bad("its positions are too large");
         }
         if (at + 1..file.len()).any(|later| good_record(&file, later, head.mark).is_some()) {
             return bad("a record is damaged, and good ones follow");
         }
-        Ok(Log { head, entries, heard, bytes: at as u64 })
+        Ok(log)
     }
 }
 
@@ -236,7 +251,7 @@ mod tests {
     }
 
     fn read(file: &[u8], synced: u64) -> Result<Log, StoreError> {
-        Log::read(3, Bytes::copy_from_slice(file), synced)
+        Log::read(3, Bytes::copy_from_slice(file), synced, Watched::default())
     }
 
     #[test]
@@ -285,7 +300,7 @@ mod tests {
         assert!(matches!(read(&without, 0), Err(StoreError::Spoiled { .. })));
         let far = Head { after: Position::MAX, ..HEAD };
         assert!(matches!(read(&far.write(), 0), Err(StoreError::Spoiled { .. })));
-        assert!(matches!(Log::read(4, file.into(), 0), Err(StoreError::Spoiled { .. })));
+        assert!(matches!(Log::read(4, file.into(), 0, Watched::default()), Err(StoreError::Spoiled { .. })));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The store: the order of its writes, and what is read at the start.
 
+use super::super::Watched;
 use super::super::machine::Position;
 use super::super::types::Digest;
 use super::block::{self, BLOCK_FILE, Block, Slot, Slots, SnapshotName};
@@ -7,6 +8,7 @@ use super::files::{FileError, FileErrorKind, Files};
 use super::log::{self, Head, Log, Record};
 use super::parts::{Manifest, is_name_of_store, manifest_name, part_head, part_name, read_part};
 use super::spoiled;
+use crate::planted::Planted;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,6 +44,8 @@ pub struct Loaded {
     pub entries: Vec<Bytes>,
     /// What was heard of other servers' disks, by id.
     pub heard: BTreeMap<u8, Heard>,
+    /// Generation in which the last record of the log was written; 0 if the log is empty.
+    pub last_generation: u64,
 }
 
 /// Why a store cannot be used, or refuses a call.
@@ -112,6 +116,7 @@ pub struct Store<F> {
     /// Names of the parts of the snapshot. Their files are good.
     parts: BTreeSet<String>,
     has_failed: bool,
+    watched: Watched,
 }
 
 impl<F: Files> Store<F> {
@@ -120,6 +125,19 @@ impl<F: Files> Store<F> {
     /// # Errors
     /// The folder cannot be read, is spoiled, or was written by a newer version.
     pub fn open(files: F, digest: fn(&[u8]) -> Digest) -> Result<(Store<F>, Option<Loaded>), StoreError> {
+        Store::open_planted(files, digest, None)
+    }
+
+    /// Like [`Store::open`], with a bug. Without the feature `planted` it is the same.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    #[doc(hidden)]
+    pub fn open_planted(
+        files: F,
+        digest: fn(&[u8]) -> Digest,
+        bug: Option<Planted>,
+    ) -> Result<(Store<F>, Option<Loaded>), StoreError> {
         let mut store = Store {
             files,
             digest,
@@ -131,6 +149,7 @@ impl<F: Files> Store<F> {
             heard: BTreeMap::new(),
             parts: BTreeSet::new(),
             has_failed: false,
+            watched: Watched::with(bug),
         };
         let loaded = store.load()?;
         Ok((store, loaded))
@@ -154,8 +173,9 @@ impl<F: Files> Store<F> {
         let (snapshot_at, parts) = self.load_snapshot(&block)?;
         let file = Bytes::from(self.read(&log::name(block.log))?);
         let file_bytes = file.len() as u64;
-        let Log { head, entries, heard, bytes } = Log::read(block.log, file, log_bytes)?;
-        if head.after != snapshot_at {
+        let Log { head, entries, heard, generation, bytes } =
+            Log::read(block.log, file, log_bytes, self.watched)?;
+        if head.after != snapshot_at && !self.watched.broken(Planted::ReplayNotSkipped) {
             return Err(spoiled(&log::name(block.log), "it does not follow the snapshot"));
         }
         (self.sequence, self.log, self.log_bytes) = (sequence, head, bytes);
@@ -173,7 +193,7 @@ impl<F: Files> Store<F> {
         }
         self.block = Some(block.clone());
         self.remove_what_does_not_count()?;
-        Ok(Some(Loaded { block, parts, snapshot_at, entries, heard }))
+        Ok(Some(Loaded { block, parts, snapshot_at, entries, heard, last_generation: generation }))
     }
 
     fn load_snapshot(&mut self, block: &Block) -> Result<(Position, Vec<Bytes>), StoreError> {
@@ -250,7 +270,9 @@ impl<F: Files> Store<F> {
     /// The disk fails, or the block is too large.
     pub fn commit(&mut self, block: Block) -> Result<(), StoreError> {
         self.unless_failed(|store| {
-            let Some(old) = &store.block else { return store.install(block, None, &[], &BTreeMap::new()) };
+            let Some(old) = &store.block else {
+                return store.install(block, None, (0, &[]), &BTreeMap::new());
+            };
             let block = Block { snapshot: old.snapshot, log: old.log, ..block };
             store.write_block(block)
         })
@@ -268,7 +290,8 @@ impl<F: Files> Store<F> {
         entries: &[Bytes],
         heard: &BTreeMap<u8, Heard>,
     ) -> Result<(), StoreError> {
-        self.unless_failed(|store| store.install(block, snapshot, entries, heard))
+        let after = snapshot.map_or(0, |(position, _)| position);
+        self.unless_failed(|store| store.install(block, snapshot, (after, entries), heard))
     }
 
     /// Writes a snapshot, which counts from one write of the block, and cuts the log below it.
@@ -282,24 +305,31 @@ impl<F: Files> Store<F> {
                 return Err(StoreError::Misplaced { position, end: store.end });
             }
             let file = store.read(&log::name(block.log))?;
-            let log = Log::read(block.log, file.into(), store.log_bytes)?;
+            let log = Log::read(block.log, file.into(), store.log_bytes, store.watched)?;
+            let heard = store.heard.clone();
+            if store.watched.broken(Planted::LogCutFirst) {
+                let name = log::name(block.log);
+                store.files.truncate(&name, log::LOG_HEAD_BYTES as u64)?;
+                store.files.sync(&name)?;
+            }
+            if store.watched.broken(Planted::ReplayNotSkipped) {
+                return store.install(block, Some((position, parts)), (log.head.after, &log.entries), &heard);
+            }
             let below = (position - log.head.after) as usize;
             let entries = log.entries.get(below..).unwrap_or_default();
-            let heard = store.heard.clone();
-            store.install(block, Some((position, parts)), entries, &heard)
+            store.install(block, Some((position, parts)), (position, entries), &heard)
         })
     }
 
-    /// Writes a state aside, lets it count, and removes what counts no more.
+    /// Writes a state aside, lets it count, and removes what counts no more. The entries follow the position before them.
     fn install(
         &mut self,
         block: Block,
         snapshot: Option<(Position, &[Bytes])>,
-        entries: &[Bytes],
+        (after, entries): (Position, &[Bytes]),
         heard: &BTreeMap<u8, Heard>,
     ) -> Result<(), StoreError> {
         let number = self.block.as_ref().map_or(0, |old| old.log) + 1;
-        let after = snapshot.map_or(0, |(position, _)| position);
         let end = after.checked_add(entries.len() as u64).filter(|end| *end < Position::MAX);
         let end = end.ok_or(StoreError::Misplaced { position: after, end: self.end })?;
         let manifest = snapshot.map(|(position, parts)| {
@@ -307,8 +337,10 @@ impl<F: Files> Store<F> {
             Manifest { position, parts: parts.collect() }
         });
         let manifest_file = manifest.as_ref().map(Manifest::write);
-        let name =
-            manifest_file.as_ref().map(|file| SnapshotName { position: after, digest: (self.digest)(file) });
+        let name = manifest.as_ref().zip(manifest_file.as_ref()).map(|(manifest, file)| SnapshotName {
+            position: manifest.position,
+            digest: (self.digest)(file),
+        });
         let block = Block { snapshot: name, log: number, ..block };
         let head = Head { number, after, mark: self.mark(&block) };
         let log = first_records(&head, block.generation, entries, heard)?;
@@ -331,8 +363,8 @@ impl<F: Files> Store<F> {
             }
             part_names.insert(name);
         }
-        if let Some(file) = &manifest_file {
-            self.write_synced(&manifest_name(after, number), file)?;
+        if let (Some(file), Some(manifest)) = (&manifest_file, &manifest) {
+            self.write_synced(&manifest_name(manifest.position, number), file)?;
         }
         self.write_synced(&log::name(number), &log)?;
 

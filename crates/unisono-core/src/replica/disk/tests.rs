@@ -71,7 +71,7 @@ struct Holds {
 impl Holds {
     fn of(loaded: Option<Loaded>) -> Holds {
         let Some(loaded) = loaded else { return Holds::default() };
-        let Loaded { block, parts, snapshot_at, entries, heard } = loaded;
+        let Loaded { block, parts, snapshot_at, entries, heard, .. } = loaded;
         assert_eq!(block.snapshot.map_or(0, |snapshot| snapshot.position), snapshot_at);
         // The names of files are not compared.
         let block = Some(Block { snapshot: None, log: 0, ..block });

@@ -1,12 +1,15 @@
 //! The log as all servers see it: what is ordered and not yet applied, and how far the disk of each server has it.
 //!
-//! An entry is applied once it is durable: synced by a majority of the configured servers in the present generation.
-//! A server counts by its id, whether or not it is a member at present: its disk stays.
+//! An entry is applied once it is durable: synced in the present generation by a majority of the configured servers, or
+//! with durability *one* by one member of a view that all its members have written ([`Views`]). A server counts by its
+//! id, whether or not it is a member at present: its disk stays.
 
-use super::super::disk::{Escape, Heard};
+use super::super::Watched;
+use super::super::disk::{DiskDurability, Escape, Heard};
 use super::entry::{Entry, Place};
+use super::views::Views;
 use crate::identity::Uid;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
 
@@ -26,6 +29,8 @@ pub(in super::super) struct Ledger {
     synced: BTreeMap<u8, Place>,
     /// What was heard of each server's disk.
     heard: BTreeMap<u8, Heard>,
+    /// Present with durability *one*.
+    views: Option<Views>,
     clock: Clock,
 }
 
@@ -39,8 +44,13 @@ struct Clock {
 
 impl Ledger {
     /// Returns the log of a server that begins with a state which contains all entries through `applied`.
-    pub(in super::super) fn new(servers: u8, applied: Place, pending: Vec<Bytes>) -> Ledger {
-        Ledger { servers, applied, pending: pending.into(), ..Ledger::default() }
+    pub(in super::super) fn new(
+        (servers, durability): (u8, DiskDurability),
+        applied: Place,
+        pending: Vec<Bytes>,
+    ) -> Ledger {
+        let views = (durability == DiskDurability::One).then(Views::default);
+        Ledger { servers, views, applied, pending: pending.into(), ..Ledger::default() }
     }
 
     /// Begins a generation: the disks of `servers` have everything here.
@@ -53,6 +63,9 @@ impl Ledger {
         let end = self.end();
         self.generation = generation;
         self.synced = servers.map(|server| (server, end)).collect();
+        if let Some(views) = &mut self.views {
+            views.begin(self.synced.keys().copied().collect());
+        }
         let last = self.pending.back().and_then(|bytes| Entry::read(bytes.clone()));
         let last_ms = last.map_or(0, |entry| entry.time_ms);
         self.clock = Clock { now_ms: now_ms.max(last_ms), offsets: BTreeMap::new() };
@@ -116,9 +129,38 @@ impl Ledger {
         }
     }
 
-    /// Notes what a server says of its disk, which counts from here on.
+    /// Notes what is known of a server's disk.
     pub(in super::super) fn note_disk(&mut self, server: u8, disk: Heard) {
         self.heard.insert(server, disk);
+    }
+
+    /// Notes that a server's disk has the state. With durability *one* it counts once all members have written the view
+    /// with it.
+    pub(in super::super) fn note_joined(&mut self, server: u8, disk: Heard, watched: Watched) {
+        self.note_disk(server, disk);
+        self.note_synced(server, disk.generation, disk.position);
+        if let Some(views) = &mut self.views {
+            views.add(server, watched);
+        }
+    }
+
+    /// Notes that only these servers are members: what others have does not count with durability *one*.
+    pub(in super::super) fn note_members(&mut self, here: &BTreeSet<u8>, watched: Watched) {
+        if let Some(views) = &mut self.views {
+            views.keep(here, watched);
+        }
+    }
+
+    /// Notes that a server has written a view of this generation.
+    pub(in super::super) fn note_view_written(&mut self, server: u8, generation: u64, number: u64) {
+        if let Some(views) = self.views.as_mut().filter(|_| generation == self.generation) {
+            views.note_written(server, number);
+        }
+    }
+
+    /// With durability *one*: number and members of the present view.
+    pub(in super::super) fn view(&self) -> Option<(u64, Vec<u8>)> {
+        self.views.as_ref().map(Views::present)
     }
 
     /// Forgets how far a server has synced: one that comes anew may have another disk.
@@ -134,16 +176,41 @@ impl Ledger {
         self.heard = heard;
     }
 
-    /// Returns the place through which a majority of the configured servers has synced.
-    fn durable(&self) -> Place {
-        let mut places: Vec<Place> = self.synced.values().copied().collect();
-        places.sort_unstable_by(|a, b| b.cmp(a));
-        places.get(usize::from(self.servers) / 2).copied().unwrap_or(0)
+    /// Returns the place through which the log is durable.
+    fn durable(&self, me: u8, watched: Watched) -> Place {
+        let synced = |server: &u8| self.synced.get(server).copied();
+        match &self.views {
+            Some(views) if views.is_installed(self.servers, me, watched) => {
+                views.members().filter_map(synced).max().unwrap_or(0)
+            }
+            Some(_) => 0,
+            None => {
+                let mut places: Vec<Place> = self.synced.values().copied().collect();
+                places.sort_unstable_by(|a, b| b.cmp(a));
+                places.get(usize::from(self.servers) / 2).copied().unwrap_or(0)
+            }
+        }
     }
 
-    /// Takes out the next entry that is durable, and its length in bytes. `early` takes it although it is not.
-    pub(in super::super) fn take_durable(&mut self, early: bool) -> Option<(Entry, usize)> {
-        if self.applied >= self.durable() && !early {
+    /// Returns the place through which all of these have synced: for a planted bug.
+    pub(in super::super) fn synced_by_all(&self, servers: &BTreeSet<u8>) -> Place {
+        servers.iter().map(|server| self.synced.get(server).copied().unwrap_or(0)).min().unwrap_or(0)
+    }
+
+    /// Forgets everything after a place: for a planted bug.
+    pub(in super::super) fn truncate(&mut self, end: Place) {
+        self.pending.truncate(end.saturating_sub(self.applied) as usize);
+    }
+
+    /// Takes out the next entry that is durable at this server, and its length in bytes. What lies at or below `early` is
+    /// taken although it is not.
+    pub(in super::super) fn take_durable(
+        &mut self,
+        me: u8,
+        early: Place,
+        watched: Watched,
+    ) -> Option<(Entry, usize)> {
+        if self.applied >= self.durable(me, watched).max(early) {
             return None;
         }
         let bytes = self.pending.pop_front()?;
@@ -172,6 +239,13 @@ impl Ledger {
             out.put_u64(*place);
         }
         write_heard(out, &self.heard);
+        match &self.views {
+            None => out.put_u8(0),
+            Some(views) => {
+                out.put_u8(1);
+                views.write(out);
+            }
+        }
         out.put_u64(self.clock.now_ms);
         out.put_u32(self.clock.offsets.len() as u32);
         for (member, offset) in &self.clock.offsets {
@@ -203,6 +277,9 @@ impl Ledger {
             ledger.synced.insert(server, from.try_get_u64().ok()?);
         }
         ledger.heard = read_heard(from)?;
+        if from.try_get_u8().ok()? != 0 {
+            ledger.views = Some(Views::read(from)?);
+        }
         ledger.clock.now_ms = from.try_get_u64().ok()?;
         for _ in 0..from.try_get_u32().ok()? {
             let member = Uid(from.try_get_u64().ok()?);
@@ -252,35 +329,66 @@ mod tests {
     }
 
     fn ledger() -> Ledger {
-        let mut ledger = Ledger::new(3, 10, vec![entry(), entry()]);
+        of(DiskDurability::Majority)
+    }
+
+    fn of(durability: DiskDurability) -> Ledger {
+        let mut ledger = Ledger::new((3, durability), 10, vec![entry(), entry()]);
         ledger.begin(4, [1, 2].into_iter(), 0);
         ledger
+    }
+
+    fn take(ledger: &mut Ledger) -> Option<(Entry, usize)> {
+        ledger.take_durable(1, 0, Watched::default())
     }
 
     #[test]
     fn the_base_of_a_majority_is_durable_and_what_comes_later_waits_for_two_disks() {
         let mut ledger = ledger();
         ledger.push(entry());
-        while ledger.take_durable(false).is_some() {}
+        while take(&mut ledger).is_some() {}
         assert_eq!((ledger.applied(), ledger.end()), (12, 13));
         ledger.note_synced(1, 4, 13);
-        assert_eq!(ledger.take_durable(false), None);
+        assert_eq!(take(&mut ledger), None);
         ledger.note_synced(3, 3, 13);
-        assert_eq!(ledger.take_durable(false), None, "of another generation");
+        assert_eq!(take(&mut ledger), None, "of another generation");
         ledger.note_synced(3, 4, 13);
-        assert!(ledger.take_durable(false).is_some());
+        assert!(take(&mut ledger).is_some());
+    }
+
+    #[test]
+    fn with_durability_one_a_disk_of_a_written_view_suffices() {
+        let mut ledger = of(DiskDurability::One);
+        while take(&mut ledger).is_some() {}
+        (0..2).for_each(|_| ledger.push(entry()));
+        ledger.note_synced(1, 4, 13);
+        assert!(take(&mut ledger).is_some());
+        assert_eq!(take(&mut ledger), None, "no disk has it");
+        // A joiner's disk counts when all members have written the view with it, and nothing counts until then.
+        let disk = Heard { disk: 9, generation: 4, starts: 2, position: 14 };
+        ledger.note_joined(3, disk, Watched::default());
+        ledger.note_synced(1, 4, 14);
+        assert_eq!((ledger.view(), take(&mut ledger)), (Some((1, vec![1, 2, 3])), None));
+        ledger.note_view_written(1, 4, 1);
+        ledger.note_view_written(2, 4, 1);
+        ledger.note_view_written(3, 3, 1);
+        assert_eq!(take(&mut ledger), None, "of another generation");
+        ledger.note_view_written(3, 4, 1);
+        assert!(take(&mut ledger).is_some());
     }
 
     #[test]
     fn a_ledger_is_read_as_it_was_written() {
-        let mut ledger = ledger();
-        ledger.tick(Uid(4), 77);
-        ledger.note_disk(3, Heard { disk: 9, generation: 4, starts: 2, position: 12 });
-        let mut out = Vec::new();
-        ledger.write(&mut out);
-        assert_eq!(Ledger::read(&mut out.clone().into()), Some(ledger));
-        for end in 0..out.len() {
-            assert_eq!(Ledger::read(&mut Bytes::copy_from_slice(&out[..end])), None);
+        for durability in [DiskDurability::Majority, DiskDurability::One] {
+            let mut ledger = of(durability);
+            ledger.tick(Uid(4), 77);
+            ledger.note_disk(3, Heard { disk: 9, generation: 4, starts: 2, position: 12 });
+            let mut out = Vec::new();
+            ledger.write(&mut out);
+            assert_eq!(Ledger::read(&mut out.clone().into()), Some(ledger));
+            for end in 0..out.len() {
+                assert_eq!(Ledger::read(&mut Bytes::copy_from_slice(&out[..end])), None);
+            }
         }
     }
 }

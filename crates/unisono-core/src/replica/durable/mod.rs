@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `entry` | what stands in the log |
 //! | `ledger` | the log as all servers see it: what is durable |
+//! | `views` | with durability *one*: whose disks count |
 //! | `round` | recovery and creation: which state goes on |
 
 mod entry;
@@ -15,6 +16,7 @@ mod ledger;
 mod round;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub(super) use entry::{Entry, What};
 pub(super) use ledger::Ledger;
@@ -22,8 +24,10 @@ pub(super) use round::{Foreign, Plan, Round, RoundWord, Said, Verdict};
 
 pub use entry::Place;
 
+use super::Watched;
 use super::disk::{Block, Created, DiskDurability, Escape, Heard, Loaded};
 use crate::identity::Seqno;
+use crate::planted::Planted;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -105,6 +109,8 @@ pub(super) enum After {
     Synced(Place),
     /// The joined state is on disk.
     Joined,
+    /// The view with this number of this generation is on disk.
+    View(u64, u64),
     Round(Seqno, RoundWord),
 }
 
@@ -142,6 +148,12 @@ pub(super) struct Durable {
     synced: Place,
     /// Last place of a state that is being adopted.
     adopted: Option<Place>,
+    /// With durability *one*: generation and number of the view that is on disk, if this process has written it.
+    view_on_disk: Option<(u64, u64)>,
+    /// With durability *one*: this process has been up ever since it wrote the view of the block.
+    survives: bool,
+    /// Generation in which the last entry was written: for a planted bug.
+    last_generation: u64,
 }
 
 impl Durable {
@@ -179,6 +191,9 @@ impl Durable {
             end,
             synced: end,
             adopted: None,
+            view_on_disk: None,
+            survives: false,
+            last_generation: start.loaded.as_ref().map_or(0, |loaded| loaded.last_generation),
         };
         durable.block.starts += 1;
         if let (Some(at_ms), Created::Done(service)) = (start.begins_anew, durable.block.created) {
@@ -200,8 +215,12 @@ impl Durable {
     }
 
     /// Returns what this server says of its disk.
-    pub(super) fn said(&self, heard: BTreeMap<u8, Heard>) -> Said {
+    pub(super) fn said(&self, heard: BTreeMap<u8, Heard>, watched: Watched) -> Said {
         let block = &self.block;
+        let generation = match watched.broken(Planted::LogsByLastEpoch) {
+            true => self.last_generation,
+            false => block.generation,
+        };
         Said {
             server: block.server,
             servers: block.servers,
@@ -209,9 +228,12 @@ impl Durable {
             created: block.created,
             disk: block.disk,
             starts: block.starts,
-            generation: block.generation,
-            promised: block.promised,
+            generation,
+            promised: block.promised.max(block.generation),
             place: self.end,
+            view: block.view.clone(),
+            survived: self.survives
+                && block.view.as_ref().is_some_and(|(_, view)| view.contains(&block.server)),
             nonce: self.nonce,
             alone: self.is_alone,
             former: block.anew.iter().map(|escape| escape.service).collect(),
@@ -229,12 +251,54 @@ impl Durable {
         self.synced
     }
 
+    /// Notes in the block that this server takes the state of a plan.
+    pub(super) fn take_chosen(&mut self, plan: &Plan) {
+        self.block.generation = plan.generation;
+        self.block.view.clone_from(&plan.view);
+        self.survives = plan.view.is_some();
+    }
+
+    /// Begins to fetch the state of an open service: what this server has is behind.
+    pub(super) fn begin_joining(&mut self, now: Time) {
+        (self.stage, self.joining_since, self.has_to_say) = (Stage::Joining, Some(now), false);
+        self.survives = false;
+    }
+
+    /// True if this server logs what its life held when it ended: with durability *one*, others may have answered it.
+    pub(super) fn keeps_what_it_held(&self) -> bool {
+        self.block.durability == DiskDurability::One && self.stage == Stage::Open
+    }
+
+    /// With durability *one*: generation and number of the last view that this process has written.
+    pub(super) fn view_on_disk(&self) -> Option<(u64, u64)> {
+        self.view_on_disk
+    }
+
+    /// With durability *one*: has the present view written, after the log below it.
+    pub(super) fn write_view(&mut self, view: (u64, Vec<u8>), heard: &BTreeMap<u8, Heard>, watched: Watched) {
+        let after = After::View(self.block.generation, view.0);
+        (self.block.view, self.survives) = (Some(view), true);
+        if watched.broken(Planted::ViewBeforeLog) {
+            return self.jobs.push_front((Job::Commit(self.block.clone()), after));
+        }
+        self.flush(heard);
+        self.commit(after);
+    }
+
+    /// Forgets what is in no job yet, and returns where the log ends then: for a planted bug.
+    pub(super) fn forget_unwritten(&mut self) -> Place {
+        self.end -= self.unwritten.len() as Place;
+        self.unwritten.clear();
+        self.end
+    }
+
     // --- jobs ---
 
     /// Has an entry appended with the next batch.
     pub(super) fn append(&mut self, entry: Bytes) {
         self.unwritten.push(entry);
         self.end += 1;
+        self.last_generation = self.block.generation;
     }
 
     /// Has the block written.
@@ -250,6 +314,7 @@ impl Durable {
         entries: Vec<Bytes>,
         heard: BTreeMap<u8, Heard>,
         after: After,
+        watched: Watched,
     ) {
         // What was to be appended belongs to the state that is replaced.
         self.unwritten.clear();
@@ -260,7 +325,11 @@ impl Durable {
         }
         self.end = snapshot.as_ref().map_or(0, |(place, _)| *place) + entries.len() as Place;
         (self.synced, self.adopted) = (0, Some(self.end));
+        self.survives = self.block.view.is_some();
         let block = self.block.clone();
+        if watched.broken(Planted::AdoptedInPlace) {
+            self.jobs.push_back((Job::Commit(block.clone()), After::Nothing));
+        }
         self.jobs.push_back((Job::Adopt { block, snapshot, entries, heard }, after));
     }
 
@@ -304,6 +373,7 @@ impl Durable {
         let (_, after, _) = self.under_way.take_if(|(under_way, ..)| *under_way == number)?;
         match after {
             After::Synced(place) => self.synced = place,
+            After::View(generation, number) => self.view_on_disk = Some((generation, number)),
             After::Joined | After::Round(_, RoundWord::Adopted) => {
                 self.synced = self.adopted.take().unwrap_or(self.synced);
             }

@@ -5,6 +5,11 @@
 //! (generation, place), adopt it, and open the service when all of them have it. All words travel in the group's order,
 //! so all members draw the same conclusions. (KTV93 §3.2, with a generation in place of its recovering mark.)
 //!
+//! With durability *one* a majority is not enough: an answer may be on one disk alone. The servers look for the highest
+//! (generation, view) that any of them has written, and go on if all members of that view are here; or if one of them is
+//! here and has not written it, since the view never served then; or if one has been up ever since it wrote it, and so
+//! holds everything that was answered in it. (KTV93 §3.2 with its improvement.)
+//!
 //! The service is created in the same way by all configured servers together: each writes *half*, and *done* once all
 //! have written *half*. No caller is answered before that, so half a creation proves that nothing was lost.
 
@@ -31,6 +36,10 @@ pub(in super::super) struct Said {
     pub(in super::super) promised: u64,
     /// Place of the last entry on the disk.
     pub(in super::super) place: Place,
+    /// With durability *one*: number of the last view on the disk, and its members.
+    pub(in super::super) view: Option<(u64, Vec<u8>)>,
+    /// With durability *one*: it has been up ever since it wrote that view, of which it is a member.
+    pub(in super::super) survived: bool,
     /// A random number; that of one server becomes the instance of a new service.
     pub(in super::super) nonce: u128,
     /// An administrator lets the service begin anew from this disk alone.
@@ -65,6 +74,8 @@ pub(in super::super) struct Plan {
     pub(in super::super) donor: Uid,
     /// Generation and last place of the chosen log.
     pub(in super::super) chosen: (u64, Place),
+    /// With durability *one*: the view that is written with the chosen state.
+    pub(in super::super) view: Option<(u64, Vec<u8>)>,
     /// The disks as the members said.
     pub(in super::super) disks: BTreeMap<u8, Heard>,
 }
@@ -82,7 +93,7 @@ pub(in super::super) enum Verdict {
     Promise(Plan),
     Adopt(Plan),
     Open(Plan),
-    /// These members have disks of another service, of one that was given up, or with another number of servers.
+    /// These members cannot take part with their disks or options.
     Foreign(BTreeMap<Uid, Foreign>),
 }
 
@@ -92,6 +103,19 @@ pub(in super::super) enum Foreign {
     GivenUp,
     OtherService,
     OtherServers,
+    OtherDurability,
+}
+
+impl Said {
+    /// What decides whose view is the last one.
+    fn view_key(&self) -> (u64, Option<u64>) {
+        (self.generation, self.view.as_ref().map(|(number, _)| *number))
+    }
+
+    /// True if it is a member of this view.
+    fn is_of(&self, view: &[u8]) -> bool {
+        view.contains(&self.server)
+    }
 }
 
 /// A round. See the module.
@@ -188,14 +212,14 @@ impl Round {
 
     /// All members have said what they have.
     fn judge(&mut self, watched: Watched) -> Verdict {
-        let Some(service) = self.service() else { return self.judge_creation() };
+        let Some(service) = self.service() else { return self.judge_creation(watched) };
         let foreign = self.foreign(service);
         if !foreign.is_empty() {
             return Verdict::Foreign(foreign);
         }
         let is_good = |said: &Said| match said.created {
-            Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said),
-            Created::Blank => false,
+            Created::Done(root) | Created::Half(root) => root == service && !self.is_old(said, watched),
+            Created::Blank => watched.broken(Planted::BlankCounted),
         };
         let good: BTreeMap<Uid, u8> = self
             .said
@@ -210,16 +234,54 @@ impl Round {
         if 2 * ids.len() <= usize::from(servers) && !is_alone {
             return Verdict::Nothing;
         }
+        let absent = self.absent_of_last_view(&good, watched);
+        if !absent.is_empty() && !is_alone {
+            self.missing = absent;
+            return Verdict::Nothing;
+        }
         let Some(plan) = self.plan(service, good, watched) else { return Verdict::Nothing };
         self.stage = Stage::Promising { plan: plan.clone(), have: BTreeSet::new() };
         Verdict::Promise(plan)
     }
 
+    /// With durability *one*: returns the members of the last view without which the good ones cannot go on; none if they
+    /// can.
+    fn absent_of_last_view(&self, good: &BTreeMap<Uid, u8>, watched: Watched) -> Vec<u8> {
+        if self.durability() == DiskDurability::Majority {
+            return Vec::new();
+        }
+        let here: Vec<&Said> =
+            self.said.iter().filter(|(uid, _)| good.contains_key(uid)).map(|(_, said)| said).collect();
+        let absent = |of: &[u8]| -> Vec<u8> {
+            of.iter().copied().filter(|id| !here.iter().any(|said| said.server == *id)).collect()
+        };
+        if watched.broken(Planted::MournedUnion) {
+            let mourns =
+                |said: &&Said, id: &u8| said.view.as_ref().is_some_and(|(_, view)| !view.contains(id));
+            let last: Vec<u8> =
+                (1..=self.servers()).filter(|id| !here.iter().any(|said| mourns(said, id))).collect();
+            return absent(&last);
+        }
+        let Some(top) = here.iter().max_by_key(|said| said.view_key()) else { return Vec::new() };
+        // A generation without a view has never served.
+        let Some((_, view)) = &top.view else { return Vec::new() };
+        let has_written = |said: &&&Said| said.view_key() == top.view_key();
+        let never_served = here.iter().any(|said| said.is_of(view) && !has_written(&said));
+        let survivor = here.iter().filter(has_written).any(|said| said.survived && said.is_of(view));
+        let any_survivor = watched.broken(Planted::AnySurvivor) && here.iter().any(|said| said.survived);
+        match never_served || survivor || any_survivor {
+            true => Vec::new(),
+            false => absent(view),
+        }
+    }
+
     fn plan(&self, service: u128, good: BTreeMap<Uid, u8>, watched: Watched) -> Option<Plan> {
         let highest = self.said.values().map(|said| said.generation.max(said.promised)).max()?;
-        let order = |said: &Said| match watched.broken(Planted::AnyLogChosen) {
-            true => (0, u64::from(said.server)),
-            false => (said.generation, said.place),
+        // With durability one, what an excluded server held last may not be what the others have at the same places.
+        let order = |said: &Said| match () {
+            () if watched.broken(Planted::LogsByLength) => ((0, None), said.place),
+            () if watched.broken(Planted::AnyLogChosen) => ((0, None), u64::from(said.server)),
+            () => (said.view_key(), said.place),
         };
         let here = || self.said.iter().filter(|(uid, _)| good.contains_key(uid));
         let (donor, best) = here().max_by_key(|(uid, said)| (order(said), *uid))?;
@@ -229,23 +291,32 @@ impl Round {
             starts: said.starts,
             position: best.place,
         };
+        let sorted: BTreeSet<u8> = good.values().copied().collect();
         Some(Plan {
             generation: highest + 1,
             service,
             donor: *donor,
             chosen: (best.generation, best.place),
+            view: (self.durability() == DiskDurability::One).then(|| (0, sorted.into_iter().collect())),
             disks: here().map(|(_, said)| (said.server, disk(said))).collect(),
             good,
         })
     }
 
     /// Nothing exists yet: the servers create the service if all of them are here.
-    fn judge_creation(&mut self) -> Verdict {
+    fn judge_creation(&mut self, watched: Watched) -> Verdict {
+        let foreign = self.foreign(0);
+        if !foreign.is_empty() {
+            return Verdict::Foreign(foreign);
+        }
         let by_id: BTreeMap<u8, &Said> = self.said.values().map(|said| (said.server, said)).collect();
         let servers = self.servers();
         self.missing = (1..=servers).filter(|id| !by_id.contains_key(id)).collect();
-        let all = by_id.len() == usize::from(servers) && self.said.len() == by_id.len();
-        if !all || by_id.values().any(|said| said.servers != servers) {
+        let enough = match watched.broken(Planted::CreatedByMajority) {
+            true => 2 * by_id.len() > usize::from(servers),
+            false => by_id.len() == usize::from(servers),
+        };
+        if !enough || self.said.len() != by_id.len() {
             return Verdict::Nothing;
         }
         let begun = by_id.values().find_map(|said| match said.created {
@@ -258,9 +329,17 @@ impl Round {
         Verdict::Half(root)
     }
 
+    /// Returns what the server said whose options count: one that has a part in the service, if there is any.
+    fn first(&self) -> Option<&Said> {
+        self.said.values().min_by_key(|said| (said.created == Created::Blank, said.server))
+    }
+
     fn servers(&self) -> u8 {
-        let first = self.said.values().min_by_key(|said| (said.created == Created::Blank, said.server));
-        first.map_or(0, |said| said.servers)
+        self.first().map_or(0, |said| said.servers)
+    }
+
+    fn durability(&self) -> DiskDurability {
+        self.first().map_or_else(DiskDurability::default, |said| said.durability)
     }
 
     /// Returns the service that goes on: one that was not given up for another, of most of the disks.
@@ -277,19 +356,23 @@ impl Round {
     }
 
     fn foreign(&self, service: u128) -> BTreeMap<Uid, Foreign> {
-        let servers = self.servers();
+        let (servers, durability) = (self.servers(), self.durability());
         let former: Vec<u128> = self.said.values().flat_map(|said| said.former.clone()).collect();
         let why = |said: &Said| match said.created {
             Created::Done(other) if former.contains(&other) => Some(Foreign::GivenUp),
             Created::Done(other) if other != service => Some(Foreign::OtherService),
             _ if said.servers != servers => Some(Foreign::OtherServers),
+            _ if said.durability != durability => Some(Foreign::OtherDurability),
             _ => None,
         };
         self.said.iter().filter_map(|(uid, said)| Some((*uid, why(said)?))).collect()
     }
 
     /// True if a member has written down that this disk had more, or that another one took its place.
-    fn is_old(&self, disk: &Said) -> bool {
+    fn is_old(&self, disk: &Said, watched: Watched) -> bool {
+        if watched.broken(Planted::OldImageAccepted) {
+            return false;
+        }
         let knows_more = |heard: &Heard| match heard.disk == disk.disk {
             true => {
                 (heard.generation, heard.position) > (disk.generation, disk.place)
@@ -324,6 +407,15 @@ impl RoundWord {
                 let numbers = [said.disk, said.starts, said.generation, said.promised, said.place];
                 numbers.into_iter().for_each(|number| out.put_u64(number));
                 out.put_u128(said.nonce);
+                match &said.view {
+                    None => out.put_u8(0),
+                    Some((number, view)) => {
+                        out.put_u8(1 + u8::from(said.survived));
+                        out.put_u64(*number);
+                        out.put_u8(view.len() as u8);
+                        out.put_slice(view);
+                    }
+                }
                 out.put_u8(said.alone.into());
                 out.put_u8(said.former.len() as u8);
                 said.former.iter().for_each(|service| out.put_u128(*service));
@@ -360,6 +452,13 @@ impl RoundWord {
                 said.promised = from.try_get_u64().ok()?;
                 said.place = from.try_get_u64().ok()?;
                 said.nonce = from.try_get_u128().ok()?;
+                let has_view = from.try_get_u8().ok()?;
+                if has_view != 0 {
+                    let (number, length) = (from.try_get_u64().ok()?, from.try_get_u8().ok()?);
+                    let view =
+                        (usize::from(length) <= from.remaining()).then(|| from.split_to(length.into()))?;
+                    (said.view, said.survived) = (Some((number, view.to_vec())), has_view == 2);
+                }
                 said.alone = from.try_get_u8().ok()? != 0;
                 for _ in 0..from.try_get_u8().ok()? {
                     said.former.push(from.try_get_u128().ok()?);
@@ -469,6 +568,7 @@ mod tests {
     #[test]
     fn words_are_read_as_they_were_written_and_nothing_shorter_is() {
         let mut all = said(1, Created::Half(3), (4, 5));
+        (all.view, all.survived) = (Some((7, vec![1, 3])), true);
         all.heard.insert(2, Heard::default());
         all.former.push(8);
         for word in [RoundWord::Said(all), RoundWord::Half, RoundWord::Adopted] {

@@ -5,7 +5,7 @@ use super::super::*;
 use super::{DiskStart, Job, JobNumber};
 use crate::identity::{EpochId, Member, Name, Port};
 use crate::rpc::RequestId;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -56,7 +56,11 @@ struct Made {
     view: Vec<u8>,
     servers: BTreeMap<u8, Server>,
     disks: BTreeMap<u8, Loaded>,
+    durability: DiskDurability,
+    /// The process runs.
+    up: BTreeSet<u8>,
     seen: BTreeMap<u8, Vec<Output>>,
+    requests: u32,
 }
 
 impl Made {
@@ -79,7 +83,7 @@ impl Made {
             name: "service".into(),
             server: id,
             servers: 3,
-            durability: DiskDurability::Majority,
+            durability: self.durability,
             loaded: self.disks.get(&id).cloned(),
             disk: uid,
             nonce: u128::from(uid),
@@ -94,6 +98,23 @@ impl Made {
         };
         let Ok(replica) = Replica::with_disk(Uid(uid), Words::default(), settings, &start) else { panic!() };
         let server = Server { uid, replica, donor: Donor::new(digest), jobs: Vec::new(), disk_waits: false };
+        self.servers.insert(id, server);
+        self.up.insert(id);
+    }
+
+    /// Ends the life of a server whose process stays up.
+    fn end_life(&mut self, id: u8) {
+        self.lives += 1;
+        let uid = 10 * self.lives + u64::from(id);
+        let mut server = self.servers.remove(&id).unwrap();
+        server.replica.reenter();
+        while let Some(output) = server.replica.poll_output() {
+            if let Output::Store(number, job) = output {
+                server.jobs.push((number, *job));
+            }
+        }
+        server.replica = server.replica.into_next(Uid(uid));
+        (server.uid, server.disk_waits) = (uid, false);
         self.servers.insert(id, server);
     }
 
@@ -185,12 +206,14 @@ impl Made {
                     snapshot_at: 0,
                     entries: Vec::new(),
                     heard: BTreeMap::new(),
+                    last_generation: 0,
                 };
                 disk.or_insert(blank).block = block;
             }
             Job::Adopt { block, snapshot, entries, heard } => {
                 let (snapshot_at, parts) = snapshot.unwrap_or_default();
-                self.disks.insert(id, Loaded { block, parts, snapshot_at, entries, heard });
+                self.disks
+                    .insert(id, Loaded { block, parts, snapshot_at, entries, heard, last_generation: 0 });
             }
             Job::Snapshot { .. } => unreachable!("these tests write little"),
         }
@@ -244,6 +267,14 @@ impl Made {
         })
     }
 
+    /// Asks a server for something new. Returns whether it was answered.
+    fn serves(&mut self, id: u8) -> bool {
+        self.requests += 1;
+        let index = 1000 + self.requests;
+        self.request(id, index, "new");
+        self.answer(index).is_some()
+    }
+
     fn words(&self, id: u8) -> Option<Vec<String>> {
         self.servers[&id].replica.machine().map(|words| words.0.clone())
     }
@@ -251,7 +282,11 @@ impl Made {
 
 /// Returns three servers that have created their service.
 fn created() -> Made {
-    let mut made = Made::default();
+    created_with(DiskDurability::Majority)
+}
+
+fn created_with(durability: DiskDurability) -> Made {
+    let mut made = Made { durability, ..Made::default() };
     (1..=3).for_each(|id| made.boot(id, false));
     made.form(&[1, 2, 3]);
     made
@@ -331,4 +366,171 @@ fn an_empty_disk_in_place_of_another_is_refused_unless_it_replaces_it() {
     [1, 2].iter().for_each(|id| made.boot(*id, true));
     made.form(&[1, 2]);
     assert_eq!((made.words(1), made.servers[&1].replica.waits_for()), (None, vec![2, 3]));
+}
+
+// --- who can go on ---
+
+/// What happens to three servers, one thing after the other.
+#[derive(Clone, Copy)]
+enum Do {
+    /// A command is answered; all servers that are up have it.
+    Write,
+    Crash(u8),
+    Power,
+    /// A disk is lost.
+    Lose(u8),
+    /// Those that are up go on without the others.
+    CarryOn,
+    /// The same, but only the first of them has written the view when the next thing happens.
+    CarryOnHalf,
+    /// It starts again: it joins the service, or forms it with the others.
+    Back(u8),
+}
+
+impl Made {
+    fn happens(&mut self, what: Do) {
+        match what {
+            Do::Write => {
+                let first = *self.up.first().unwrap();
+                assert!(self.serves(first), "before the last crash all is well");
+            }
+            Do::Crash(id) => _ = self.up.remove(&id),
+            Do::Power => self.up.clear(),
+            Do::Lose(id) => _ = self.disks.remove(&id),
+            Do::CarryOn => self.carry_on(),
+            Do::CarryOnHalf => {
+                let first = *self.up.first().unwrap();
+                for (id, server) in &mut self.servers {
+                    server.disk_waits = *id != first;
+                }
+                self.carry_on();
+            }
+            Do::Back(id) => {
+                let is_open = self.up.iter().filter(|id| self.view.contains(id)).count() >= 2;
+                let present: Vec<u8> = self.up.iter().copied().chain([id]).collect();
+                if is_open {
+                    self.boot(id, true);
+                    self.join(id);
+                } else {
+                    self.found(&present);
+                }
+                assert!(self.serves(id));
+            }
+        }
+    }
+
+    fn carry_on(&mut self) {
+        for id in self.view.clone() {
+            if !self.up.contains(&id) {
+                self.reset_without(id);
+            }
+        }
+    }
+
+    /// Lets these servers form a group, as those do that find none.
+    fn found(&mut self, ids: &[u8]) {
+        for id in ids {
+            match self.up.contains(id) {
+                true => self.end_life(*id),
+                false => self.boot(*id, true),
+            }
+        }
+        self.form(ids);
+    }
+
+    /// True if exactly these servers come to serve, and no more happens.
+    fn goes_on_with(mut self, ids: &[u8]) -> bool {
+        self.up.retain(|id| ids.contains(id));
+        let open: Vec<u8> = self.up.iter().copied().filter(|id| self.view.contains(id)).collect();
+        if open.len() >= 2 {
+            self.carry_on();
+            return open.iter().all(|id| self.serves(*id));
+        }
+        self.found(ids);
+        let all = self.servers[&ids[0]].replica.waits_for().is_empty() && self.serves(ids[0]);
+        let before: Vec<String> = self.words(ids[0]).unwrap_or_default();
+        // Nothing that was answered is lost.
+        all && before.len() as u32 == self.requests
+    }
+}
+
+#[test]
+fn the_servers_that_the_rule_allows_go_on_and_no_others() {
+    use Do::*;
+    let up = "1 stays up";
+    let table: &[(&str, &[Do], &[(&[u8], bool, bool)])] = &[
+        ("3 crashes", &[Write, Crash(3)], &[(&[1, 2], true, true)]),
+        (
+            up,
+            &[Write, Crash(3), CarryOn, Crash(2)],
+            &[(&[1], false, false), (&[1, 2], true, true), (&[1, 3], true, true)],
+        ),
+        (
+            "1 stays up, and an update after 3 fell",
+            &[Write, Crash(3), CarryOn, Write, Crash(2)],
+            &[(&[1, 2], true, true), (&[1, 3], true, true)],
+        ),
+        (
+            "one after the other",
+            &[Write, Crash(3), CarryOn, Write, Crash(2), Crash(1)],
+            &[
+                (&[1, 2], true, true),
+                (&[1, 3], true, false),
+                (&[2, 3], true, false),
+                (&[1, 2, 3], true, true),
+            ],
+        ),
+        (
+            "3 crashes, then power fails at 1 and 2 together",
+            &[Write, Crash(3), CarryOn, Write, Power],
+            &[
+                (&[1, 2], true, true),
+                (&[1, 3], true, false),
+                (&[2, 3], true, false),
+                (&[1, 2, 3], true, true),
+            ],
+        ),
+        ("power fails everywhere", &[Write, Power], &[(&[1, 2], true, false), (&[1, 2, 3], true, true)]),
+        (
+            "power fails everywhere, disk 3 is lost",
+            &[Write, Power, Lose(3)],
+            &[(&[1, 2], true, false), (&[1, 3], false, false), (&[1, 2, 3], true, false)],
+        ),
+        (
+            "3 crashes, its disk is replaced, power fails before it is back",
+            &[Write, Crash(3), CarryOn, Lose(3), Write, Power],
+            &[(&[1, 2], true, true), (&[1, 3], false, false), (&[1, 2, 3], true, true)],
+        ),
+        (
+            "3 crashes, 1 and 2 go on, disk 2 is lost, 1 stays up",
+            &[Write, Crash(3), CarryOn, Write, Crash(2), Lose(2)],
+            &[(&[1, 2], false, false), (&[1, 3], true, true), (&[1, 2, 3], true, true)],
+        ),
+        (
+            "3 crashes, power fails when only 1 has written the view",
+            &[Write, Crash(3), CarryOnHalf, Power],
+            &[(&[1, 2], true, true), (&[1, 3], true, false), (&[2, 3], true, false)],
+        ),
+        (
+            "3 crashes and is back as a member, then power fails",
+            &[Write, Crash(3), CarryOn, Write, Back(3), Power],
+            &[(&[1, 2], true, false), (&[1, 3], true, false), (&[1, 2, 3], true, true)],
+        ),
+        (
+            "3, then 2 crash; 2 is back with 1; then 1 crashes, then 2",
+            &[Write, Crash(3), CarryOn, Write, Crash(2), Back(2), Write, Crash(1), Crash(2)],
+            &[(&[1, 2], true, true), (&[1, 3], true, false), (&[2, 3], true, false)],
+        ),
+    ];
+    for (what, happens, who) in table {
+        for (ids, majority, one) in *who {
+            for (durability, expected) in [(DiskDurability::Majority, *majority), (DiskDurability::One, *one)]
+            {
+                let mut made = created_with(durability);
+                happens.iter().for_each(|step| made.happens(*step));
+                let goes_on = made.goes_on_with(ids);
+                assert_eq!(goes_on, expected, "{what}, then {ids:?}, {durability:?}");
+            }
+        }
+    }
 }
