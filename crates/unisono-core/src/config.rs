@@ -141,7 +141,7 @@ pub struct Settings {
     pub receive_buffer_bytes: usize,
     /// How datagrams for the whole group travel.
     pub transport: Transport,
-    /// Time that a peer may be silent before it is probed; a sixth of it for a sequencer that owes this member a seqno.
+    /// Time that a peer may be silent before it is probed; a sixth of it for a peer for which a message waits.
     /// The first of the failure detector's two settings; 150 ms by default.
     pub silence: Duration,
     /// Time that a peer may leave probes unanswered before it is suspected, and the invitation to a reset before it is

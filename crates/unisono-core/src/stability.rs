@@ -101,6 +101,9 @@ impl Group {
             self.resolve_own(before);
             self.note_accepted(now, before);
         }
+        if self.accepted < self.history.received() {
+            self.expect_acceptance(now);
+        }
     }
 
     /// Returns how far entries through `last` can be accepted, and whether one of them has to be announced to other

@@ -3,18 +3,19 @@
 //! The sequencer watches every member, and every member watches the sequencer. Any datagram from a peer is evidence
 //! that it lives. The peer must also show from time to time that it hears this member, or it is deaf; a deaf sequencer
 //! is as bad as a dead one. Silence alone makes no member suspected: after `silence` (the first knob) a burst of probes
-//! is sent, and a peer that answers none within `patience` (the second knob) is suspected. A sequencer that owes a
-//! number to a message that was sent to it is probed after a sixth of `silence`, so a working group notices its loss at
-//! once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
+//! is sent, and a peer that answers none within `patience` (the second knob) is suspected. A peer for which a message
+//! waits is probed after a sixth of `silence`: the sequencer, while it owes a number to a message that was sent to it or
+//! has not announced an entry as accepted; another member, while it has not acknowledged the oldest entry that is not
+//! accepted. So a working group notices a loss at once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
 //! any peer's silence. Patience grows where members are seen to be late though alive.
 
 use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
-use crate::identity::Uid;
+use crate::identity::{Seqno, Uid};
 use crate::peers::{Peer, Probing, Standing};
 use crate::planted::Probe;
-use crate::time::Time;
+use crate::time::{Time, earlier};
 use crate::wire::Frame;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,7 +27,7 @@ const PROBES: u32 = 12;
 /// Minimum interval between two probes to one peer outside of a burst, however many inputs ask for one: the answer to
 /// the last one may be on its way.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
-/// A sequencer that owes a number is probed after `silence` divided by this.
+/// A peer for which a message waits is probed after `silence` divided by this.
 const OWING: u32 = 6;
 /// A peer must show that it hears this member at least once in six times `silence`.
 const DEAF_AFTER_SILENCES: u32 = 6;
@@ -70,6 +71,8 @@ pub(crate) struct Detector {
     others: Lateness,
     /// How late answers to probes came, because of processes or of the network.
     answers: Lateness,
+    /// The oldest entry that was not accepted when that was last noticed, and since when it is the oldest.
+    unaccepted: (Seqno, Time),
 }
 
 impl Detector {
@@ -216,12 +219,31 @@ impl Group {
         self.detector.look_by(now + self.silence() / OWING);
     }
 
+    /// Notes that an entry waits for its acceptance, behind those that were accepted.
+    pub(crate) fn expect_acceptance(&mut self, now: Time) {
+        let oldest = self.accepted + 1;
+        if self.detector.unaccepted.0 != oldest {
+            self.detector.unaccepted = (oldest, now);
+            self.detector.look_by(now + self.silence() / OWING);
+        }
+    }
+
+    /// Returns since when a message waits for this peer.
+    fn waits_for_since(&self, uid: Uid) -> Option<Time> {
+        let (oldest, since) = self.detector.unaccepted;
+        let is_behind = oldest == self.accepted + 1 && oldest <= self.history.received();
+        // The sequencer knows which members hold an entry. The others wait until it announces the acceptance.
+        let unaccepted = (is_behind && !(self.order.is_acting() && self.holds(uid, oldest))).then_some(since);
+        let unnumbered = if uid == self.named() { self.outbox.waits_since() } else { None };
+        earlier(unaccepted, unnumbered)
+    }
+
     /// Looks at one peer; returns when to look again.
     fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
         let nonce = self.random.next_u64() | 1;
         let (term, named) = self.history.term();
         let is_named = uid == named;
-        let owes = if is_named { self.outbox.waits_since() } else { None };
+        let waits_since = self.waits_for_since(uid);
         let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
         if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
             // The sequencer may answer unicasts while its multicasts do not arrive.
@@ -234,7 +256,7 @@ impl Group {
             return now + silence;
         }
         let deaf_after = silence * DEAF_AFTER_SILENCES;
-        let owed = owes.map(|since| peer.last_heard.max(since) + silence / OWING);
+        let owed = waits_since.map(|since| peer.last_heard.max(since) + silence / OWING);
         let silent_at = (peer.last_heard + silence).min(owed.unwrap_or(Time::NEVER));
         let silent = silent_at <= now;
         let deaf = now.since(*peer.heard_us.get_or_insert(now)) >= deaf_after;

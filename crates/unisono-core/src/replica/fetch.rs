@@ -18,7 +18,8 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Number of pieces that are asked for at once: while one is checked, the others travel.
+/// Number of pieces that are asked for at once: while one is checked, the other travels. Not more, because the datagrams of
+/// commands wait behind what is under way.
 const PIECES_UNDER_WAY: usize = 8;
 /// The next section of the list is asked for while fewer listed pieces than this wait.
 const PIECES_LISTED_AHEAD: usize = 2 * PIECES_UNDER_WAY;
@@ -113,11 +114,12 @@ impl Fetch {
         }
     }
 
-    /// Asks the next member that may have the state, beginning after this one by rank.
+    /// Asks the next member that may have the state, beginning after this one by rank. The sequencer, which has work with
+    /// every command, comes last.
     fn seek(&mut self, now: Time, me: Uid, view: &View) {
         let own = view.members.iter().position(|member| member.uid == me).unwrap_or(0);
         let (before, after) = view.members.split_at(own);
-        let mut others = after.iter().chain(before).filter(|member| member.uid != me);
+        let others = after.iter().chain(before).filter(|member| member.uid != me);
         if !self.insists && others.clone().all(|member| self.without_state.contains(&member.uid)) {
             self.is_lost = true;
             return;
@@ -125,7 +127,9 @@ impl Fetch {
         let may_have = |member: &&Member| {
             !self.without_state.contains(&member.uid) && !self.failed.contains(&member.uid)
         };
-        match others.find(may_have).cloned() {
+        let mut candidates = others.filter(may_have);
+        let sequencer = candidates.clone().find(|member| member.uid == view.sequencer);
+        match candidates.find(|member| member.uid != view.sequencer).or(sequencer).cloned() {
             Some(donor) => {
                 self.ask_at = None;
                 self.call(donor.address, &Question::List(me), None);

@@ -429,7 +429,11 @@ impl<S: StateMachine> Replica<S> {
 
     /// Returns the next thing for the driver to do.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if matches!(output, Some(Output::Confirm)) {
+            self.reads.confirmation_begins();
+        }
+        output
     }
 
     /// Returns when to call [`Replica::handle_timeout`].

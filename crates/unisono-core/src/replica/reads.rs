@@ -65,6 +65,13 @@ impl Reads {
         true
     }
 
+    /// Notes that the confirmation begins only now: it also serves the reads that arrived since it was asked for.
+    pub(super) fn confirmation_begins(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.append(&mut self.arrived);
+        }
+    }
+
     /// Notes what the confirmation under way returned.
     pub(super) fn confirmed(&mut self, seqno: Seqno) {
         let reads = self.asked.take().unwrap_or_default();

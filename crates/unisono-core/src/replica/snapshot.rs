@@ -19,7 +19,7 @@ pub(super) const STATE_PIECE_BYTES_MAX: usize = 1 << 20;
 const PIECES_MAX: usize = 400_000;
 /// Maximum number of pieces in a section of the list. The simulator's states are small, and are to have sections too.
 const SECTION_PIECES_MAX: usize = if cfg!(feature = "planted") { 2 } else { 256 };
-/// A section ends with the piece with which the donor has hashed this much for it: some milliseconds of work.
+/// A section ends with the piece with which the donor has hashed this much for it: a millisecond of work.
 const SECTION_BYTES_HASHED: usize = 4 << 20;
 /// Number of snapshots that a donor keeps.
 const OFFERS_MAX: usize = 2;

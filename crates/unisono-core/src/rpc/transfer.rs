@@ -23,7 +23,7 @@ const WINDOW_FIRST: usize = 16;
 /// Minimum window: with fewer parts under way, the receiver would wait for more before it reports.
 const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
 /// Maximum window: a receiver can report on no more parts.
-const PARTS_WINDOW_MAX: usize = GOT_PARTS;
+pub(super) const PARTS_WINDOW_MAX: usize = GOT_PARTS;
 /// A part is lost when one that left 8 sendings later has arrived; the network may reorder fewer.
 const REORDER_PARTS: u64 = 8;
 /// A receiver that lacks nothing reports once every 8 parts.
@@ -43,6 +43,7 @@ pub(super) struct Outgoing {
     /// Number of parts under way that have arrived or are taken for lost.
     settled: usize,
     window: usize,
+    window_max: usize,
     slow_start_below: usize,
     /// Number of arrivals that count for the next growth of the window.
     arrived: usize,
@@ -67,7 +68,9 @@ enum Sent {
 }
 
 impl Outgoing {
-    pub(super) fn new(now: Time, bytes: Bytes, part_bytes: usize) -> Outgoing {
+    /// Begins a transfer with at most `parts_max` parts under way.
+    pub(super) fn new(now: Time, bytes: Bytes, part_bytes: usize, parts_max: usize) -> Outgoing {
+        let window_max = parts_max.clamp(PARTS_WINDOW_MIN, PARTS_WINDOW_MAX);
         let round_trip = RoundTrip::default();
         Outgoing {
             bytes,
@@ -76,7 +79,8 @@ impl Outgoing {
             under_way: VecDeque::new(),
             lost: 0,
             settled: 0,
-            window: WINDOW_FIRST,
+            window: WINDOW_FIRST.min(window_max),
+            window_max,
             slow_start_below: PARTS_WINDOW_MAX,
             arrived: 0,
             next_serial: 0,
@@ -234,7 +238,7 @@ impl Outgoing {
         let needed = if self.window < self.slow_start_below { 1 } else { self.window };
         let steps = self.arrived / needed;
         self.arrived %= needed;
-        self.window = (self.window + steps).min(PARTS_WINDOW_MAX);
+        self.window = (self.window + steps).min(self.window_max);
     }
 
     /// Takes all parts under way for lost if nothing arrived in time.
@@ -355,7 +359,7 @@ mod tests {
     const ATTEMPT: Attempt = Attempt { to: Uid(1), slot: 0, number: 1 };
 
     fn transfer(parts: usize) -> Outgoing {
-        Outgoing::new(at(0), vec![0; parts * 256].into(), 256)
+        Outgoing::new(at(0), vec![0; parts * 256].into(), 256, PARTS_WINDOW_MAX)
     }
 
     fn at(millisecond: u64) -> Time {
@@ -399,6 +403,16 @@ mod tests {
             outgoing.note_got(now, &got(through, 0));
             sends(&mut outgoing, now);
             assert_eq!(outgoing.window, window, "then by one for each window of parts");
+        }
+    }
+
+    #[test]
+    fn the_window_opens_no_further_than_the_service_lets_it() {
+        let now = at(0);
+        let mut outgoing = Outgoing::new(now, vec![0; 256_000].into(), 256, 12);
+        for through in [0, 12, 24] {
+            outgoing.note_got(now, &got(through, 0));
+            assert_eq!(sends(&mut outgoing, now).len(), 12);
         }
     }
 

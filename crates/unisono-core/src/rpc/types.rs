@@ -1,5 +1,6 @@
 //! The types of an endpoint's contract: settings, requests, outcomes, errors, counters.
 
+use super::transfer::PARTS_WINDOW_MAX;
 use crate::config::check_between;
 use crate::debug_as_sentence;
 use crate::error::ConfigError;
@@ -82,11 +83,19 @@ pub struct ServeOptions {
     /// that was founded apart. A client stays with the first one that it meets, see [`CallFailure::OtherInstance`]. 0,
     /// the default: the service has none.
     pub instance: u64,
+    /// Maximum number of parts of a large reply under way, 8 to 256; 256 by default. With fewer, other datagrams of both
+    /// processes wait behind fewer parts, and the reply takes longer.
+    pub reply_parts_max: u16,
 }
 
 impl Default for ServeOptions {
     fn default() -> ServeOptions {
-        ServeOptions { queue_max: 1024, repeats: false, instance: 0 }
+        ServeOptions {
+            queue_max: 1024,
+            repeats: false,
+            instance: 0,
+            reply_parts_max: PARTS_WINDOW_MAX as u16,
+        }
     }
 }
 

@@ -31,6 +31,30 @@ fn a_working_group_misses_its_sequencer_sooner_than_an_idle_one() {
     assert!((100..=140).contains(&working), "{working} ms when working");
 }
 
+// The sequencer detects the loss of a member that has to hold a message, and the others that of a sequencer which has
+// numbered a message and does not announce that it is accepted.
+#[test]
+fn a_member_that_holds_up_a_message_is_missed_sooner() {
+    for (dies, sends) in [(2, 1), (1, 0)] {
+        let mut net = group_of(3, 2);
+        net.run(1000 * MS);
+        net.crash(dies);
+        net.send(sends, b"hold this").unwrap();
+        let took = until_reset(&mut net, 0);
+        assert!((100..=140).contains(&took), "{took} ms without m{dies}");
+    }
+    let mut net = group_of(3, 2);
+    net.run(1000 * MS);
+    net.send(1, b"number this").unwrap();
+    let before = net.delivered(1);
+    let holds = |net: &Net| net.group(1).info().unstable > net.group(1).info().accepted + 1;
+    assert!(net.run_until(LATENCY / 10, 1000 * MS, holds));
+    net.crash(0);
+    let took = until_reset(&mut net, 1);
+    assert!((100..=140).contains(&took), "{took} ms without the sequencer");
+    assert_eq!(net.delivered(1) - before, 1);
+}
+
 // Wakeups are most of the cost of an idle group.
 #[test]
 fn a_quiet_group_does_not_wake_its_members_to_check_the_others() {

@@ -99,7 +99,7 @@ impl Plan {
             .map(|_| ServeOptions {
                 queue_max: random.pick(&[1, 2, 8, 64, 1024]),
                 repeats: random.chance(0.3),
-                instance: 0,
+                ..ServeOptions::default()
             })
             .collect();
         let mut roles = vec![Vec::new(); places];

@@ -192,6 +192,11 @@ impl<O: Occupant> Shared<O> {
         result
     }
 
+    /// True if both are handles to the same slot.
+    pub(crate) fn is_same(&self, other: &Shared<O>) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine) && self.index == other.index
+    }
+
     /// Returns the time by the engine's clock.
     pub(crate) fn now(&self) -> Time {
         self.engine.now()

@@ -162,13 +162,15 @@ impl<S: StateMachine> State<S> {
         self.copy.as_ref().is_some_and(|copy| copy.machine().is_some()) && self.life.is_some()
     }
 
-    /// Takes a caller's request, which the core answers.
-    pub(super) fn take_request(&mut self, now: Time, request: rpc::Request) {
-        let asked = request.for_core(now);
-        self.requests.insert(asked.id, request);
+    /// Takes callers' requests, which the core answers.
+    pub(super) fn take_requests(&mut self, now: Time, requests: impl Iterator<Item = rpc::Request>) {
         self.ask_finished_at.get_or_insert(now + ASKS_FINISHED_EVERY);
-        if let Some(copy) = &mut self.copy {
-            copy.handle_request(now, asked);
+        for request in requests {
+            let asked = request.for_core(now);
+            self.requests.insert(asked.id, request);
+            if let Some(copy) = &mut self.copy {
+                copy.handle_request(now, asked);
+            }
         }
     }
 
@@ -197,6 +199,11 @@ impl<S: StateMachine> State<S> {
                     (work.stops, is_changed) = (true, true);
                 }
                 Output::Answer(id, answer) => {
+                    let answer = match answer {
+                        Answer::Reply(reply) => rpc::Answer::Reply(reply),
+                        Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
+                        Answer::Forward(to) => rpc::Answer::Forward(to),
+                    };
                     work.answers.extend(self.requests.remove(&id).map(|request| (request, answer)));
                 }
                 Output::Done(number, outcome) => work.wakes.extend(self.commands.resolve(number, outcome)),
@@ -235,7 +242,7 @@ struct Work {
     wakes: Vec<Waker>,
     /// Messages, and the resilience degree of each if it is not the group's.
     submits: Vec<(Bytes, Option<u8>)>,
-    answers: Vec<(rpc::Request, Answer)>,
+    answers: Vec<(rpc::Request, rpc::Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
     /// Ports to serve, since this member has the state.
@@ -340,18 +347,14 @@ impl<S: StateMachine> Copy<S> {
     }
 
     /// Does what needs no lock. Returns what is known at once of the errands that began.
-    fn carry_out(&self, work: Work) -> Vec<Report> {
+    fn carry_out(&self, mut work: Work) -> Vec<Report> {
         work.wakes.into_iter().for_each(Waker::wake);
-        for (request, answer) in work.answers {
-            request.answer(match answer {
-                Answer::Reply(reply) => rpc::Answer::Reply(reply),
-                Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
-                Answer::Forward(to) => rpc::Answer::Forward(to),
-            });
-        }
+        rpc::answer_all(&mut work.answers);
         let mut reports = Vec::new();
         if let Some(life) = work.life {
-            work.submits.into_iter().for_each(|(message, degree)| life.submit(message, degree));
+            if !work.submits.is_empty() {
+                life.submit(work.submits);
+            }
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));
             }

@@ -18,6 +18,11 @@ use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
 use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqno, Time, Uid};
 
+/// Maximum number of parts of a piece of the state under way: the datagrams of commands wait behind them.
+const REPLY_PARTS_MAX: u16 = 64;
+/// Maximum number of requests that are taken at once.
+const REQUESTS_PER_STEP: usize = 64;
+
 /// A life. See the module.
 #[derive(Debug)]
 pub(super) struct Life {
@@ -53,8 +58,8 @@ pub(super) enum Input {
     Events,
     /// The confirmation has this result.
     Confirmed(Seqno),
-    /// A caller asks.
-    Request(Request),
+    /// Requests of callers have been added to the caller's list.
+    Requests,
     /// Another member asks for the state.
     Question(Request),
 }
@@ -72,7 +77,9 @@ impl Life {
         };
         let client = Client::beside(&group)?;
         let port = transfer::port(name);
-        let transfer = Server::beside(&group, &port, ServeOptions::default()).map_err(open)?;
+        let parts = std::env::var("UP_PARTS").ok().and_then(|v| v.parse().ok()).unwrap_or(REPLY_PARTS_MAX);
+        let serve = ServeOptions { reply_parts_max: parts, ..ServeOptions::default() };
+        let transfer = Server::beside(&group, &port, serve).map_err(open)?;
         Ok(Life { me, client, transfer, services: Mutex::default(), due: Mutex::default(), group })
     }
 
@@ -98,17 +105,24 @@ impl Life {
     // --- the thread that waits ---
 
     /// Waits for the next input of any kind. `turn` alternates which kind is looked for first.
-    pub(super) fn wait(&self, turn: &mut bool, events: &mut Vec<Event>) -> Result<Input, Ended> {
+    pub(super) fn wait(
+        &self,
+        turn: &mut bool,
+        events: &mut Vec<Event>,
+        requests: &mut Vec<Request>,
+    ) -> Result<Input, Ended> {
         *turn = !*turn;
         let ports = |add: &mut dyn FnMut(unisono_core::Port)| {
             let services = self.services();
             services.servers.iter().chain([&self.transfer]).for_each(|server| add(server.port().0));
         };
         let of_member = |member: &mut Membership, now| self.take_of_member(member, now, events);
-        let of_calls = |calls: &mut Calls, now| match self.take_of_calls(calls, now) {
-            Some(input) => Attempt::Taken(Ok(input)),
-            None => Attempt::Wait(CallInterest::Request(self.transfer.port().0)),
-        };
+        let questions_first = *turn;
+        let of_calls =
+            |calls: &mut Calls, now| match self.take_of_calls(calls, now, questions_first, requests) {
+                Some(input) => Attempt::Taken(Ok(input)),
+                None => Attempt::Wait(CallInterest::Request(self.transfer.port().0)),
+            };
         self.group.shared().block_beside(self.transfer.shared(), *turn, ports, of_member, of_calls)
     }
 
@@ -130,29 +144,51 @@ impl Life {
         commands::receive_many(member, events).map(|received| received.map(|_| Input::Events))
     }
 
-    fn take_of_calls(&self, calls: &mut Calls, now: Time) -> Option<Input> {
-        let services = self.services();
-        let request = services.servers.iter().find_map(|server| server.try_next(calls, now));
-        let question = || self.transfer.try_next(calls, now).map(Input::Question);
-        request.map(Input::Request).or_else(question)
+    fn take_of_calls(
+        &self,
+        calls: &mut Calls,
+        now: Time,
+        questions_first: bool,
+        requests: &mut Vec<Request>,
+    ) -> Option<Input> {
+        for looks_for_questions in [questions_first, !questions_first] {
+            if looks_for_questions {
+                if let Some(question) = self.transfer.try_next(calls, now) {
+                    return Some(Input::Question(question));
+                }
+            } else {
+                let services = self.services();
+                let mut next = || services.servers.iter().find_map(|server| server.try_next(calls, now));
+                requests.extend(std::iter::from_fn(&mut next).take(REQUESTS_PER_STEP));
+                if !requests.is_empty() {
+                    return Some(Input::Requests);
+                }
+            }
+        }
+        None
     }
 
     // --- what other threads want of the group ---
 
-    /// Sends a message to the group, now or as soon as there is room.
-    pub(super) fn submit(&self, payload: Bytes, resilience: Option<u8>) {
-        let mut message = Some(Message { payload, resilience });
+    /// Sends messages to the group, now or as soon as there is room.
+    pub(super) fn submit(&self, messages: Vec<(Bytes, Option<u8>)>) {
+        let mut messages = messages.into_iter();
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
-            let Some(given) = message.take() else { return Attempt::Done(Ok(())) };
-            match given.submit_unwatched(member, now, &mut SendError::WindowFull) {
-                // The thread that waits sends it. It sees the room after this, since the engine is locked.
-                Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                    self.due().submits.push_back((given.payload, given.resilience));
-                    Attempt::Done(Ok(()))
+            let mut result = Attempt::Gathered(Ok(()));
+            for (payload, resilience) in messages.by_ref() {
+                let message = Message { payload, resilience };
+                match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
+                    // The thread that waits sends it. It sees the room after this, since the engine is locked.
+                    Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
+                        self.due().submits.push_back((message.payload, message.resilience));
+                        result = Attempt::Done(Ok(()));
+                    }
+                    Attempt::Gathered(_) => {}
+                    // Another error is the end of this life, which takes care of what waits.
+                    submitted => result = submitted,
                 }
-                // Another error is the end of this life, which takes care of what waits.
-                submitted => submitted,
             }
+            result
         });
     }
 

@@ -122,11 +122,11 @@ fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>, questions: &Sender<Re
     if !copy.begin_life(life) {
         return Ended::Left;
     }
-    let (mut events, mut turn) = (Vec::new(), false);
+    let (mut events, mut requests, mut turn) = (Vec::new(), Vec::new(), false);
     let ended = loop {
-        match life.wait(&mut turn, &mut events) {
-            Ok(Input::Request(request)) => {
-                copy.step(|state, now| state.take_request(now, request));
+        match life.wait(&mut turn, &mut events, &mut requests) {
+            Ok(Input::Requests) => {
+                copy.step(|state, now| state.take_requests(now, requests.drain(..)));
             }
             Ok(Input::Events) => apply(copy, &mut events),
             Ok(Input::Confirmed(seqno)) => copy.report(life, Report::Confirmed(seqno)),

@@ -93,6 +93,7 @@ mod server;
 pub use client::{Call, Client};
 pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, ServiceError, Withdrawn};
 pub use port::{NotAPort, Port, PrivatePort};
+pub(crate) use server::answer_all;
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
 pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings, ForwardError, ServeError};
 

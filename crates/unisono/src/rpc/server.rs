@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError};
+use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError, RequestId};
 use unisono_core::{Member, Time, Uid};
 
 pub use unisono_core::rpc::ServeOptions;
@@ -399,16 +399,8 @@ impl Request {
     }
 
     /// Does what a handler decided.
-    pub(crate) fn answer(self, answer: Answer) {
-        // If this fails, the client does not wait any longer, or it was refused with the reason.
-        let _ = match answer {
-            Answer::Reply(reply) => self.reply(reply),
-            Answer::Refuse(reason) => self.refuse(reason),
-            Answer::Forward(to) => match self.forward(to) {
-                Ok(()) => Ok(()),
-                Err(NotForwarded { request, reason }) => request.refuse(reason.to_string()),
-            },
-        };
+    fn answer(self, answer: Answer) {
+        answer_all(&mut [(self, answer)]);
     }
 
     /// Gives the core an answer, which may wait for more answers while other requests are ready.
@@ -427,6 +419,42 @@ impl Request {
         // `block` makes at least one attempt, except in a forked child.
         given.unwrap_or_else(|| Err(E::of_fork()))
     }
+}
+
+/// Does what was decided on requests to services at one address. Their answers share datagrams.
+pub(crate) fn answer_all(answers: &mut [(Request, Answer)]) {
+    let Some(service) = answers.first().map(|(request, _)| request.service.clone()) else { return };
+    debug_assert!(answers.iter().all(|(request, _)| request.service.shared.is_same(&service.shared)));
+    service.shared.block(Some(Duration::ZERO), |calls, now| {
+        // The requests are dropped later: the last one of a service may end it, for which the engine is locked.
+        for (request, answer) in answers.iter_mut().filter(|(request, _)| !request.answered) {
+            request.answered = true;
+            let answer = std::mem::replace(answer, Answer::Refuse(Bytes::new()));
+            settle(calls, now, request.asked.id, answer);
+        }
+        let returns_soon = calls.endpoint.requests_waiting(service.port.0) > 0;
+        match calls.gathers(now, returns_soon) {
+            true => Attempt::Kept(()),
+            false => Attempt::Done(()),
+        }
+    });
+}
+
+/// Gives the core an answer. If it cannot be given, the request is refused with the reason, unless its client does not
+/// wait any longer.
+fn settle(calls: &mut Calls, now: Time, id: RequestId, answer: Answer) {
+    let reason = match answer {
+        Answer::Reply(reply) => match calls.endpoint.reply(now, id, reply) {
+            Err(AnswerError::TooLarge { .. }) => Bytes::from_static(TOO_LARGE.as_bytes()),
+            _ => return,
+        },
+        Answer::Refuse(reason) => reason,
+        Answer::Forward(to) => match calls.endpoint.forward(id, to) {
+            Ok(()) | Err(ForwardError::Over) => return,
+            Err(reason) => reason.to_string().into(),
+        },
+    };
+    let _ = calls.endpoint.refuse(now, id, reason);
 }
 
 impl Drop for Request {

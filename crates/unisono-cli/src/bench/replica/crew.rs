@@ -1,5 +1,6 @@
 //! Controls the processes of a measured service, from the measuring process.
 
+use super::disks::Disks;
 use super::worker::{Answer, Asks, Assignment, Instruction, Part};
 use crate::location::Location;
 use crate::problem::Problem;
@@ -7,6 +8,7 @@ use crate::processes::{Blow, Crew};
 use crate::settings::Settings;
 use crate::trial::lot;
 use crate::worker;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Time that a block may take beyond its planned duration: 60 s.
@@ -24,46 +26,81 @@ pub(super) struct Staff {
     dead: Vec<usize>,
     /// Answers of processes that were not waited for yet.
     early: Vec<(usize, Answer)>,
+    /// Where servers with disks keep their files.
+    disks: Option<Rc<Disks>>,
 }
 
 impl Staff {
     /// Prepares a service whose commands have this size.
-    pub(super) fn new(bytes: usize, settings: &Settings) -> Result<Staff, Problem> {
+    pub(super) fn new(bytes: usize, disks: Option<Rc<Disks>>, settings: &Settings) -> Result<Staff, Problem> {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
-        let settings = settings.clone();
         Ok(Staff {
             crew: Crew::new(),
             service,
             bytes,
             receives: 0,
-            settings,
+            settings: settings.clone(),
             dead: Vec::new(),
             early: Vec::new(),
+            disks,
         })
+    }
+
+    /// Kills all processes. What servers have on disk stays.
+    pub(super) fn dismiss(&mut self) {
+        (self.crew, self.dead, self.early) = (Crew::new(), Vec::new(), Vec::new());
+    }
+
+    /// Returns the folders of the servers.
+    pub(super) fn disks(&self) -> Option<&Disks> {
+        self.disks.as_deref()
     }
 
     /// Starts a process and waits until it is ready. Returns its index, and the time in which a server
     /// got the state.
     pub(super) fn start(&mut self, part: Part, location: &Location) -> Result<(usize, Duration), Problem> {
+        let index = self.launch(part, location)?;
+        Ok((index, self.readiness(index)?))
+    }
+
+    /// Starts a process for each location at once, and waits until all are ready. Returns the time that each took.
+    pub(super) fn start_all(&mut self, part: Part, locations: &[Location]) -> Result<Vec<Duration>, Problem> {
+        let launched = locations.iter().map(|location| self.launch(part, location));
+        let launched = launched.collect::<Result<Vec<_>, _>>()?;
+        launched.into_iter().map(|index| self.readiness(index)).collect()
+    }
+
+    fn launch(&mut self, part: Part, location: &Location) -> Result<usize, Problem> {
+        let seat = self.disks().map(|disks| disks.seat(self.crew.len()));
         let assignment = Assignment {
             service: self.service.clone(),
             part,
             bytes: self.bytes,
             receives: self.receives,
+            seat,
             location: location.clone(),
             settings: self.settings.clone(),
         };
-        let index = self.crew.start(&worker::Assignment::Replica(assignment))?;
+        Ok(self.crew.start(&worker::Assignment::Replica(assignment))?)
+    }
+
+    fn readiness(&mut self, index: usize) -> Result<Duration, Problem> {
         match self.answer_of(index, "a process to be ready", BLOCK_PATIENCE)? {
-            Answer::Ready { took_ns } => Ok((index, Duration::from_nanos(took_ns))),
+            Answer::Ready { took_ns } => Ok(Duration::from_nanos(took_ns)),
             other => Err(strange(&other)),
         }
     }
 
-    /// Starts the servers of a service, one after the other, and a caller at the last location.
+    /// Starts the servers of a service, and a caller at the last location. Servers in memory start one after the other;
+    /// those with disks create the service together.
     pub(super) fn start_service(&mut self, servers: usize, locations: &[Location]) -> Result<usize, Problem> {
-        for (index, location) in locations.iter().take(servers).enumerate() {
-            self.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
+        let places = &locations[..servers];
+        if self.disks.is_some() {
+            self.start_all(Part::Server, places)?;
+        } else {
+            for (index, location) in places.iter().enumerate() {
+                self.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
+            }
         }
         self.start(Part::Caller, &locations[servers]).map(|(caller, _)| caller)
     }
@@ -80,6 +117,21 @@ impl Staff {
             Answer::Took(took) => Ok(took),
             other => Err(strange(&other)),
         }
+    }
+
+    /// Lets all processes do so at once. Returns the times of all of them.
+    pub(super) fn all_one_by_one(&mut self, (untimed, timed): (usize, usize)) -> Result<Vec<u64>, Problem> {
+        for index in 0..self.crew.len() {
+            self.crew.instruct(index, &Instruction::OneByOne { asks: Asks::Command, untimed, timed })?;
+        }
+        let mut all = Vec::new();
+        for index in 0..self.crew.len() {
+            match self.answer_of(index, "syncs", BLOCK_PATIENCE)? {
+                Answer::Took(mut took) => all.append(&mut took),
+                other => return Err(strange(&other)),
+            }
+        }
+        Ok(all)
     }
 
     /// Begins a load; [`Staff::loaded`] has its result.
@@ -115,6 +167,15 @@ impl Staff {
     pub(super) fn fill(&mut self, index: usize, pages: u32) -> Result<(), Problem> {
         self.crew.instruct(index, &Instruction::Fill { pages })?;
         match self.answer_of(index, "the state to be filled", BLOCK_PATIENCE)? {
+            Answer::Filled => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Adds pages to the state, each by a command that contains it.
+    pub(super) fn write_pages(&mut self, index: usize, pages: u32) -> Result<(), Problem> {
+        self.crew.instruct(index, &Instruction::Write { pages })?;
+        match self.answer_of(index, "pages to be on disk", BLOCK_PATIENCE)? {
             Answer::Filled => Ok(()),
             other => Err(strange(&other)),
         }

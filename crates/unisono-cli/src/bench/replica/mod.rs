@@ -1,7 +1,18 @@
-//! `unisono bench replica`: measures a replicated state in memory, and compares it with null calls and with messages that
-//! all members hold, in the same run.
+//! `unisono bench replica`: measures a replicated state in memory or on disk, and compares it with null calls, with messages
+//! that all members hold, and with syncs of as many disks, in the same run.
+//!
+//! | module | subject |
+//! |---|---|
+//! | here | commands and reads |
+//! | `transfer`, `start`, `failover` | what is measured once or a few times |
+//! | `disks` | the folders of servers with disks; the floor of syncs |
+//! | `crew`, `worker` | the processes, seen from the measuring process and from inside |
 
 mod crew;
+mod disks;
+mod failover;
+mod start;
+mod transfer;
 pub(crate) mod worker;
 
 use super::ground::{self, Ground};
@@ -21,26 +32,26 @@ use crate::settings::Settings;
 use crate::units;
 use clap::{Args, ValueEnum};
 use crew::Staff;
+use disks::{Disks, Syncs};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
-use worker::{Asks, PAGE_BYTES, Part};
+use std::rc::Rc;
+use std::time::Duration;
+use unisono::replica::DISK_SERVERS_MAX;
+use worker::Asks;
 
 /// Number of rounds under load.
 const LOAD_ROUNDS: u32 = 5;
 /// Time at the beginning of a load that is not measured, 200 ms, until it is steady.
 const UNTIMED_REPLICA_LOAD: Duration = Duration::from_millis(200);
-/// Large replies under way at once, as many as a transfer has.
-const PAGES_IN_FLIGHT: usize = 8;
-/// Size of the state that is transferred, in pages: 256 MiB.
-const STATE_PAGES: u32 = 256;
-/// Trials of a failover, and the time for which each is watched.
-const FAILOVERS: usize = 8;
-const WATCHED: Duration = Duration::from_secs(2);
+/// Commands that are timed one at a time, in memory and on disk.
+const COMMANDS: u64 = 5000;
+const COMMANDS_ON_DISK: u64 = 1250;
 
-/// Measure a replicated state: commands, calls, reads, the transfer to a newcomer, the death of a server
+/// Measure a replicated state: commands, calls, reads, the transfer to a newcomer, the start, the death of a server
 ///
-/// Each server is a process with a copy of the state. Null commands, null calls and null messages that all members hold
-/// are measured in alternating short blocks; the ratios are medians over the rounds.
+/// Each server is a process with a copy of the state. Null commands, null calls, null messages that all members hold, and
+/// on disk syncs of as many processes as there are servers, are measured in alternating short blocks; the ratios are medians
+/// over the rounds. Servers on disk keep their files where temporary files are kept (TMPDIR).
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  unisono bench replica --op read --consistency linearizable --in-flight 64"
@@ -91,6 +102,28 @@ enum DurabilityChoice {
     /// The memory of all members
     #[default]
     Memory,
+    /// The disks of a majority of the servers
+    Majority,
+    /// One disk
+    One,
+}
+
+impl DurabilityChoice {
+    fn name(self) -> &'static str {
+        match self {
+            DurabilityChoice::Memory => "memory",
+            DurabilityChoice::Majority => "majority",
+            DurabilityChoice::One => "one",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            DurabilityChoice::Memory => "held by all",
+            DurabilityChoice::Majority => "on the disks of a majority",
+            DurabilityChoice::One => "on one disk",
+        }
+    }
 }
 
 /// What is measured.
@@ -103,8 +136,10 @@ enum Op {
     Call,
     /// A read by a call
     Read,
-    /// The transfer of 256 MiB to a newcomer
+    /// The transfer of 256 MiB to a newcomer, in memory
     Transfer,
+    /// The start of servers with 1,000,000 entries on disk
+    Start,
     /// The pause of a caller when a server is killed
     Failover,
 }
@@ -126,6 +161,7 @@ impl Op {
             Op::Call => "call",
             Op::Read => "read",
             Op::Transfer => "transfer",
+            Op::Start => "start",
             Op::Failover => "failover",
         }
     }
@@ -149,6 +185,19 @@ impl Consistency {
 
 pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let servers = command.servers as usize;
+    let in_memory = command.durability == DurabilityChoice::Memory;
+    match command.op {
+        Op::Transfer if !in_memory => {
+            return Err(Problem::usage("a transfer is measured in memory: add --durability memory"));
+        }
+        Op::Start if in_memory => {
+            return Err(Problem::usage("a start is measured on disk: add --durability majority"));
+        }
+        _ if !in_memory && servers > usize::from(DISK_SERVERS_MAX) => {
+            return Err(Problem::usage(format!("a service on disk has at most {DISK_SERVERS_MAX} servers")));
+        }
+        _ => {}
+    }
     let ground = Ground::prepare(&command.ground, servers + 2, false, settings)?;
     let bench = Bench {
         command,
@@ -160,6 +209,7 @@ pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Re
         Op::Execute | Op::Call => bench.commands()?,
         Op::Read => bench.reads()?,
         Op::Transfer => bench.transfer()?,
+        Op::Start => bench.start()?,
         Op::Failover => bench.failover()?,
     };
     Summary::new(lines, bench.object(&figures)).tell(output)
@@ -175,8 +225,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Returns a service without processes; if its servers have disks, with an empty folder for each.
     fn staff(&self) -> Result<Staff, Problem> {
-        Staff::new(self.command.bytes as usize, &self.ground.settings)
+        let disks = match self.command.durability {
+            DurabilityChoice::Memory => None,
+            durability => Some(Rc::new(Disks::new(self.servers as u8, durability)?)),
+        };
+        Staff::new(self.command.bytes as usize, disks, &self.ground.settings)
     }
 
     /// Returns the summary for programs.
@@ -186,7 +241,7 @@ impl Bench<'_> {
             "bench": "replica",
             "op": command.op.name(),
             "servers": command.servers,
-            "durability": "memory",
+            "durability": command.durability.name(),
             "consistency": command.consistency.name(),
             "in_flight": command.in_flight,
             "bytes": command.bytes,
@@ -201,51 +256,61 @@ impl Bench<'_> {
 
     fn title(&self) -> String {
         let sealed = if self.ground.is_sealed() { ", sealed" } else { "" };
-        let Replica { servers, bytes, in_flight, ground, .. } = self.command;
+        let Replica { servers, bytes, in_flight, ground, durability, .. } = self.command;
         format!(
-            "{servers} servers, {bytes} bytes, {in_flight} in flight, held by all{sealed}{}",
+            "{servers} servers, {bytes} bytes, {in_flight} in flight, {}{sealed}{}",
+            durability.words(),
             ground.words()
         )
     }
 
-    /// Measures commands, one outstanding, beside null calls and null messages that all hold; then under load.
+    /// Measures commands, one outstanding, beside null calls, null messages that all hold, and syncs; then under load.
     fn commands(&self) -> Result<(Vec<String>, Value), Problem> {
+        let is_on_disk = self.command.durability != DurabilityChoice::Memory;
         let mut staff = self.staff()?;
         let caller = staff.start_service(self.servers, &self.locations)?;
         // Not the founder, which is the sequencer.
         let subject = if self.command.op == Op::Execute { 1 } else { caller };
-        let [mut ours, mut call, mut send] = [Side::default(), Side::default(), Side::default()];
+        let [mut ours, mut call, mut send, mut sync] = [(); 4].map(|()| Side::default());
         let mut calling = Calling::start(&self.locations[..2], 1, 0, &self.ground.settings)?;
         let held =
             Protocol { resilience: u8::try_from(self.servers - 1).unwrap_or(u8::MAX), ..Protocol::default() };
         let wanted = Wanted { protocol: held, bytes: 0 };
         let mut group = Measured::start(&wanted, &self.locations[..self.servers], &self.ground.settings)?;
-        let (rounds, block) = blocks(5000);
+        let mut syncs = if is_on_disk { Some(Syncs::start(self)?) } else { None };
+        let (rounds, block) = blocks(if is_on_disk { COMMANDS_ON_DISK } else { COMMANDS });
         let bar = progress::bar(rounds as u64, "rounds");
         for round in 0..rounds {
-            for turn in 0..3 {
-                match (turn + round) % 3 {
+            for turn in 0..4 {
+                match (turn + round) % 4 {
                     0 => ours.turn(
                         &mut staff,
                         |_| Ok(Usage::default()),
                         |staff| staff.one_by_one(subject, Asks::Command, (UNTIMED, block)),
                     )?,
                     1 => call.turn(&mut calling, Calling::usage, |calling| calling.call(block))?,
-                    _ => send.turn(&mut group, Measured::usage, |group| group.measure(block))?,
+                    2 => send.turn(&mut group, Measured::usage, |group| group.measure(block))?,
+                    _ => syncs.iter_mut().try_for_each(|syncs| syncs.turn(&mut sync, block))?,
                 }
             }
             bar.inc(1);
         }
         bar.finish_and_clear();
-        drop((calling, group));
-        let sums: Vec<f64> = call.rounds.iter().zip(&send.rounds).map(|(call, send)| call + send).collect();
-        let [to_call, to_send, to_both] =
-            [&call.rounds, &send.rounds, &sums].map(|floor| Ratio::of(&ours.rounds, floor));
-        let spread = if self.command.op == Op::Execute { to_send.spread } else { to_both.spread };
+        drop((calling, group, syncs));
+        let both = sums(&call.rounds, &send.rounds);
+        let all = sums(&both, &sync.rounds);
+        let [to_call, to_send, to_both, to_all] =
+            [&call.rounds, &send.rounds, &both, &all].map(|floor| Ratio::of(&ours.rounds, floor));
+        let spread = match self.command.op {
+            _ if is_on_disk => to_all.spread,
+            Op::Execute => to_send.spread,
+            _ => to_both.spread,
+        };
         let (per_s, loaded_p50) = self.load(&mut staff, subject, Asks::Command)?;
         let [p50, p99] = [0.5, 0.99].map(|part| ours.us(part));
-        let (call_us, send_us) = (call.us(0.5), send.us(0.5));
-        let lines = vec![
+        let [call_us, send_us, sync_us] = [&mut call, &mut send, &mut sync].map(|side| side.us(0.5));
+        let single_syncs = rounded(per_s * sync_us / 1e6);
+        let mut lines = vec![
             self.title(),
             format!("  one command    p50 {p50} us, p99 {p99}"),
             format!(
@@ -254,19 +319,31 @@ impl Bench<'_> {
             ),
             format!("  null call      p50 {call_us} us: a command takes {} times as long", to_call.median),
             format!("  both together  a command takes {} times as long", to_both.median),
-            format!("  under load     {per_s} commands/s, p50 {loaded_p50} us"),
         ];
+        if is_on_disk {
+            lines.push(format!(
+                "  sync           p50 {sync_us} us: a command takes {} times as long as call, message and sync",
+                to_all.median
+            ));
+        }
+        lines.push(format!("  under load     {per_s} commands/s, p50 {loaded_p50} us"));
+        if is_on_disk {
+            lines.push(format!("                 {single_syncs} times as many as single syncs"));
+        }
+        let on_disk = |figure: f64| is_on_disk.then_some(figure);
         let figures = json!({
             "ops_per_s": per_s,
             "p50_us": p50,
             "p99_us": p99,
+            "loaded_p50_us": loaded_p50,
             "call_p50_us": call_us,
             "send_p50_us": send_us,
-            "fdatasync_p50_us": null,
+            "fdatasync_p50_us": on_disk(sync_us),
             "ratio_call": to_call.median,
             "ratio_send": to_send.median,
             "ratio_call_send": to_both.median,
-            "ratio_sync": null,
+            "ratio_sync": on_disk(to_all.median),
+            "single_syncs": on_disk(single_syncs),
             "ratio_spread": spread,
         });
         Ok((lines, figures))
@@ -304,107 +381,9 @@ impl Bench<'_> {
         bar.finish_and_clear();
         Ok((median(&mut rounds).round(), rounded(quantile(&mut took, 0.5) as f64 / 1000.0)))
     }
+}
 
-    /// Measures the transfer of a large state to a newcomer, beside as many large replies under way, and what it costs
-    /// the commands that are given meanwhile.
-    fn transfer(&self) -> Result<(Vec<String>, Value), Problem> {
-        let second = Duration::from_secs(1);
-        // The donor is the founder, and each newcomer runs where the caller of the large calls runs.
-        let [donor_at, newcomer_at] = [&self.locations[0], &self.locations[self.servers]];
-        let receives = STATE_PAGES as usize * PAGE_BYTES;
-        let mut shelf = self.staff()?;
-        shelf.start(Part::Shelf, donor_at)?;
-        shelf.receives = receives;
-        let (reader, _) = shelf.start(Part::Caller, newcomer_at)?;
-        let by_calls = shelf.keep(reader, STATE_PAGES, PAGES_IN_FLIGHT)?;
-        drop(shelf);
-        let mut staff = self.staff()?;
-        for (index, location) in self.locations[..self.servers - 1].iter().enumerate() {
-            staff.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
-        }
-        staff.fill(0, STATE_PAGES)?;
-        staff.receives = receives;
-        // A transfer without updates is timed, and another one beside updates.
-        let (_, alone) = staff.start(Part::Joiner, newcomer_at)?;
-        let updates = |staff: &mut Staff, timed: Duration| -> Result<(), Problem> {
-            staff.load(0, Asks::Command, 1, [UNTIMED_REPLICA_LOAD, timed])
-        };
-        updates(&mut staff, second)?;
-        let before_per_s = staff.loaded(0, 2 * second)?.len() as f64;
-        let (loads_for, begun) = (3 * alone + 3 * second, Instant::now() + UNTIMED_REPLICA_LOAD);
-        updates(&mut staff, loads_for)?;
-        let (_, beside) = staff.start(Part::Joiner, newcomer_at)?;
-        let has_state = Instant::now().saturating_duration_since(begun);
-        // One update follows the other, so their times say when each was answered.
-        let (mut answered, mut meanwhile) = (Duration::ZERO, Vec::new());
-        for took in staff.loaded(0, loads_for)? {
-            answered += Duration::from_nanos(took);
-            if answered + beside >= has_state && answered <= has_state {
-                meanwhile.push(took);
-            }
-        }
-        let meanwhile_per_s = meanwhile.len() as f64 / beside.as_secs_f64();
-        let longest_us = rounded(quantile(&mut meanwhile, 1.0) as f64 / 1000.0);
-        let (call_s, alone_s) = (by_calls.as_secs_f64(), alone.as_secs_f64());
-        let ratio = rounded(call_s / alone_s);
-        let mb_per_s = rounded(f64::from(STATE_PAGES) * PAGE_BYTES as f64 / alone_s / 1e6);
-        let lines = vec![
-            format!("{}, a state of {STATE_PAGES} MiB", self.title()),
-            format!(
-                "  transfer       {:.2} s, {mb_per_s} MB/s; beside updates {:.2} s",
-                alone_s,
-                beside.as_secs_f64()
-            ),
-            format!("  large calls    the same bytes in {call_s:.2} s: a transfer is {ratio} times as fast"),
-            format!(
-                "  updates        {before_per_s}/s before, {meanwhile_per_s:.0}/s meanwhile; the slowest took {longest_us} us"
-            ),
-        ];
-        let us = |seconds: f64| (seconds * 1e6).round();
-        let figures = json!({
-            "p50_us": us(alone_s),
-            "p99_us": us(beside.as_secs_f64()),
-            "call_p50_us": us(call_s),
-            "mb_per_s": mb_per_s,
-            "ratio_call": ratio,
-            "updates_before_per_s": before_per_s.round(),
-            "updates_meanwhile_per_s": meanwhile_per_s.round(),
-            "update_max_us": longest_us,
-        });
-        Ok((lines, figures))
-    }
-
-    /// Measures how long a caller waits when a server is killed: in each trial a new service, whose founder dies.
-    fn failover(&self) -> Result<(Vec<String>, Value), Problem> {
-        let bar = progress::bar(FAILOVERS as u64, "trials");
-        let (mut pauses, mut by_victim) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for trial in 0..FAILOVERS {
-            let mut staff = self.staff()?;
-            let caller = staff.start_service(self.servers, &self.locations)?;
-            staff.one_by_one(caller, Asks::Command, (UNTIMED, 100))?;
-            // Every other time a server that is not the sequencer.
-            let victim = trial % 2;
-            let pause = staff.kill_while_watched((caller, victim), Asks::Command, WATCHED)?;
-            let pause = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-            pauses.push(pause);
-            by_victim[victim].push(pause);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        let [of_sequencer, of_other] = by_victim.map(|mut pauses| quantile(&mut pauses, 0.5));
-        let [p50, max] = [0.5, 1.0].map(|part| quantile(&mut pauses, part));
-        let lines = vec![
-            format!("{}, one server killed, {FAILOVERS} trials", self.title()),
-            format!("  a caller waits p50 {} ms, at most {} ms", p50 / 1000, max / 1000),
-            format!(
-                "  by server      sequencer p50 {} ms, another p50 {} ms",
-                of_sequencer / 1000,
-                of_other / 1000
-            ),
-        ];
-        Ok((
-            lines,
-            json!({"p50_us": p50, "p99_us": max, "max_us": max, "trials": FAILOVERS, "sequencer_p50_us": of_sequencer, "other_p50_us": of_other}),
-        ))
-    }
+/// Returns the sum of two sides in each round.
+fn sums(one: &[f64], other: &[f64]) -> Vec<f64> {
+    one.iter().zip(other).map(|(one, other)| one + other).collect()
 }

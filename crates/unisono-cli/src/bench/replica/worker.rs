@@ -1,18 +1,24 @@
-//! The processes of a measured replicated service: servers with a copy each, a caller, and a plain server to compare with.
+//! The processes of a measured replicated service: servers with a copy each, a caller, and what they are compared with: a
+//! plain server, a process that syncs a file, one that reads files.
 
+use super::disks::files;
 use crate::connection;
 use crate::location::Location;
 use crate::processes::{self, Instructions};
 use crate::settings::Settings;
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use unisono::Bytes;
 use unisono::replica::{
-    Command, Durability, Founding, Kind, NotRestored, Outcome, Replica, ReplicaOptions, ReplicaState,
-    StateMachine,
+    Command, DiskDurability, DiskOptions, Durability, Founding, Kind, NotRestored, Outcome, Replica,
+    ReplicaOptions, ReplicaState, StateMachine,
 };
 use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
+use unisono::{Bytes, Options};
 
 /// Deadline of a call and of a command: 20 s.
 const CALL_WITHIN: Duration = Duration::from_secs(20);
@@ -20,10 +26,16 @@ const CALL_WITHIN: Duration = Duration::from_secs(20);
 const LOOKS_EVERY: Duration = Duration::from_micros(500);
 /// Size of the parts of a large state, and of the replies that its transfer is compared with: 1 MiB.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
-/// First byte of a request: a local read, a linearizable read, a command that fills the state.
+/// Entries of a page that a command adds to the state, and the size of each.
+pub(crate) const ENTRIES_PER_PAGE: u32 = 10_000;
+const ENTRY_BYTES: usize = 100;
+/// Bytes that a command takes in the log beside its payload, about.
+const RECORD_BYTES: usize = 128;
+/// First byte of a request: a local read, a linearizable read, a command that fills the state or adds a page to it.
 const LOCAL: u8 = b'l';
 const LINEARIZABLE: u8 = b'r';
 const FILL: u8 = b'f';
+const ADD: u8 = b'a';
 
 /// The part that a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,10 +44,26 @@ pub(crate) enum Part {
     Founder,
     /// A server that joins it.
     Joiner,
+    /// A server with a disk.
+    Server,
     /// A process that calls it.
     Caller,
     /// A plain server whose replies have the size of a page.
     Shelf,
+    /// A process that appends to a file and syncs it.
+    Disk,
+    /// A process that reads the files of a server.
+    Reader,
+}
+
+/// Which of the servers with disks a process is, and where its files are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    pub(crate) id: u8,
+    pub(crate) servers: u8,
+    pub(crate) folder: PathBuf,
+    /// True if one disk suffices for a command to be answered.
+    pub(crate) needs_one: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +74,8 @@ pub(crate) struct Assignment {
     pub(crate) bytes: usize,
     /// Bytes that it will receive and keep.
     pub(crate) receives: usize,
+    /// Present if the servers have disks.
+    pub(crate) seat: Option<Seat>,
     pub(crate) location: Location,
     pub(crate) settings: Settings,
 }
@@ -69,6 +99,8 @@ pub(crate) enum Instruction {
     Keep { pages: u32, in_flight: usize },
     /// Fill the state with this number of pages.
     Fill { pages: u32 },
+    /// Add this number of pages to the state, each by a command that contains it.
+    Write { pages: u32 },
     /// Call one by one until told that one of the servers was killed and calls were answered again; report pauses.
     Watch { asks: Asks, for_ms: u64 },
 }
@@ -76,7 +108,8 @@ pub(crate) enum Instruction {
 /// An answer of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is ready; a joiner got the state in this number of nanoseconds after it was in the group.
+    /// It is ready. A joiner got the state in this number of nanoseconds after it was in the group; a server with a disk
+    /// took this long from its start, a reader for its files.
     Ready { took_ns: u64 },
     /// Time of each, in nanoseconds.
     Took(Vec<u64>),
@@ -106,10 +139,14 @@ impl StateMachine for Pages {
     }
 
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
-        if command.payload.first() == Some(&FILL) {
-            let count = command.payload[1..].try_into().map_or(0, u32::from_be_bytes);
-            // Pages that differ, so that each of them travels.
-            self.0 = (0..count).map(page).collect();
+        match command.payload.first() {
+            Some(&FILL) => {
+                let count = command.payload[1..].try_into().map_or(0, u32::from_be_bytes);
+                // Pages that differ, so that each of them travels.
+                self.0 = (0..count).map(page).collect();
+            }
+            Some(&ADD) => self.0.push(command.payload.slice(1..)),
+            _ => {}
         }
         Outcome::Reply(Bytes::new())
     }
@@ -140,6 +177,37 @@ fn page(number: u32) -> Bytes {
     bytes.into()
 }
 
+/// Returns a command that adds a page of entries to the state. No two entries are the same.
+fn entries(page: u32) -> Bytes {
+    let mut command = vec![ADD];
+    for number in 0..ENTRIES_PER_PAGE {
+        let mut entry = [b'e'; ENTRY_BYTES];
+        entry[..4].copy_from_slice(&(page * ENTRIES_PER_PAGE + number).to_be_bytes());
+        command.extend(entry);
+    }
+    command.into()
+}
+
+fn append(mut file: &File, bytes: usize) -> anyhow::Result<()> {
+    file.write_all(&vec![b'x'; bytes])?;
+    Ok(file.sync_data()?)
+}
+
+/// Reads all files of a folder. Returns the time that took.
+fn read_files(folder: &Path) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    for file in files(folder)? {
+        std::hint::black_box(fs::read(file)?);
+    }
+    Ok(begun.elapsed())
+}
+
+impl Assignment {
+    fn seat(&self) -> anyhow::Result<&Seat> {
+        self.seat.as_ref().context("this process has no folder")
+    }
+}
+
 /// Runs a process of the service.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
@@ -157,10 +225,12 @@ enum Subject {
     Server { replica: Replica<Pages>, bytes: usize },
     Caller { client: Client, port: Port, bytes: usize },
     Shelf,
+    Disk { file: File, bytes: usize },
+    Reader,
 }
 
 impl Subject {
-    /// Returns it when it is ready, and the time that the state took to arrive after the group was entered.
+    /// Returns it when it is ready, and the time that [`Answer::Ready`] reports.
     fn new(assignment: &Assignment) -> anyhow::Result<(Subject, Duration)> {
         let options =
             connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
@@ -189,6 +259,7 @@ impl Subject {
         match assignment.part {
             Part::Founder => open(Founding::Create),
             Part::Joiner => open(Founding::Join),
+            Part::Server => Subject::with_disk(assignment, &port, &options),
             Part::Caller => {
                 at_once(Subject::Caller { client: Client::new(&options)?, port: port.public(), bytes })
             }
@@ -198,7 +269,31 @@ impl Subject {
                 crate::threads::start("requests", move || server.serve(1, |_| shelved.clone().into()))?;
                 at_once(Subject::Shelf)
             }
+            Part::Disk => {
+                let folder = &assignment.seat()?.folder;
+                fs::create_dir_all(folder)?;
+                let file = File::options().create(true).append(true).open(folder.join("syncs"))?;
+                at_once(Subject::Disk { file, bytes: RECORD_BYTES + bytes })
+            }
+            Part::Reader => Ok((Subject::Reader, read_files(&assignment.seat()?.folder)?)),
         }
+    }
+
+    fn with_disk(
+        assignment: &Assignment,
+        port: &PrivatePort,
+        options: &Options,
+    ) -> anyhow::Result<(Subject, Duration)> {
+        let Seat { id, servers, folder, needs_one } = assignment.seat()?;
+        let durability = if *needs_one { DiskDurability::One } else { DiskDurability::Majority };
+        let disk =
+            DiskOptions { id: *id, servers: *servers, durability, ..DiskOptions::of_three(*id, folder) };
+        let how = ReplicaOptions { open_within: 3 * CALL_WITHIN, ..ReplicaOptions::default() };
+        let begun = Instant::now();
+        let replica = Replica::open_on_disk(&assignment.service, disk, Pages::default(), how, options)?;
+        let took = begun.elapsed();
+        replica.serve(port)?;
+        Ok((Subject::Server { replica, bytes: assignment.bytes }, took))
     }
 
     fn follow(&self, instruction: Instruction) -> anyhow::Result<Answer> {
@@ -216,6 +311,12 @@ impl Subject {
                 let mut command = vec![FILL];
                 command.extend(pages.to_be_bytes());
                 self.begin_bytes(command.into())?.wait()?;
+                Answer::Filled
+            }
+            Instruction::Write { pages } => {
+                for number in 0..pages {
+                    self.begin_bytes(entries(number))?.wait()?;
+                }
                 Answer::Filled
             }
             Instruction::Watch { asks, for_ms } => {
@@ -259,7 +360,10 @@ impl Subject {
         let mut took = Vec::with_capacity(count);
         for _ in 0..count {
             let begun = Instant::now();
-            self.begin(asks)?.wait()?;
+            match self {
+                Subject::Disk { file, bytes } => append(file, *bytes)?,
+                _ => self.begin(asks)?.wait()?,
+            }
             took.push(nanoseconds(begun.elapsed()));
         }
         Ok(took)
@@ -298,7 +402,7 @@ impl Subject {
     fn begin(&self, asks: Asks) -> anyhow::Result<Begun> {
         let bytes = match self {
             Subject::Server { bytes, .. } | Subject::Caller { bytes, .. } => *bytes,
-            Subject::Shelf => 0,
+            Subject::Shelf | Subject::Disk { .. } | Subject::Reader => 0,
         };
         self.begin_bytes(match asks {
             Asks::Command if bytes == 0 => Bytes::new(),
@@ -312,7 +416,7 @@ impl Subject {
         Ok(match self {
             Subject::Server { replica, .. } => Begun::Command(replica.start(request)),
             Subject::Caller { client, port, .. } => Begun::Call(client.start(*port, request, CALL_WITHIN)?),
-            Subject::Shelf => anyhow::bail!("a shelf gives no commands"),
+            _ => anyhow::bail!("this process gives no commands"),
         })
     }
 }

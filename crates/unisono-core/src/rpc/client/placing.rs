@@ -13,7 +13,7 @@ use crate::identity::{Port, Uid};
 use crate::planted::Planted;
 use crate::random::Random;
 use crate::rpc::common::{Common, patience};
-use crate::rpc::transfer::Outgoing;
+use crate::rpc::transfer::{Outgoing, PARTS_WINDOW_MAX};
 use crate::rpc::types::CallNumber;
 use crate::table::Table;
 use crate::time::Time;
@@ -157,8 +157,9 @@ impl Client {
         self.attempts += 1;
         let slot = remote.take_slot(now, call.port, number, self.attempts);
         let is_large = call.request.len() > common.whole_bytes_max();
-        let request =
-            is_large.then(|| Box::new(Outgoing::new(now, call.request.clone(), common.part_bytes())));
+        let request = is_large.then(|| {
+            Box::new(Outgoing::new(now, call.request.clone(), common.part_bytes(), PARTS_WINDOW_MAX))
+        });
         if is_large {
             self.sending.push_back((number, self.attempts));
         }

@@ -15,9 +15,9 @@ use core::time::Duration;
 /// An answer that no later request in its slot has acknowledged is acknowledged by `Done` after 10 ms.
 pub(super) const DONE_AFTER: Duration = Duration::from_millis(10);
 
-/// A server of a service that recognises repeats is quiet when it has left questions unanswered for 120 ms, or for twice
+/// A server of a service that recognises repeats is quiet when it has left questions unanswered for 60 ms, or for twice
 /// the time that answers of it take.
-const QUIET_AFTER: Duration = Duration::from_millis(120);
+const QUIET_AFTER: Duration = Duration::from_millis(60);
 /// A server that was quiet, and was heard after all, is given up to twice this time from then on.
 const QUIET_FOR_MAX: Duration = Duration::from_millis(500);
 /// Interval at which to look again whether a server is quiet, if it was not asked often enough.

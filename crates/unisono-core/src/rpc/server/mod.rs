@@ -237,7 +237,10 @@ impl Server {
             return Err(AnswerError::TooLarge { bytes: reply.len(), max });
         }
         let in_hand = self.take_in_hand(id).ok_or(AnswerError::Over)?;
-        let kept = Kept { refused, reply, since: now, transfer: None };
+        let is_large = reply.len() > common.whole_bytes_max();
+        let options = self.services.get(in_hand.port).filter(|_| is_large).map(|service| service.options);
+        let parts_max = options.unwrap_or_default().reply_parts_max;
+        let kept = Kept { refused, reply, since: now, parts_max, transfer: None };
         self.settle(in_hand.session, in_hand.slot, State::Replied(kept));
         self.drop_replies_beyond_bounds(now, common);
         Ok(())

@@ -76,6 +76,8 @@ pub(in crate::rpc) struct Kept {
     pub(in crate::rpc) refused: bool,
     pub(in crate::rpc) reply: Bytes,
     pub(in crate::rpc) since: Time,
+    /// Maximum number of parts of a large reply under way.
+    pub(in crate::rpc) parts_max: u16,
     /// Transfer of a large reply in parts.
     pub(in crate::rpc) transfer: Option<Box<Outgoing>>,
 }

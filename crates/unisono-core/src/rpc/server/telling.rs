@@ -117,7 +117,7 @@ fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
         return false;
     }
     let part_bytes = common.part_bytes();
-    kept.transfer = Some(Box::new(Outgoing::new(now, kept.reply.clone(), part_bytes)));
+    kept.transfer = Some(Box::new(Outgoing::new(now, kept.reply.clone(), part_bytes, kept.parts_max.into())));
     true
 }
 

@@ -1,0 +1,95 @@
+//! The folders of servers with disks, and what their file system allows: the floor of durable commands.
+
+use super::crew::Staff;
+use super::worker::{Part, Seat};
+use super::{Bench, DurabilityChoice};
+use crate::bench::latency::member::Usage;
+use crate::bench::side::{Side, UNTIMED};
+use crate::problem::Problem;
+use crate::trial::lot;
+use anyhow::Context;
+use rustix::fs::{Advice, fadvise};
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A folder for the files of one run, removed at its end.
+pub(super) struct Disks {
+    folder: PathBuf,
+    servers: u8,
+    durability: DurabilityChoice,
+}
+
+impl Disks {
+    /// Makes the folder where temporary files are kept (`TMPDIR`).
+    pub(super) fn new(servers: u8, durability: DurabilityChoice) -> Result<Disks, Problem> {
+        let folder = std::env::temp_dir().join(format!("unisono-bench-{:08x}", lot(1 << 32)?));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        Ok(Disks { folder, servers, durability })
+    }
+
+    /// Returns where the server with this index keeps its files.
+    pub(super) fn seat(&self, index: usize) -> Seat {
+        let id = index as u8 + 1;
+        Seat {
+            id,
+            servers: self.servers,
+            folder: self.folder.join(format!("server-{id}")),
+            needs_one: self.durability == DurabilityChoice::One,
+        }
+    }
+
+    /// Drops the files from the memory of the operating system, so that they are read from the disk.
+    pub(super) fn evict(&self) -> anyhow::Result<()> {
+        for index in 0..usize::from(self.servers) {
+            for file in files(&self.seat(index).folder)? {
+                let file = File::open(file)?;
+                file.sync_all()?;
+                fadvise(&file, 0, None, Advice::DontNeed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of all files of all servers.
+    pub(super) fn bytes(&self) -> anyhow::Result<u64> {
+        let mut bytes = 0;
+        for index in 0..usize::from(self.servers) {
+            for file in files(&self.seat(index).folder)? {
+                bytes += fs::metadata(file)?.len();
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        // What is left lies among the temporary files of the system.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns the files of a server.
+pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
+}
+
+/// As many processes as there are servers, each of which appends to a file of its own and syncs it.
+pub(super) struct Syncs(Staff);
+
+impl Syncs {
+    pub(super) fn start(bench: &Bench<'_>) -> Result<Syncs, Problem> {
+        let mut staff = bench.staff()?;
+        staff.start_all(Part::Disk, &bench.locations[..bench.servers])?;
+        Ok(Syncs(staff))
+    }
+
+    /// Measures a block: all processes at once.
+    pub(super) fn turn(&mut self, side: &mut Side, block: usize) -> Result<(), Problem> {
+        let usage = |_: &mut Staff| Ok(Usage::default());
+        side.turn(&mut self.0, usage, |staff| staff.all_one_by_one((UNTIMED, block)))
+    }
+}
