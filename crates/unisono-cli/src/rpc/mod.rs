@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use std::str::FromStr;
-use unisono::replica::{NotServed, ReplicaError};
+use unisono::replica::{NotServed, ReplicaEnd, ReplicaError, StopReason};
 use unisono::rpc::{Port, PrivatePort, ServiceError};
 
 /// Maximum length of a request or reply: 16 MiB.
@@ -112,8 +112,8 @@ impl From<ReplicaError> for Problem {
     fn from(error: ReplicaError) -> Problem {
         match &error {
             ReplicaError::Disk(reason) if reason.is_wrong_use() => Problem::usage(error),
-            ReplicaError::Ended(unisono::replica::ReplicaEnd::Stopped(
-                unisono::replica::StopReason::OtherServers,
+            ReplicaError::Ended(ReplicaEnd::Stopped(
+                StopReason::OtherServers | StopReason::OtherDurability | StopReason::RunsAlready { .. },
             )) => Problem::usage(error),
             _ => Problem::failed(error),
         }
