@@ -329,6 +329,9 @@ impl<S: StateMachine> Replica<S> {
                 (durable.block.service, durable.block.anew) = (service, anew.to_vec());
                 durable.block.created = Created::Done(service);
                 durable.block.view = ledger.view();
+                if known != Heard::default() && known.disk != durable.block.disk {
+                    durable.block.starts = known.starts_of_replacement();
+                }
                 durable.adopt(snapshot, entries, heard, After::Joined, self.watched);
                 self.begin_with(now, state);
                 for event in events {
@@ -346,13 +349,11 @@ impl<S: StateMachine> Replica<S> {
         let is_open = self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Open);
         match event {
             Event::Joined { .. } if is_open => self.say(Word::IsOpen),
-            Event::Reset { .. } if is_open => {
-                // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
-                if !self.watched.broken(Planted::SyncedNotRepeated) {
-                    let synced = self.durable.as_ref().map_or(0, Durable::synced);
-                    self.announce(synced);
-                    self.announce_view();
-                }
+            // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
+            Event::Reset { .. } if is_open && !self.watched.broken(Planted::SyncedNotRepeated) => {
+                let synced = self.durable.as_ref().map_or(0, Durable::synced);
+                self.announce(synced);
+                self.announce_view();
             }
             _ => {}
         }
@@ -367,6 +368,14 @@ impl<S: StateMachine> Replica<S> {
         };
         if durable.block.view.as_ref() != Some(&view) && !self.watched.broken(Planted::ViewUnwritten) {
             durable.write_view(view, ledger.heard(), self.watched);
+        }
+    }
+
+    /// Has written down what was heard of a disk that joined: it may replace another one, which must not count any more.
+    pub(super) fn write_heard(&mut self) {
+        let (Some(durable), Some(state)) = (&mut self.durable, &self.replicated) else { return };
+        if let Some(ledger) = state.ledger().filter(|_| durable.stage == Stage::Open) {
+            durable.write_heard(ledger.heard());
         }
     }
 

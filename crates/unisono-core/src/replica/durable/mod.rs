@@ -290,6 +290,13 @@ impl Durable {
         self.commit(after);
     }
 
+    /// Has written down what was heard of other disks, after the entries before.
+    pub(super) fn write_heard(&mut self, heard: &BTreeMap<u8, Heard>) {
+        self.flush(heard);
+        let job = Job::Append { first: self.end + 1, entries: Vec::new(), heard: heard.clone() };
+        self.push(job, After::Nothing);
+    }
+
     /// Forgets what is in no job yet, and returns where the log ends then: for a planted bug.
     pub(super) fn forget_unwritten(&mut self) -> Place {
         self.end -= self.unwritten.len() as Place;

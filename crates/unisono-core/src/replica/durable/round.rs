@@ -412,7 +412,7 @@ impl Round {
                 (heard.generation, heard.position) > (disk.generation, disk.place)
                     || heard.starts > disk.starts
             }
-            false => heard.generation >= disk.generation,
+            false => heard.is_not_before(disk.starts),
         };
         let others = self.said.values().filter(|said| said.server != disk.server);
         others.filter_map(|said| said.heard.get(&disk.server)).any(knows_more)
@@ -612,7 +612,12 @@ mod tests {
         knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 1, position: 45 });
         let (round, verdict) = judged(&ALL[..2], vec![knows.clone(), done(2, (2, 44))]);
         assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
-        assert!(matches!(judged(&ALL[..2], vec![knows, done(2, (2, 45))]).1, Verdict::Promise(_)));
+        assert!(matches!(judged(&ALL[..2], vec![knows.clone(), done(2, (2, 45))]).1, Verdict::Promise(_)));
+        // Another disk of the server counts if it replaced the one that is known, not if that one replaced it.
+        let mut other = Said { disk: 77, ..done(2, (2, 50)) };
+        assert_eq!(judged(&ALL[..2], vec![knows.clone(), other.clone()]).1, Verdict::Nothing);
+        other.starts = knows.heard[&2].starts_of_replacement();
+        assert!(matches!(judged(&ALL[..2], vec![knows, other]).1, Verdict::Promise(_)));
     }
 
     #[test]

@@ -410,6 +410,22 @@ fn a_recovery_goes_on_without_a_disk_that_does_not_get_on() {
     assert_eq!(made.words(3), made.words(1));
 }
 
+#[test]
+fn a_disk_that_replaced_another_counts_also_for_one_that_has_not_written_it_down() {
+    let mut made = created();
+    made.reset_without(3);
+    made.disks.remove(&3);
+    made.boot(3, true);
+    // Server 1 crashes before it has written down that another disk joined.
+    made.servers.get_mut(&1).unwrap().disk_waits = true;
+    made.join(3);
+    made.reset_without(1);
+    made.request(2, 1, "a");
+    [1, 3].iter().for_each(|id| made.boot(*id, false));
+    made.form(&[1, 3]);
+    assert_eq!(made.words(1), Some(vec!["a".into()]));
+}
+
 // --- who can go on ---
 
 /// What happens to three servers, one thing after the other.
@@ -500,7 +516,9 @@ impl Made {
 fn the_servers_that_the_rule_allows_go_on_and_no_others() {
     use Do::*;
     let up = "1 stays up";
-    let table: &[(&str, &[Do], &[(&[u8], bool, bool)])] = &[
+    // What happened; then for each set of servers that come back, whether it goes on with majority and with one.
+    type Who = &'static [(&'static [u8], bool, bool)];
+    let table: &[(&str, &[Do], Who)] = &[
         ("3 crashes", &[Write, Crash(3)], &[(&[1, 2], true, true)]),
         (
             up,
