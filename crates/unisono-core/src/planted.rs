@@ -218,6 +218,8 @@ named! {
         SurvivorForgets,
         /// With durability one: a joiner's disk counts before the members have written its view.
         JoinerCountedEarly,
+        /// A reset goes on without the members that have the state.
+        StateLeftBehind,
     }
 }
 
@@ -396,6 +398,8 @@ named! {
         BacklogFull,
         /// The outcomes of a copy differed from those of a majority.
         CopyDiffers,
+        /// A reset with a quorum waited for a member that has the state.
+        StateAwaited,
     }
 }
 

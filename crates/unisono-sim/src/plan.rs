@@ -350,6 +350,7 @@ impl Plan {
             // In some worlds the last joiners find the group full.
             members_min: 1,
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
+            keeps_state: false,
             migration: Migration::OnRequest,
         };
         let workload = Workload {

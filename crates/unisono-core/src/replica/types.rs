@@ -92,6 +92,8 @@ pub enum Output {
     Ready(ReadNumber),
     /// This member has the state from now on: callers may be served.
     Informed,
+    /// This member has fetched the state: pass that on to the group ([`Group::note_state`](crate::Group::note_state)).
+    StateFetched,
     /// Tell the operator.
     Notice(Notice),
     /// This member must leave the group and not serve any longer.

@@ -402,7 +402,7 @@ pub enum What {
         core: Box<[Life]>,
     },
 
-    // --- what applications received and did in a group that stands still (not part of the fingerprint) ---
+    // --- what applications received and did in a group that stands still ---
     /// The group has no quorum.
     Halted {
         /// Members that have not answered.
@@ -418,7 +418,7 @@ pub enum What {
     /// The next life of this process founds a group explicitly, whether or not one exists.
     Creating,
 
-    // --- replicated state (not part of the fingerprint) ---
+    // --- replicated state ---
     /// What a caller asked for or got, or what a copy applied.
     Replica(Box<ReplicaRecord>),
 }

@@ -60,6 +60,7 @@ impl Server {
                     }
                 }
                 Output::Informed => self.serve(cx, endpoint),
+                Output::StateFetched => self.group.note_state(),
                 Output::Stop(reason) => self.stop(cx, endpoint, &reason),
                 Output::Notice(notice) => {
                     let who = format!("m{}/{}", cx.process, cx.life.0);
