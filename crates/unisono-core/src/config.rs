@@ -184,7 +184,7 @@ pub struct Formation {
     /// Minimum number of participants in the group: more than half of them. Up to `2 × at_least − participants − 1` of
     /// them may restart meanwhile without a second group forming.
     pub at_least: u16,
-    /// Time that this member tries. 5 ms to an hour.
+    /// Time that this member tries. A ballot in which it takes part then may last 550 ms longer. 5 ms to an hour.
     pub within: Duration,
 }
 
