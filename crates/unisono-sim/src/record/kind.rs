@@ -19,7 +19,12 @@ macro_rules! kinds {
             pub(crate) const fn is_in_fingerprint(self) -> bool {
                 !matches!(
                     self,
-                    Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Creating | Kind::Replica
+                    Kind::Halted
+                        | Kind::WentOn
+                        | Kind::ForceAsked
+                        | Kind::Creating
+                        | Kind::Replica
+                        | Kind::Worked
                 )
             }
 
@@ -45,7 +50,7 @@ kinds! {
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     LeaveKnown, Parted,
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
-    Held, Strayed,
+    Held, Strayed, Worked,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
