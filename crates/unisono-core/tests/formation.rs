@@ -212,7 +212,8 @@ impl Stage {
         let mut bytes = Vec::new();
         header.write(&mut bytes);
         assert!(Writer::new(&mut bytes, 9000).frame(frame));
-        seal(&mut bytes, &header, &KeyContext { instance: Instance(0), sender: uid }, &mut Checksum);
+        let context = KeyContext { instance: Instance(0), sender: uid };
+        assert!(seal(&mut bytes, &header, &context, &mut Checksum));
         self.group.handle_datagram(Time::from_nanos(self.now), address(place), BytesMut::from(&bytes[..]));
         self.said()
     }

@@ -37,7 +37,7 @@ kinds! {
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     LeaveKnown, Parted,
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
-    Held, Strayed,
+    Held, Strayed, Worked,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,

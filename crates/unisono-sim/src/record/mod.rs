@@ -375,6 +375,13 @@ pub enum What {
         /// Bytes sent there.
         left: u64,
     },
+    /// A life made or checked signatures. Totals so far.
+    Worked {
+        /// Signatures made.
+        made: u64,
+        /// Signatures checked.
+        checked: u64,
+    },
 
     // --- what the world did ---
     /// This life crashed.
