@@ -215,6 +215,7 @@ impl<S: StateMachine> State<S> {
                     work.ports.clone_from(&self.ports);
                     (self.was_ready, is_changed) = (true, true);
                 }
+                Output::StateFetched => work.has_fetched = true,
                 Output::Notice(notice) => {
                     self.add_notice(notice);
                     is_changed = true;
@@ -247,6 +248,8 @@ struct Work {
     confirms: bool,
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,
+    /// This member has fetched the state.
+    has_fetched: bool,
     stops: bool,
     wakes_errands: bool,
 }
@@ -354,6 +357,9 @@ impl<S: StateMachine> Copy<S> {
         if let Some(life) = work.life {
             if !work.submits.is_empty() {
                 life.submit(work.submits);
+            }
+            if work.has_fetched {
+                life.note_state();
             }
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));

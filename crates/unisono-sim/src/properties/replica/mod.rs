@@ -11,6 +11,7 @@ mod goes_on;
 mod linearizable;
 mod one_service;
 mod replica_bounds;
+mod state_goes_on;
 mod wing_gong;
 
 use super::{Property, Violation, broken};
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Box<dyn Property>> {
         Box::<answered_kept::AnsweredKept>::default(),
         Box::<linearizable::Linearizable>::default(),
         Box::<goes_on::GoesOn>::default(),
+        Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::<replica_bounds::ReplicaBounds>::default(),
     ]
