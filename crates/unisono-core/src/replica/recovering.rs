@@ -91,6 +91,16 @@ impl<S: StateMachine> Replica<S> {
         self.durable.as_ref().map_or(0, |durable| durable.block.service)
     }
 
+    /// Returns the generation of the log on this server's disk; 0 without a disk.
+    pub fn generation(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |durable| durable.block.generation)
+    }
+
+    /// Returns the id of this server, if it has a disk.
+    pub fn server_id(&self) -> Option<u8> {
+        self.durable.as_ref().map(|durable| durable.block.server)
+    }
+
     /// True while this server is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Closed)

@@ -13,9 +13,11 @@ mod output;
 mod replica;
 
 pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
-pub(crate) use disk::Disk;
+pub(crate) use disk::{Disk, Image, JobFaults, JobKind};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
-pub(crate) use replica::{DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
+pub(crate) use replica::{
+    AIMED, Aim, DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, digest,
+};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;

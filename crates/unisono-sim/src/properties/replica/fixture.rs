@@ -2,8 +2,8 @@
 
 use crate::properties::{Checkers, Property, Violation};
 use crate::record::{
-    DiskRecord, End, Epoch, Life, LogEntry, Mode, OnDisk, OpId, OpOutcome, Place, Record, ReplicaRecord, Service,
-    Trail, What, mix,
+    DiskRecord, End, Epoch, Life, LogEntry, Mode, OnDisk, OpId, OpOutcome, Place, Record, ReplicaRecord,
+    Service, Trail, What, mix,
 };
 use crate::replica::{Model, Op, Reply};
 use std::time::Duration;

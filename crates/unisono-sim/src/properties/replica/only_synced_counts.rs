@@ -44,9 +44,7 @@ impl OnlySyncedCounts {
 
     fn is_synced(&self, at: &Place, name: &(Life, u64)) -> bool {
         let synced = self.generations.get(&(at.service, at.generation));
-        synced.is_some_and(|synced| {
-            synced.places.get(name).is_some_and(|place| *place <= synced.through)
-        })
+        synced.is_some_and(|synced| synced.places.get(name).is_some_and(|place| *place <= synced.through))
     }
 }
 
