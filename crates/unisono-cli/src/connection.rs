@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::progress;
 use crate::seeds;
 use crate::settings::Settings;
+use crate::signals;
 use crate::watch;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -54,6 +55,7 @@ pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options
 
 /// Loads the key file. The error says what to do.
 pub(crate) fn load_key(path: &Path) -> Result<Key, Problem> {
+    signals::leave_no_core();
     Key::load(path).map_err(|error| match error {
         KeyError::File { cause, .. } if cause.kind() == ErrorKind::NotFound => Problem::usage(format!(
             "there is no key file {0}: copy the group's key there, or make one with `unisono keygen {0}`",
@@ -202,7 +204,10 @@ impl From<LookError> for Problem {
 impl From<KeyError> for Problem {
     fn from(error: KeyError) -> Problem {
         match error {
-            KeyError::Exists { .. } | KeyError::Random(_) => Problem::failed(error),
+            KeyError::Exists { .. }
+            | KeyError::TwoKeys { .. }
+            | KeyError::OneKey { .. }
+            | KeyError::Random(_) => Problem::failed(error),
             _ => Problem::usage(error),
         }
     }

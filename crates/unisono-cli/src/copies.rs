@@ -118,7 +118,7 @@ pub(crate) fn missing(service: &str, client: &Client) -> Option<Vec<u8>> {
 
 /// Says which servers a service waits for.
 pub(crate) fn waits(service: &str, missing: &[u8]) -> String {
-    format!("{} has no majority of its disks: it waits for {}", visible(service), servers(missing))
+    format!("{} does not serve at present: it waits for {}", visible(service), servers(missing))
 }
 
 fn servers(ids: &[u8]) -> String {

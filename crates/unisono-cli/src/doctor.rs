@@ -10,8 +10,10 @@ use clap::Args;
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 use serde_json::json;
 use socket2::{Domain, SockRef, Socket, Type};
+use std::fs;
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
 
@@ -23,10 +25,12 @@ const LISTENS: Duration = Duration::from_millis(500);
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram that members send by default, in bytes.
 const DATAGRAM_BYTES: usize = 1472;
+/// Folder with the settings of each network interface.
+const CONFIGURED: &str = "/proc/sys/net/ipv4/conf";
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Find out what is wrong with this machine: key, address, port, seeds, multicast, wire versions, buffers, datagram
+/// Find out what is wrong with this machine: key, address, loopback, port, seeds, multicast, wire versions, buffers, datagram
 /// size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
@@ -48,9 +52,10 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     let (found, unasked) = address(settings)?;
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
-    let checks: [(&str, &dyn Fn() -> Finding); 9] = [
+    let checks: [(&str, &dyn Fn() -> Finding); 10] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
+        ("loopback", &|| loopback(Path::new(CONFIGURED))),
         ("port", &|| port(settings, address)),
         ("seeds", &|| seeds(settings, &unasked, address)),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
@@ -105,6 +110,36 @@ fn reach(address: &Result<IpAddr, OpenError>) -> Finding {
             "make a key with `unisono keygen FILE` and give it to every member (--key), or allow it with --insecure".into(),
         ),
         Err(error) => Bad("members cannot reach this machine".into(), error.to_string()),
+    }
+}
+
+/// Checks that no datagram from outside can arrive at a loopback address.
+fn loopback(configured: &Path) -> Finding {
+    let Ok(interfaces) = fs::read_dir(configured) else {
+        return Good(
+            "not checked: the system does not tell which interfaces route loopback addresses".into(),
+        );
+    };
+    let routes = |interface: &fs::DirEntry| {
+        let set = fs::read_to_string(interface.path().join("route_localnet"));
+        interface.file_name() != "lo" && set.is_ok_and(|set| set.trim() != "0")
+    };
+    let routing = interfaces.flatten().filter(routes);
+    let mut routing: Vec<String> =
+        routing.map(|interface| interface.file_name().to_string_lossy().into_owned()).collect();
+    routing.sort();
+    match routing.first() {
+        None => Good("no interface routes datagrams from outside to loopback addresses".into()),
+        Some(first) => Bad(
+            format!(
+                "neighbours on {} may reach loopback addresses of this machine (route_localnet); members without a key \
+                 drop what they send",
+                routing.join(", ")
+            ),
+            format!(
+                "type `sysctl -w net.ipv4.conf.{first}.route_localnet=0` as root, unless a proxy such as kube-proxy needs it"
+            ),
+        ),
     }
 }
 
@@ -322,6 +357,22 @@ fn clock() -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_routes_loopback_addresses_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        for (interface, set) in [("lo", "1\n"), ("eth0", "0\n"), ("veth1", "0\n")] {
+            fs::create_dir(folder.path().join(interface)).unwrap();
+            fs::write(folder.path().join(interface).join("route_localnet"), set).unwrap();
+        }
+        assert!(matches!(loopback(folder.path()), Good(_)), "loopback itself does not count");
+        fs::write(folder.path().join("veth1/route_localnet"), "1\n").unwrap();
+        let Bad(finding, advice) = loopback(folder.path()) else { panic!("an interface routes them") };
+        assert!(
+            finding.contains("on veth1 may reach") && advice.contains("conf.veth1.route_localnet=0"),
+            "{finding}"
+        );
+    }
 
     #[test]
     fn a_multicast_port_that_another_program_does_not_share_is_reported() {

@@ -262,6 +262,8 @@ fn stall(group: &str, report: &Report, options: &Options) -> Option<Waiting> {
 /// The reports of all members of a group, and the members that did not answer.
 struct Everyone {
     reports: Vec<Report>,
+    /// Which key of the key file each member that answered seals with.
+    keys: Vec<(Uid, Option<usize>)>,
     silent: Vec<Member>,
     first: Report,
 }
@@ -269,10 +271,10 @@ struct Everyone {
 /// Queries each member that the first report names: in parallel, as far as the system grants threads.
 fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) -> Everyone {
     let ask = |Member { uid, address, .. }: &Member| {
-        let report = unisono::look_at(group, *address, options, patience).ok();
-        report.filter(|report| report.reporter == *uid)
+        let answer = unisono::look_with_key_at(group, *address, options, patience).ok();
+        answer.filter(|(report, _)| report.reporter == *uid)
     };
-    let answers: Vec<Option<Report>> = std::thread::scope(|scope| {
+    let answers: Vec<Option<(Report, Option<usize>)>> = std::thread::scope(|scope| {
         let begin = |member| (member, Builder::new().spawn_scoped(scope, move || ask(member)));
         let asking: Vec<_> = first.members.iter().map(|report| begin(&report.member)).collect();
         let answers = asking.into_iter().map(|(member, asking)| match asking {
@@ -283,7 +285,9 @@ fn everyone(group: &str, first: &Report, options: &Options, patience: Duration) 
     });
     let unanswered = first.members.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
     let silent = unanswered.map(|(member, _)| member.member.clone()).collect();
-    Everyone { reports: answers.into_iter().flatten().collect(), silent, first: first.clone() }
+    let answers = answers.into_iter().flatten();
+    let (reports, keys) = answers.map(|(report, key)| (report.clone(), (report.reporter, key))).unzip();
+    Everyone { reports, keys, silent, first: first.clone() }
 }
 
 impl Everyone {
@@ -299,6 +303,11 @@ impl Everyone {
             }
         }
         report
+    }
+
+    /// Returns which key of the key file a member seals with, if it answered and there is a key.
+    fn key_of(&self, uid: Uid) -> Option<usize> {
+        self.keys.iter().find(|(known, _)| *known == uid)?.1
     }
 
     /// Prints which members did not answer, and how many were not asked.
@@ -417,6 +426,9 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
     let report = &everyone.with_own_marks();
     let mut object = object(group, report);
     object["silent"] = everyone.silent_names().into();
+    for (shown, member) in object["members"].as_array_mut().into_iter().flatten().zip(&report.members) {
+        shown["key"] = everyone.key_of(member.member.uid).into();
+    }
     output.object(&object)?;
     output.say(output.tone(Tone::Strong, view(report)))?;
     output.say(format_args!(
@@ -430,6 +442,9 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
         }
         if member.suspected {
             remarks += &output.tone(Tone::Bad, "  suspected");
+        }
+        if let Some(key) = everyone.key_of(member.member.uid).filter(|key| *key > 1) {
+            remarks += &format!("  key {key}");
         }
         output.say(format_args!(
             "{rank:>4}  {:24} {:22} {:>12} {:>12}{remarks}",

@@ -6,6 +6,7 @@
 use crate::output;
 use crate::threads;
 use anyhow::Context;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -24,6 +25,13 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// Returns the signal that made this process leave its group, if one did.
 pub(crate) fn interrupt() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+}
+
+/// Turns core dumps of this process off, before it holds a secret: a dump would contain it. Other processes of the same
+/// user can no longer trace this one.
+pub(crate) fn leave_no_core() {
+    // Refused only by kernels that have no core dumps to begin with.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Leaves the group on the first signal, then calls `then`. A thread that receives the group's events sees them end.

@@ -505,6 +505,27 @@ fn a_key_is_readable_by_its_owner_only_and_never_overwritten() {
 }
 
 #[test]
+fn a_key_file_gets_a_next_key_and_then_loses_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let keygen = |arguments: &[&str]| unisono_in(folder.path(), [&["keygen", "--json"], arguments].concat());
+    let lines = || -> Vec<String> {
+        let text = std::fs::read_to_string(folder.path().join("group.key")).unwrap();
+        text.lines().map(String::from).collect()
+    };
+    keygen(&["group.key"]);
+    let first = lines();
+    assert_eq!(keygen(&["--retire", "group.key"]).status.code(), Some(1), "it is in use");
+    assert_eq!(json(&keygen(&["--next", "group.key"]))["keys"], 2);
+    let both = lines();
+    assert_eq!((both.len(), &both[0]), (2, &first[0]));
+    assert_eq!(keygen(&["--next", "group.key"]).status.code(), Some(1));
+    assert_eq!(json(&keygen(&["--retire", "group.key"]))["keys"], 1);
+    assert_eq!(lines(), both[1..]);
+    assert_eq!(keygen(&["--next", "--retire", "group.key"]).status.code(), Some(2));
+    assert_eq!(keygen(&["--next", "absent.key"]).status.code(), Some(2));
+}
+
+#[test]
 fn datagrams_are_explained_and_bad_ones_too() {
     let output = unisono(["explain", "00:11:22", "--json"]);
     let words = json(&output)["words"].to_string();

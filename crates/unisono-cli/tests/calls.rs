@@ -4,6 +4,7 @@ mod common;
 
 use common::{Background, LOOKS_LONG, WATCHFUL, asked, command, group, json, unisono};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,35 @@ fn only_the_private_port_can_be_served() {
     drop(thief);
     let _owner = serve(private, "echo mine");
     assert_eq!(stdout(&[&["rpc", "call", public, "x"][..], &PATIENT].concat()), "mine\n");
+}
+
+#[test]
+fn a_private_port_in_a_file_is_on_no_command_line_and_in_no_core_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clock.port");
+    let file = file.to_str().unwrap();
+    let made = unisono(["rpc", "newport", "--out", file, "--json"]);
+    let public = json(&made)["public"].as_str().unwrap().to_string();
+    let text = std::fs::read_to_string(file).unwrap();
+    let private = text.trim_end().strip_prefix("unisono-port-1 ").unwrap();
+    assert!(private.len() == 32 && !String::from_utf8_lossy(&made.stdout).contains(private));
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(unisono(["rpc", "newport", "--out", file]).status.code(), Some(1), "never overwritten");
+    let mut server = Background::start(&["rpc", "serve", "--port-file", file, "--exec", "echo mine"]);
+    server.until("the service", |seen| !seen.is_empty());
+    let of_process = |name: &str| std::fs::read(format!("/proc/{}/{name}", server.process.id())).unwrap();
+    assert!(!String::from_utf8_lossy(&of_process("cmdline")).contains(private));
+    // The files of a process that leaves no core dump belong to root.
+    let owner = std::fs::metadata(format!("/proc/{}/fd", server.process.id())).unwrap().uid();
+    assert_eq!(owner, 0);
+    assert_eq!(stdout(&[&["rpc", "call", &public, "x"][..], &PATIENT].concat()), "mine\n");
+    for bad in
+        [&["rpc", "serve", "--exec", "cat"][..], &["rpc", "serve", "a", "--port-file", file, "--exec", "cat"]]
+    {
+        assert_eq!(failure(bad).0, Some(2));
+    }
+    let (status, said) = failure(&["rpc", "serve", "--port-file", "/dev/null", "--exec", "cat"]);
+    assert!(status == Some(2) && said.contains("`unisono rpc newport --out FILE` makes one"), "{said}");
 }
 
 /// Calls until a reply comes: the service may not have started yet, or a member may just have failed.

@@ -9,6 +9,7 @@ use common::{
     tried, unisono,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -357,6 +358,62 @@ fn a_founder_without_other_members_is_warned() {
     assert!(why.contains("is the only member") && why.contains(unseen), "{why}");
     let answered = told(sent(&name, &["and now"]));
     assert!(!answered.contains("no other member"), "{answered}");
+}
+
+/// A member that is suspected or excluded on the way shows it in its events.
+#[test]
+fn a_group_under_load_goes_from_key_to_key_without_a_reset_or_loss() {
+    let _alone = alone();
+    let name = group("changing");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    assert_eq!(unisono(["keygen", &file("key")]).status.code(), Some(0));
+    let members = ["a", "b", "c"];
+    let copy = |member: &str| std::fs::copy(file("key"), file(member)).unwrap();
+    members.iter().for_each(|member| _ = copy(member));
+    let mut listeners: Vec<Background> = members
+        .iter()
+        .map(|member| {
+            let own = ["--bind", "127.0.0.1", "--key", &file(member), "--name", member];
+            Background::listen(&name, &own)
+        })
+        .collect();
+    listeners[0].until("three members", |seen| seen.iter().any(|event| event["members"] == 3));
+    let mut sender = Background::start(&["send", &name, "--bind", "127.0.0.1", "--key", &file("a")]);
+    // Which keys of this file the members seal with.
+    let keys = |with: &str| -> Vec<Value> {
+        let look = || asked(["members", &name, "--bind", "127.0.0.1", "--key", &file(with), "--json"]);
+        let shown = json(&look())["members"].as_array().cloned().unwrap_or_default();
+        shown.iter().map(|shown| shown["key"].clone()).collect()
+    };
+    let mut sent = 0;
+    let mut send_some = |sender: &mut Background| {
+        let lines: Vec<String> = (sent..sent + 200).map(|number| format!("k{number}")).collect();
+        sender.feed(&lines);
+        sent += 200;
+        sent
+    };
+    for (option, sealing) in [("--next", 1), ("--retire", 2)] {
+        assert_eq!(unisono(["keygen", option, &file("key")]).status.code(), Some(0));
+        if option == "--next" {
+            std::fs::copy(file("key"), file("both")).unwrap();
+        }
+        for member in members {
+            copy(member);
+            let through = send_some(&mut sender);
+            listeners.iter_mut().for_each(|listener| listener.until_messages(through));
+        }
+        persistently(|| keys("both"), |keys| keys.len() == 4 && keys.iter().all(|key| *key == sealing));
+    }
+    let through = send_some(&mut sender);
+    listeners.iter_mut().for_each(|listener| listener.until_messages(through));
+    for listener in &listeners {
+        let bad =
+            |event: &&Value| ["suspected", "reset", "excluded"].iter().any(|bad| event["event"] == *bad);
+        assert_eq!(listener.seen.iter().find(bad), None);
+        let texts = listener.texts();
+        assert_eq!(texts, (0..through).map(|number| format!("k{number}")).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub struct GroupConfig {
     pub members_min: u16,
     /// Maximum number of members. 1 to 4,096; 256 by default.
     pub members_max: u16,
+    /// True if the members keep a state in memory that a joiner has to fetch, as replicas do. A joiner then lacks the
+    /// state until its driver says otherwise ([`Group::note_state`](crate::Group::note_state)), and no reset goes on
+    /// without a member that has it. False by default.
+    pub keeps_state: bool,
     /// Number of messages that the history keeps for repair. 16 to 1,048,576; 8,192 by default.
     pub history_messages: u32,
     /// Bytes of payload that the history keeps. At least 65,536; 32 MiB by default.
@@ -51,6 +55,7 @@ impl Default for GroupConfig {
             resilience: 1,
             members_min: 1,
             members_max: 256,
+            keeps_state: false,
             history_messages: 8192,
             history_bytes: 32 << 20,
             message_bytes_max: 16 << 20,
@@ -179,7 +184,7 @@ pub struct Formation {
     /// Minimum number of participants in the group: more than half of them. Up to `2 × at_least − participants − 1` of
     /// them may restart meanwhile without a second group forming.
     pub at_least: u16,
-    /// Time that this member tries. 5 ms to an hour.
+    /// Time that this member tries. A ballot in which it takes part then may last 550 ms longer. 5 ms to an hour.
     pub within: Duration,
 }
 

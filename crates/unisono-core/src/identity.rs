@@ -8,7 +8,7 @@
 use crate::error::NameError;
 use alloc::sync::Arc;
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::str::FromStr;
 
 /// A sequence number: a position in the total order of a group, from 1. Zero is the position before the first.
@@ -182,15 +182,6 @@ pub struct Member {
     pub name: Name,
     /// Address for datagrams to it alone.
     pub address: SocketAddr,
-}
-
-/// Returns an address as numbers, for hashes.
-pub(crate) fn words_of(address: SocketAddr) -> [u64; 3] {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => u128::from(u32::from(ip)),
-        IpAddr::V6(ip) => u128::from(ip),
-    };
-    [ip as u64, (ip >> 64) as u64, address.port().into()]
 }
 
 /// Returns a cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).

@@ -66,6 +66,7 @@ extern crate alloc;
 mod allowance;
 mod blocks;
 mod config;
+mod cookies;
 mod episode;
 mod epoch;
 mod error;

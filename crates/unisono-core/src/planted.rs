@@ -142,6 +142,10 @@ named! {
         CancelIgnored,
         /// A process that claims to serve a port is believed without proof.
         ProofUnchecked,
+        /// A server signs an answer to every copy of a question, and a client checks every copy of an answer.
+        SignsEachCopy,
+        /// A frame about an attempt is believed whatever address it comes from.
+        AnswerFromAnywhere,
         /// A call whose time is over is reported as failed, wherever it was sent.
         LateIsFailed,
         /// A server goes on serving a port that was withdrawn.
@@ -218,6 +222,8 @@ named! {
         SurvivorForgets,
         /// With durability one: a joiner's disk counts before the members have written its view.
         JoinerCountedEarly,
+        /// A reset goes on without the members that have the state.
+        StateLeftBehind,
     }
 }
 
@@ -382,6 +388,8 @@ named! {
         ReplyPutTogether,
         /// A process claimed to serve a port and could not prove it.
         ImpostorRefused,
+        /// A signature was not made or not checked, because too many were asked for.
+        ProofBudgetSpent,
         /// A request waited when its port was withdrawn.
         WithdrawnWaiting,
         /// A server of another instance than the client's answered.
@@ -396,6 +404,8 @@ named! {
         BacklogFull,
         /// The outcomes of a copy differed from those of a majority.
         CopyDiffers,
+        /// A reset with a quorum waited for a member that has the state.
+        StateAwaited,
     }
 }
 

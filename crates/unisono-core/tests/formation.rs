@@ -212,7 +212,8 @@ impl Stage {
         let mut bytes = Vec::new();
         header.write(&mut bytes);
         assert!(Writer::new(&mut bytes, 9000).frame(frame));
-        seal(&mut bytes, &header, &KeyContext { instance: Instance(0), sender: uid }, &mut Checksum);
+        let context = KeyContext { instance: Instance(0), sender: uid };
+        assert!(seal(&mut bytes, &header, &context, &mut Checksum));
         self.group.handle_datagram(Time::from_nanos(self.now), address(place), BytesMut::from(&bytes[..]));
         self.said()
     }
@@ -281,6 +282,32 @@ fn a_promise_is_kept() {
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former))[0].1, outbid);
     let said = stage.hear(2, Uid(102), &form(ballot(7, 2)));
     assert_eq!(said[0].1, promise(ballot(7, 2), before));
+}
+
+// A founding that names a participant which has just given up lacks it from the beginning, and may have no quorum.
+#[test]
+fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
+    for heard in [2, 3] {
+        let mut stage = Stage::new();
+        let (formation, _) = stage.question();
+        stage.wait(4_995 * MS - stage.now);
+        stage.hear(1, Uid(101), &Frame::Form { formation, ballot: ballot(500, 1), heard, room: ROOM });
+        stage.wait(10 * MS);
+        let gives_up = stage.group.poll_event() == Some(Event::JoinFailed { reason: JoinFailure::NotFormed });
+        assert_eq!(gives_up, heard == 2, "the coordinator hears {heard} of 3");
+        if gives_up {
+            continue;
+        }
+        let other = Frame::Form { formation, ballot: ballot(600, 2), heard: 5, room: ROOM };
+        assert_eq!(stage.hear(2, Uid(102), &other), []);
+        let founding = founding(&[0, 1, 2], 1).into();
+        let prepare = Frame::FormPrepare { formation, ballot: ballot(500, 1), founding };
+        let said = stage.hear(1, Uid(101), &prepare);
+        assert_eq!(said[0].1, Frame::FormPrepared { formation, ballot: ballot(500, 1) });
+        stage.wait(600 * MS);
+        let failed = Some(Event::JoinFailed { reason: JoinFailure::NotFormed });
+        assert_eq!(stage.group.poll_event(), failed, "it waits for ever");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn write(out: &mut Vec<u8>) -> u16 {
     assert!(writer.begin(&RunHead::Ordered { seqno: 1, sender: Uid(3), first: 1, resilience: 0 }));
     while writer.piece(false, b"sixteen bytes...") {}
     let count = writer.end();
-    seal(out, &HEADER, &CONTEXT, &mut Checksum);
+    assert!(seal(out, &HEADER, &CONTEXT, &mut Checksum));
     count
 }
 

@@ -157,6 +157,10 @@ impl FaultInjector {
                 }
             }
             FaultKind::Storm => self.begin_storm(world),
+            FaultKind::Flood => {
+                let is_varied = self.random.chance(0.5);
+                world.network.flood(&mut world.queue, world.now, is_varied);
+            }
             // The directors handle these: they depend on the kind of world.
             FaultKind::Crash | FaultKind::FastRestart | FaultKind::NeedlessReset | FaultKind::Duel => {}
         }

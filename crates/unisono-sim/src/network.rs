@@ -11,7 +11,7 @@ use crate::words;
 use crate::world::Happening;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use unisono_core::Random;
-use unisono_core::wire::FrameKind;
+use unisono_core::wire::{FRAME_HEAD_BYTES, FrameKind, HEADER_BYTES};
 
 /// Delays and error rates that apply to every datagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,6 +149,9 @@ struct Recording {
 }
 
 const RECORDINGS_MAX: usize = 128;
+/// Number of copies in a flood, and the interval between two of them in nanoseconds: twice what an endpoint signs.
+const FLOOD_COPIES: u64 = 1_500;
+const FLOOD_EVERY: u64 = 400_000;
 
 /// Totals of what was sent so far, damaged or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -315,6 +318,12 @@ impl Network {
         if self.random.chance(self.conditions.forgery) && !is_locate_reply(&self.datagrams[id as usize].bytes)
         {
             let (mut bytes, forger) = (self.datagrams[id as usize].bytes.clone(), self.forger as usize);
+            // Without a key, a process at another address can state any uid, and reply what it likes.
+            if words::frames(&bytes).contains(FrameKind::Reply)
+                && let Some(last) = bytes.last_mut()
+            {
+                *last ^= 0x55;
+            }
             let forged = self.store(forger, &mut bytes);
             self.launch(queue, now, forged, forger, to, path);
             self.release(forged);
@@ -404,6 +413,42 @@ impl Network {
         self.launch(queue, now, id, from, to, path);
         self.release(id);
         true
+    }
+
+    /// Sends a recorded question for a port, or a recorded answer to one, again and again to its receiver. With
+    /// `is_varied`, the copies differ as those of an attacker do: each question has another nonce, each answer another
+    /// proof.
+    pub(crate) fn flood(&mut self, queue: &mut Queue<Happening>, now: u64, is_varied: bool) {
+        let is_of_ports = |recording: &&Recording| {
+            let frames = words::frames(&recording.bytes);
+            frames.contains(FrameKind::LocatePort) || frames.contains(FrameKind::PortHere)
+        };
+        let recordings: Vec<&Recording> = self.recordings.iter().filter(is_of_ports).collect();
+        if recordings.is_empty() {
+            return;
+        }
+        let recording = recordings[self.random.below(recordings.len() as u64) as usize];
+        let (from, to, path) = (recording.from, recording.to, recording.path);
+        let original = recording.bytes.clone();
+        let place = match words::frames(&original).contains(FrameKind::LocatePort) {
+            true => HEADER_BYTES + FRAME_HEAD_BYTES,
+            false => original.len() - 8,
+        };
+        let same = self.store(from.into(), &mut original.clone());
+        for copy in 0..FLOOD_COPIES {
+            let datagram = if is_varied {
+                let mut bytes = original.clone();
+                bytes[place..place + 8].copy_from_slice(&self.random.next_u64().to_be_bytes());
+                self.store(from.into(), &mut bytes)
+            } else {
+                self.datagrams[same as usize].holders += 1;
+                same
+            };
+            self.traffic.copies += 1;
+            self.links[usize::from(from) * self.size + usize::from(to)].in_flight += 1;
+            queue.push(now + copy * FLOOD_EVERY, Happening::Arrival { datagram, to, path });
+        }
+        self.release(same);
     }
 
     /// Stores a damaged copy and returns its id: one bit is flipped, the end is missing, or the end is that of another
@@ -558,7 +603,7 @@ mod tests {
         let context = KeyContext { instance: Default::default(), sender: Uid(1) };
         let sealed = |number, byte| {
             let mut datagram = vec![byte; 64];
-            Seal.seal(&context, number, &mut datagram);
+            assert!(Seal.seal(&context, number, &mut datagram));
             datagram
         };
         let (id, _) = (store(&mut network, 0, &sealed(1, 7)), store(&mut network, 1, &sealed(2, 9)));

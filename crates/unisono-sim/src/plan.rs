@@ -147,6 +147,8 @@ pub(crate) enum FaultKind {
     Replay,
     /// The loss is much higher than usual for a while.
     Storm,
+    /// A question for a port, or the answer to one, is sent again and again.
+    Flood,
     /// An application requests a reset although no member has failed.
     NeedlessReset,
     /// Several applications request a reset at once, and some of the frames of resets are lost.
@@ -350,6 +352,7 @@ impl Plan {
             // In some worlds the last joiners find the group full.
             members_min: 1,
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
+            keeps_state: false,
             migration: Migration::OnRequest,
         };
         let workload = Workload {

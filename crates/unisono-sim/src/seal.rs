@@ -5,8 +5,10 @@
 //! each receiver.
 
 use crate::record::{hash, mix};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use unisono_core::Port;
-use unisono_core::rpc::{PortProof, PrivatePort};
+use unisono_core::rpc::{PortProof, PortProver, PrivatePort};
 use unisono_core::wire::{KeyContext, Proof, Protection, ProtectionKind, TAG_BYTES, parts};
 
 /// Produces datagrams that look as if they bore the core's checksum.
@@ -29,41 +31,83 @@ impl Seal {
 
 /// Proves that a server may serve a port, without cryptography: the proof contains the private port, and no receiver
 /// extracts it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct CheapProof {
     /// True for an impostor: it uses the public port in place of the private one.
     pub(crate) forges: bool,
+    pub(crate) work: Work,
 }
 
 impl CheapProof {
-    pub(crate) const HONEST: CheapProof = CheapProof { forges: false };
-
-    fn sign(private: u128, claim: &[u8]) -> u64 {
-        mix(private as u64 ^ (private >> 64) as u64, hash(claim))
+    pub(crate) fn honest() -> CheapProof {
+        CheapProof::default()
     }
-}
 
-impl PortProof for CheapProof {
-    fn public(&self, private: &PrivatePort) -> Port {
+    /// Returns the port that belongs to a private port.
+    pub(crate) fn public(&self, private: &PrivatePort) -> Port {
         if self.forges {
             return Port(private.0);
         }
         let (high, low) = ((private.0 >> 64) as u64, private.0 as u64);
         Port(u128::from(mix(high, low)) << 64 | u128::from(mix(low, !high)))
     }
+}
 
-    fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof {
-        let mut proof = [0; 96];
-        proof[..16].copy_from_slice(&private.0.to_be_bytes());
-        proof[16..24].copy_from_slice(&CheapProof::sign(private.0, claim).to_be_bytes());
-        Proof(proof)
+impl PortProof for CheapProof {
+    fn prover(&self, private: PrivatePort) -> Box<dyn PortProver> {
+        Box::new(CheapProver { private: private.0, port: self.public(&private), work: self.work.clone() })
     }
 
     fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool {
+        self.work.note_checked();
         let (private, rest) = proof.0.split_at(16);
         let private = private.iter().fold(0, |private, byte| private << 8 | u128::from(*byte));
-        CheapProof::HONEST.public(&PrivatePort(private)) == port
-            && rest[..8] == CheapProof::sign(private, claim).to_be_bytes()
+        CheapProof::honest().public(&PrivatePort(private)) == port
+            && rest[..8] == sign(private, claim).to_be_bytes()
+    }
+}
+
+/// Makes proofs for one port.
+struct CheapProver {
+    private: u128,
+    port: Port,
+    work: Work,
+}
+
+impl PortProver for CheapProver {
+    fn port(&self) -> Port {
+        self.port
+    }
+
+    fn prove(&self, claim: &[u8]) -> Proof {
+        self.work.note_made();
+        let mut proof = [0; 96];
+        proof[..16].copy_from_slice(&self.private.to_be_bytes());
+        proof[16..24].copy_from_slice(&sign(self.private, claim).to_be_bytes());
+        Proof(proof)
+    }
+}
+
+fn sign(private: u128, claim: &[u8]) -> u64 {
+    mix(private as u64 ^ (private >> 64) as u64, hash(claim))
+}
+
+/// Counts the signatures that a life makes and checks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Work(Arc<[AtomicU64; 2]>);
+
+impl Work {
+    fn note_made(&self) {
+        self.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_checked(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the numbers of signatures made and checked so far.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        (self.0[0].load(Ordering::Relaxed), self.0[1].load(Ordering::Relaxed))
     }
 }
 
@@ -72,10 +116,10 @@ impl Protection for Seal {
         ProtectionKind::Checksum
     }
 
-    fn seal(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) {
-        if let Some(parts) = parts(datagram) {
-            *parts.tag = Seal::tag(number);
-        }
+    fn seal(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        let Some(parts) = parts(datagram) else { return false };
+        *parts.tag = Seal::tag(number);
+        true
     }
 
     fn open(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
@@ -91,21 +135,22 @@ mod tests {
 
     #[test]
     fn only_the_private_port_proves() {
-        let (private, honest) = (PrivatePort(77), CheapProof::HONEST);
+        let (private, honest) = (PrivatePort(77), CheapProof::honest());
         let port = honest.public(&private);
-        let proof = honest.prove(&private, b"mine");
+        let proof = honest.prover(private).prove(b"mine");
         assert!(honest.verify(port, b"mine", &proof));
         assert!(!honest.verify(port, b"yours", &proof));
-        let forger = CheapProof { forges: true };
-        assert_eq!(forger.public(&PrivatePort(port.0)), port);
-        assert!(!honest.verify(port, b"mine", &forger.prove(&PrivatePort(port.0), b"mine")));
+        let forger = CheapProof { forges: true, ..CheapProof::default() }.prover(PrivatePort(port.0));
+        assert_eq!(forger.port(), port);
+        assert!(!honest.verify(port, b"mine", &forger.prove(b"mine")));
+        assert_eq!(honest.work.done(), (1, 3));
     }
 
     #[test]
     fn a_damaged_or_renumbered_datagram_is_not_opened() {
         let context = KeyContext { instance: Default::default(), sender: Uid(1) };
         let mut sealed = vec![7; HEADER_BYTES + 40];
-        Seal.seal(&context, 1, &mut sealed);
+        assert!(Seal.seal(&context, 1, &mut sealed));
         assert!(Seal.open(&context, 1, &mut sealed));
         assert!(!Seal.open(&context, 2, &mut sealed));
         Seal::invalidate(&mut sealed);

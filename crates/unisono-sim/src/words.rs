@@ -155,6 +155,9 @@ impl fmt::Display for Brief<'_> {
             }
             Frame::Vote(vote) => {
                 write!(f, "Vote {} end {} accepted {}", self.ballot(&vote.ballot), vote.end, vote.accepted)?;
+                if vote.lacks_state {
+                    f.write_str(" lacks the state")?;
+                }
                 match &vote.prepared {
                     Some((ballot, proposal)) => {
                         write!(f, " prepared {} {}", self.ballot(ballot), self.proposal(proposal))

@@ -366,7 +366,7 @@ pub enum ForceFailure {
     Refused(#[from] ForceError),
 }
 
-/// Why a key file could not be written or read. Nothing changed, except as [`KeyError::File`] says.
+/// Why a file with a key or a private port could not be written or read. Nothing changed.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -392,6 +392,18 @@ pub enum KeyError {
         /// Group of this process, if the file belongs to another user.
         group: Option<u32>,
     },
+    /// The file belongs to another user, who may determine its contents, so the secret was not used. Copy it to a file of
+    /// this process's user, or change its owner.
+    #[error(
+        "{0} belongs to another user (number {owner}), neither to root nor to this process's user: type `chown {own} '{0}'` as root",
+        path.display(), own = rustix::process::geteuid().as_raw()
+    )]
+    OtherOwner {
+        /// The file.
+        path: PathBuf,
+        /// Number of the user that owns it.
+        owner: u32,
+    },
     /// The file is not a key file, or it is damaged. Name another one, or make one with
     /// [`Key::write_new`](crate::Key::write_new).
     #[error("{} is not a key file: `unisono keygen FILE` makes one", path.display())]
@@ -399,8 +411,26 @@ pub enum KeyError {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system refused to open, read or write the file. If writing failed half-way, an incomplete file
-    /// remains: remove it.
+    /// The file contains no private port. Name another one, or make one with
+    /// [`PrivatePort::write_new`](crate::rpc::PrivatePort::write_new).
+    #[error("{} contains no private port: `unisono rpc newport --out FILE` makes one", path.display())]
+    NotAPort {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key file has two keys already: drop the first before another one is added.
+    #[error("{} has two keys already: `unisono keygen --retire FILE` drops the first", path.display())]
+    TwoKeys {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The key file has one key, which is in use: add the next one before this one is dropped.
+    #[error("{} has only one key, which is in use: `unisono keygen --next FILE` adds the next", path.display())]
+    OneKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused to open, read or write the file. What was there before is unchanged.
     #[error("{}: {cause}", path.display())]
     File {
         /// The file.
@@ -413,7 +443,17 @@ pub enum KeyError {
     Random(io::Error),
 }
 
-debug_as_sentence!(KeyError { Exists, Exposed, NotAKey, File, Random });
+debug_as_sentence!(KeyError {
+    Exists,
+    Exposed,
+    OtherOwner,
+    NotAKey,
+    NotAPort,
+    TwoKeys,
+    OneKey,
+    File,
+    Random
+});
 
 /// Returns what to type to make a key file unreadable for others.
 fn cure(path: &Path, group: Option<u32>) -> String {

@@ -207,6 +207,9 @@
 //! | warn | `datagram under another key` (again only after a minute without one) | `address` |
 //! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
 //! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
+//! | info | `key changed` (without `group` and `me`) | `file` |
+//! | warn | `key file changed and cannot be read: the former keys are used` (without `group` and `me`) | `reason` |
+//! | warn | `no thread to follow the key file` (without `group` and `me`) | `reason` |
 //!
 //! Events are emitted at once, whether or not the application receives, by the thread that serves the group at that
 //! moment, after it has released the library's lock. That thread waits for the subscriber, and meanwhile no other thread
@@ -230,6 +233,7 @@ mod reach;
 pub mod replica;
 pub mod rpc;
 mod sealed;
+mod secret_file;
 mod seeds;
 mod ticket;
 mod versions;
@@ -242,7 +246,7 @@ pub use group::Group;
 pub use key::Key;
 pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
-pub use outside::{force, look, look_at};
+pub use outside::{force, look, look_at, look_with_key_at};
 pub use reach::MULTICAST_PORT;
 pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};

@@ -26,6 +26,7 @@ pub(crate) struct Label {
 mod emitted {
     use super::*;
     use std::net::SocketAddr;
+    use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
     use tracing::{info, warn};
@@ -60,6 +61,21 @@ mod emitted {
     pub(crate) fn waits_for_seeds(group: &str, seeds: &str, timeout: Duration) {
         let timeout_ms = milliseconds(timeout);
         warn!(target: "unisono", group, seeds, timeout_ms, "waiting for an address of the seeds");
+    }
+
+    /// Notes that the keys of this file were read again, because the file changed.
+    pub(crate) fn key_changed(file: &Path) {
+        info!(target: "unisono", file = %file.display(), "key changed");
+    }
+
+    /// Warns that a key file changed and cannot be read: the keys that it had before are used.
+    pub(crate) fn key_not_reread(reason: &str) {
+        warn!(target: "unisono", reason, "key file changed and cannot be read: the former keys are used");
+    }
+
+    /// Warns that changes of a key file will not be noticed.
+    pub(crate) fn key_not_followed(reason: &str) {
+        warn!(target: "unisono", reason, "no thread to follow the key file");
     }
 
     fn emit(label: &Label, episode: Episode) {
@@ -192,6 +208,12 @@ mod silent {
     }
 
     pub(crate) fn waits_for_seeds(_group: &str, _seeds: &str, _timeout: Duration) {}
+
+    pub(crate) fn key_changed(_file: &Path) {}
+
+    pub(crate) fn key_not_reread(_reason: &str) {}
+
+    pub(crate) fn key_not_followed(_reason: &str) {}
 }
 
 #[cfg(all(test, feature = "tracing"))]

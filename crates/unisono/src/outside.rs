@@ -5,9 +5,10 @@
 //! members are asked by multicast too: they may be cut off from the seeds, which may be the reason for the query.
 
 use crate::error::{ForceFailure, LookError, OpenError};
-use crate::opening::{protection, random};
+use crate::opening::random;
 use crate::options::Options;
 use crate::reach::{Place, multicast_address, port};
+use crate::sealed::Sealed;
 use crate::seeds::Seeds;
 use crate::versions::other_version_of;
 use bytes::BytesMut;
@@ -16,8 +17,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind,
-    Writer, decode_report, open, seal,
+    Checksum, Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection,
+    ProtectionKind, Writer, decode_report, open, seal,
 };
 use unisono_core::{EpochTag, ForceError, GroupTag, Instance, Uid};
 use unisono_udp::{Receiver, Socket, Watch};
@@ -34,7 +35,7 @@ const HEARD: u64 = 1;
 pub fn look(name: &str, options: &Options, timeout: Duration) -> Result<Report, LookError> {
     let begin = Instant::now();
     let seeds = Seeds::new(options)?.resolve()?;
-    look_for(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))
+    Ok(look_for(name, options, &seeds, true, timeout.saturating_sub(begin.elapsed()))?.0)
 }
 
 /// Asks the member at `address` for a report, and no other member; [`look`] accepts the answer of any.
@@ -44,6 +45,17 @@ pub fn look_at(
     options: &Options,
     timeout: Duration,
 ) -> Result<Report, LookError> {
+    Ok(look_with_key_at(name, address, options, timeout)?.0)
+}
+
+/// Like [`look_at`], and returns in addition which of the keys of `options` the member seals with: the position in the
+/// key file, from 1. `None` if there is no key.
+pub fn look_with_key_at(
+    name: &str,
+    address: SocketAddr,
+    options: &Options,
+    timeout: Duration,
+) -> Result<(Report, Option<usize>), LookError> {
     look_for(name, options, &[address], false, timeout)
 }
 
@@ -62,7 +74,7 @@ pub fn force(
     loop {
         let question = Question::Force { challenge, without: without.to_vec() };
         let left = timeout.saturating_sub(begin.elapsed());
-        let answer = ask(name, options, question, &[address], false, left, |frame| match frame {
+        let (answer, _) = ask(name, options, question, &[address], false, left, |frame| match frame {
             Frame::Forcing { answer, .. } => Some(answer),
             _ => None,
         })?;
@@ -82,7 +94,7 @@ fn look_for(
     known: &[SocketAddr],
     by_multicast: bool,
     timeout: Duration,
-) -> Result<Report, LookError> {
+) -> Result<(Report, Option<usize>), LookError> {
     ask(name, options, Question::Look, known, by_multicast, timeout, |frame| match frame {
         Frame::Tell { report, .. } => decode_report(&report).ok(),
         _ => None,
@@ -103,7 +115,7 @@ fn ask<T>(
     by_multicast: bool,
     timeout: Duration,
     read: impl Fn(Frame) -> Option<T>,
-) -> Result<T, LookError> {
+) -> Result<(T, Option<usize>), LookError> {
     let begin = Instant::now();
     let place = Place::choose(options, known)?;
     // A member may have bound the port of the options.
@@ -143,7 +155,7 @@ fn ask<T>(
         if asker.number > 0 && nearby.take().is_some() {
             besides.push(multicast);
         }
-        let question = asker.question();
+        let Some(question) = asker.question() else { break };
         asked |= socket.send(&question, question.len(), &destinations) < destinations.len();
         socket.send(&question, question.len(), &besides);
         let asked_at = Instant::now();
@@ -188,25 +200,46 @@ struct Asker {
     question: Question,
     nonce: u64,
     number: u64,
-    protection: Box<dyn Protection>,
+    /// The seal, if there is a key.
+    sealed: Option<Sealed>,
+    checksum: Checksum,
 }
 
 impl Asker {
     fn new(tag: GroupTag, question: Question, options: &Options) -> Result<Asker, OpenError> {
         let word = || random().map(u64::from_ne_bytes);
         let (uid, nonce) = (Uid(word()?), word()?);
-        Ok(Asker { tag, uid, question, nonce, number: 0, protection: protection(options) })
+        Ok(Asker {
+            tag,
+            uid,
+            question,
+            nonce,
+            number: 0,
+            sealed: options.key.as_ref().map(Sealed::new),
+            checksum: Checksum,
+        })
+    }
+
+    fn kind(&self) -> ProtectionKind {
+        self.sealed.as_ref().map_or(ProtectionKind::Checksum, Protection::kind)
+    }
+
+    fn protection(&mut self) -> &mut dyn Protection {
+        match &mut self.sealed {
+            Some(sealed) => sealed,
+            None => &mut self.checksum,
+        }
     }
 
     fn context(sender: Uid) -> KeyContext {
         KeyContext { instance: Instance(0), sender }
     }
 
-    /// Returns a datagram with the query.
-    fn question(&mut self) -> Vec<u8> {
+    /// Returns a datagram with the query; `None` if it cannot be sealed.
+    fn question(&mut self) -> Option<Vec<u8>> {
         self.number += 1;
         let header = Header {
-            protection: self.protection.kind(),
+            protection: self.kind(),
             group: self.tag,
             epoch: EpochTag::OUTSIDE,
             sender: self.uid,
@@ -222,30 +255,37 @@ impl Asker {
             }
         };
         Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&frame);
-        seal(&mut datagram, &header, &Asker::context(self.uid), &mut *self.protection);
-        datagram
+        let sealed = seal(&mut datagram, &header, &Asker::context(self.uid), self.protection());
+        sealed.then_some(datagram)
     }
 
     /// True if the datagram belongs to the group, unless this process can read it: neither has a key.
     fn is_deaf_to(&self, datagram: &[u8]) -> bool {
         let Ok(header) = Header::parse(datagram) else { return false };
-        let readable = (header.protection, self.protection.kind())
-            == (ProtectionKind::Checksum, ProtectionKind::Checksum);
+        let readable =
+            (header.protection, self.kind()) == (ProtectionKind::Checksum, ProtectionKind::Checksum);
         header.group == self.tag && header.epoch != EpochTag::OUTSIDE && !readable
     }
 
     /// Returns what `read` finds in a datagram, if it is an answer to this query.
-    fn answer<T>(&mut self, datagram: BytesMut, read: impl Fn(Frame) -> Option<T>) -> Option<T> {
+    fn answer<T>(
+        &mut self,
+        datagram: BytesMut,
+        read: impl Fn(Frame) -> Option<T>,
+    ) -> Option<(T, Option<usize>)> {
         let header = Header::parse(&datagram).ok()?;
         if header.group != self.tag || header.epoch != EpochTag::OUTSIDE {
             return None;
         }
-        let payload = open(datagram, &header, &Asker::context(header.sender), &mut *self.protection)?;
-        Decoder::new(payload).find_map(|frame| match frame {
+        let context = Asker::context(header.sender);
+        let payload = open(datagram, &header, &context, self.protection())?;
+        let key = self.sealed.as_ref().and_then(|sealed| sealed.key_of(&context));
+        let found = Decoder::new(payload).find_map(|frame| match frame {
             Ok(frame @ (Frame::Tell { nonce, .. } | Frame::Forcing { nonce, .. })) if nonce == self.nonce => {
                 read(frame)
             }
             _ => None,
-        })
+        });
+        found.map(|found| (found, key))
     }
 }

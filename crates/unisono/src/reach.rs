@@ -50,7 +50,7 @@ pub(crate) struct Place {
 impl Place {
     /// Chooses the addresses for a process that will ask `seeds`, or the seeds of its own IP version.
     pub(crate) fn choose(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
-        let home = options.key.is_none() && !options.insecure;
+        let home = options.stays_home();
         if home {
             let outside = seeds.iter().chain(&options.bind).find(|address| !address.ip().is_loopback());
             if let Some(address) = outside {
@@ -88,6 +88,11 @@ impl Place {
 }
 
 impl Options {
+    /// True if there is neither a key nor the permission to do without: all traffic stays on this machine.
+    pub(crate) fn stays_home(&self) -> bool {
+        self.key.is_none() && !self.insecure
+    }
+
     /// Returns the address at which other processes would reach one with these options: the bound address, or the one
     /// that is chosen if none is named. Looks seeds up, which may block for seconds.
     ///

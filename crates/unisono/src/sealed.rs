@@ -3,48 +3,180 @@
 //! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the sender's
 //! uid. So no two members use one key with one nonce. The nonce is the packet number, which its sender never uses
 //! twice. The seal is AES-256-GCM; it also authenticates the header.
+//!
+//! While a group changes from one group key to the next, a datagram is opened with each in turn; the first one seals.
 
-use crate::key::Key;
+use crate::key::{Key, Keyring, Secret};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Prk, Salt};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use unisono_core::wire::{KeyContext, Protection, ProtectionKind, parts};
 
 /// Binds derived keys to this use of the group key.
 const SALT: &[u8] = b"unisono datagrams 1";
 /// Maximum number of senders' keys that are kept; deriving one again costs a few microseconds.
 const KEYS_MAX: usize = 8192;
+/// Maximum number of keys of this process's own that are kept: one outside of any epoch, one for each founding.
+const OWN_MAX: usize = 4;
+/// How long a key that was dropped from the key file still opens datagrams: until all members have the changed file.
+const RETIRING: Duration = Duration::from_secs(300);
 
 /// [`Protection`] under a group key.
 pub(crate) struct Sealed {
-    root: Prk,
-    keys: HashMap<KeyContext, LessSafeKey>,
+    keyring: Arc<Keyring>,
+    /// State of the key ring from which the roots come.
+    changes: u64,
+    /// What the group keys' secrets lead to: those in use, in their order, then those that were dropped.
+    roots: Vec<Root>,
+    /// Number of roots so far.
+    roots_made: u64,
+    /// The keys with which this process seals.
+    own: VecDeque<(KeyContext, LessSafeKey)>,
+    /// The keys with which other processes seal.
+    keys: HashMap<KeyContext, SenderKey>,
     /// Contexts of the keys, in the order in which they were stored.
     remembered: VecDeque<KeyContext>,
 }
 
-impl Sealed {
-    pub(crate) fn new(key: &Key) -> Sealed {
-        let root = Salt::new(HKDF_SHA256, SALT).extract(key.bytes());
-        Sealed { root, keys: HashMap::new(), remembered: VecDeque::new() }
-    }
+/// What the keys under one secret are derived from.
+struct Root {
+    number: u64,
+    secret: Arc<Secret>,
+    prk: Prk,
+    /// When it ends, if its secret was dropped.
+    until: Option<Instant>,
+}
 
+/// The key with which another process seals.
+struct SenderKey {
+    root: u64,
+    key: LessSafeKey,
+}
+
+impl Root {
     fn derive(&self, context: &KeyContext) -> LessSafeKey {
         let (instance, sender) = (context.instance.0.to_be_bytes(), context.sender.0.to_be_bytes());
         let info = [&instance[..], &sender[..]];
         // Fails only for keys longer than 255 hashes.
-        let key = self.root.expand(&info, &AES_256_GCM).map(UnboundKey::from);
+        let key = self.prk.expand(&info, &AES_256_GCM).map(UnboundKey::from);
         LessSafeKey::new(key.unwrap_or_else(|_| unreachable!("a key is one hash long")))
     }
+}
 
-    fn remember(&mut self, context: &KeyContext, key: LessSafeKey) {
+impl Sealed {
+    pub(crate) fn new(key: &Key) -> Sealed {
+        let keyring = key.keyring();
+        let mut sealed = Sealed {
+            changes: keyring.changes(),
+            keyring,
+            roots: Vec::new(),
+            roots_made: 0,
+            own: VecDeque::new(),
+            keys: HashMap::new(),
+            remembered: VecDeque::new(),
+        };
+        sealed.take_secrets(None);
+        sealed
+    }
+
+    /// Takes the present secrets of the key ring. Those that are gone end at `until`.
+    fn take_secrets(&mut self, until: Option<Instant>) {
+        // Read first: a change that comes in between is noticed the next time.
+        self.changes = self.keyring.changes();
+        let mut former = std::mem::take(&mut self.roots);
+        for secret in self.keyring.secrets() {
+            let root = match former.iter().position(|root| root.secret == secret) {
+                Some(index) => Root { until: None, ..former.swap_remove(index) },
+                None => {
+                    self.roots_made += 1;
+                    let prk = Salt::new(HKDF_SHA256, SALT).extract(secret.bytes());
+                    Root { number: self.roots_made, secret, prk, until: None }
+                }
+            };
+            self.roots.push(root);
+        }
+        let retired = former.into_iter().map(|root| Root { until: root.until.or(until), ..root });
+        self.roots.extend(retired);
+        self.own.clear();
+    }
+
+    /// Notes what changed: other secrets, or the end of one that was dropped.
+    #[inline]
+    fn follow(&mut self) {
+        if self.keyring.changes() != self.changes {
+            self.take_secrets(Instant::now().checked_add(RETIRING));
+        }
+        if self.roots.len() > 1 {
+            self.end_retired(Instant::now());
+        }
+    }
+
+    /// Forgets the secrets that were dropped long enough ago.
+    fn end_retired(&mut self, now: Instant) {
+        let before = self.roots.len();
+        self.roots.retain(|root| root.until.is_none_or(|until| now < until));
+        if self.roots.len() < before {
+            let roots = &self.roots;
+            self.keys.retain(|_, kept| roots.iter().any(|root| root.number == kept.root));
+            self.remembered.retain(|context| self.keys.contains_key(context));
+        }
+    }
+
+    /// Returns the key with which this process seals.
+    fn own_key(&mut self, context: &KeyContext) -> Option<&LessSafeKey> {
+        if let Some(index) = self.own.iter().position(|(known, _)| known == context) {
+            return self.own.get(index).map(|(_, key)| key);
+        }
+        let key = self.roots.first()?.derive(context);
+        self.own.truncate(OWN_MAX - 1);
+        self.own.push_front((*context, key));
+        self.own.front().map(|(_, key)| key)
+    }
+
+    fn remember(&mut self, context: &KeyContext, key: SenderKey) {
+        if self.keys.insert(*context, key).is_some() {
+            return;
+        }
         if self.remembered.len() == KEYS_MAX
             && let Some(oldest) = self.remembered.pop_front()
         {
             self.keys.remove(&oldest);
         }
-        self.keys.insert(*context, key);
         self.remembered.push_back(*context);
+    }
+
+    /// Opens a datagram with the keys that its sender is not known to use.
+    #[cold]
+    fn open_anew(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        let known = self.keys.get(context).map(|kept| kept.root);
+        let untried = self.roots.iter().filter(|root| Some(root.number) != known);
+        let mut untried: Vec<&Root> = untried.collect();
+        let Some(last) = untried.pop() else { return false };
+        let mut opened = None;
+        for root in untried {
+            // A key that does not fit destroys what it was to open.
+            let mut copy = datagram.to_vec();
+            let key = root.derive(context);
+            if opens(&key, number, &mut copy) {
+                datagram.copy_from_slice(&copy);
+                opened = Some(SenderKey { root: root.number, key });
+                break;
+            }
+        }
+        if opened.is_none() {
+            let key = last.derive(context);
+            opened = opens(&key, number, datagram).then_some(SenderKey { root: last.number, key });
+        }
+        // A sender without a group key cannot fill the memory.
+        opened.map(|key| self.remember(context, key)).is_some()
+    }
+
+    /// Returns the position of the group key with which a sender was last heard to seal, from 1.
+    pub(crate) fn key_of(&self, context: &KeyContext) -> Option<usize> {
+        let root = self.keys.get(context)?.root;
+        self.roots.iter().position(|known| known.number == root).map(|index| index + 1)
     }
 }
 
@@ -54,45 +186,47 @@ fn nonce(number: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
+/// Opens a datagram in place with this key. If it does not fit, the payload is lost.
+fn opens(key: &LessSafeKey, number: u64, datagram: &mut [u8]) -> bool {
+    let Some(parts) = parts(datagram) else { return false };
+    let (associated, tag) = (Aad::from(parts.header), Tag::from(*parts.tag));
+    key.open_in_place_separate_tag(nonce(number), associated, tag, parts.payload, 0..).is_ok()
+}
+
 impl Protection for Sealed {
     fn kind(&self) -> ProtectionKind {
         ProtectionKind::Sealed
     }
 
-    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) {
-        let Some(parts) = parts(datagram) else { return };
-        if !self.keys.contains_key(context) {
-            let key = self.derive(context);
-            self.remember(context, key);
-        }
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        self.follow();
+        let Some(parts) = parts(datagram) else { return false };
+        let Some(key) = self.own_key(context) else { return false };
         let associated = Aad::from(parts.header);
-        // Fails only for payloads of gigabytes.
-        if let Ok(tag) =
-            self.keys[context].seal_in_place_separate_tag(nonce(number), associated, parts.payload)
-        {
-            parts.tag.copy_from_slice(tag.as_ref());
+        match key.seal_in_place_separate_tag(nonce(number), associated, parts.payload) {
+            Ok(tag) => {
+                parts.tag.copy_from_slice(tag.as_ref());
+                true
+            }
+            // Payloads of gigabytes.
+            Err(_) => false,
         }
     }
 
     fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
-        let Some(parts) = parts(datagram) else { return false };
-        let (associated, tag) = (Aad::from(parts.header), Tag::from(*parts.tag));
-        let mut opens = |key: &LessSafeKey| {
-            key.open_in_place_separate_tag(nonce(number), associated, tag, parts.payload, 0..).is_ok()
-        };
-        if let Some(key) = self.keys.get(context) {
-            return opens(key);
+        self.follow();
+        let Some(kept) = self.keys.get(context) else { return self.open_anew(context, number, datagram) };
+        if self.roots.len() == 1 {
+            return opens(&kept.key, number, datagram);
         }
-        let key = self.derive(context);
-        let genuine = opens(&key);
-        // A sender without the group key cannot fill the memory.
-        if genuine {
-            self.remember(context, key);
+        let mut copy = datagram.to_vec();
+        if opens(&kept.key, number, &mut copy) {
+            datagram.copy_from_slice(&copy);
+            return true;
         }
-        genuine
+        self.open_anew(context, number, datagram)
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +250,7 @@ mod tests {
     fn what_is_sealed_opens_unchanged_and_is_unreadable_in_between() {
         let (mut left, mut right) = (sealed(1), sealed(1));
         let mut datagram = datagram(b"the quick brown fox");
-        left.seal(&context(7, 9), 1, &mut datagram);
+        assert!(left.seal(&context(7, 9), 1, &mut datagram));
         assert_ne!(&datagram[HEADER_BYTES..], b"the quick brown fox");
         assert!(right.open(&context(7, 9), 1, &mut datagram));
         assert_eq!(&datagram[HEADER_BYTES..], b"the quick brown fox");
@@ -125,7 +259,7 @@ mod tests {
     #[test]
     fn nothing_else_opens_it() {
         let mut datagram = datagram(b"payload");
-        sealed(1).seal(&context(7, 9), 5, &mut datagram);
+        assert!(sealed(1).seal(&context(7, 9), 5, &mut datagram));
         let opens = |key, context, number, changed: Option<usize>| {
             let (mut protection, mut datagram) = (sealed(key), datagram.clone());
             changed.into_iter().for_each(|place| datagram[place] ^= 1);
@@ -149,7 +283,7 @@ mod tests {
         let mut seen = Vec::new();
         for (instance, sender) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
             let mut datagram = datagram(&[0; 32]);
-            protection.seal(&context(instance, sender), 1, &mut datagram);
+            assert!(protection.seal(&context(instance, sender), 1, &mut datagram));
             let payload = datagram.split_off(HEADER_BYTES);
             assert!(!seen.contains(&payload));
             seen.push(payload);
@@ -157,13 +291,101 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_short_is_not_sealed() {
+        assert!(!sealed(1).seal(&context(1, 1), 1, &mut [0; HEADER_BYTES - 1]));
+        assert!(sealed(1).seal(&context(1, 1), 1, &mut [0; HEADER_BYTES]));
+    }
+
+    #[test]
     fn the_memory_for_keys_has_an_end() {
-        let mut protection = sealed(1);
-        for sender in 0..KEYS_MAX as u64 + 10 {
-            protection.seal(&context(1, sender), 1, &mut datagram(b""));
+        let (mut sender, mut receiver) = (sealed(1), sealed(1));
+        let mut hears = |uid| {
+            let mut datagram = datagram(b"");
+            assert!(sender.seal(&context(1, uid), 1, &mut datagram));
+            assert!(receiver.open(&context(1, uid), 1, &mut datagram));
+        };
+        (0..KEYS_MAX as u64 + 10).for_each(&mut hears);
+        assert!(sender.own.len() <= OWN_MAX);
+        assert_eq!((receiver.keys.len(), receiver.remembered.len()), (KEYS_MAX, KEYS_MAX));
+        assert!(!receiver.keys.contains_key(&context(1, 9)));
+        assert!(receiver.keys.contains_key(&context(1, 10)));
+    }
+
+    /// A member of a group whose key changes, and the file that it reads.
+    struct Changing {
+        sealed: Sealed,
+        key: Key,
+        number: u64,
+    }
+
+    impl Changing {
+        fn new(bytes: &[u8]) -> Changing {
+            let key = Key::from_bytes_of(bytes);
+            Changing { sealed: Sealed::new(&key), key, number: 0 }
         }
-        assert_eq!((protection.keys.len(), protection.remembered.len()), (KEYS_MAX, KEYS_MAX));
-        assert!(!protection.keys.contains_key(&context(1, 9)));
-        assert!(protection.keys.contains_key(&context(1, 10)));
+
+        /// Reads another file.
+        fn reads(&mut self, bytes: &[u8]) {
+            self.key.change_to(bytes);
+        }
+
+        fn says(&mut self, uid: u64) -> (KeyContext, u64, Vec<u8>) {
+            self.number += 1;
+            let mut datagram = datagram(b"payload");
+            assert!(self.sealed.seal(&context(1, uid), self.number, &mut datagram));
+            (context(1, uid), self.number, datagram)
+        }
+
+        fn hears(&mut self, (context, number, datagram): &(KeyContext, u64, Vec<u8>)) -> bool {
+            let mut datagram = datagram.clone();
+            let hears = self.sealed.open(context, *number, &mut datagram);
+            assert!(!hears || datagram.ends_with(b"payload"));
+            hears
+        }
+    }
+
+    #[test]
+    fn members_go_from_key_to_key_one_after_the_other_and_always_hear_each_other() {
+        let mut members = [Changing::new(&[1]), Changing::new(&[1]), Changing::new(&[1])];
+        let hear_each_other = |members: &mut [Changing; 3]| {
+            for speaker in 0..3 {
+                let said = members[speaker].says(speaker as u64);
+                for listener in (0..3).filter(|listener| *listener != speaker) {
+                    assert!(members[listener].hears(&said), "{listener} does not hear {speaker}");
+                }
+            }
+        };
+        hear_each_other(&mut members);
+        for file in [&[1, 2][..], &[2]] {
+            for changing in 0..3 {
+                members[changing].reads(file);
+                hear_each_other(&mut members);
+                hear_each_other(&mut members);
+            }
+        }
+        // All seal under the second key now, which is the only one in the file.
+        assert_eq!(members[0].sealed.key_of(&context(1, 1)), Some(1));
+        let mut asker = Changing::new(&[1, 2]);
+        let said = members[0].says(0);
+        assert!(asker.hears(&said));
+        assert_eq!(asker.sealed.key_of(&context(1, 0)), Some(2));
+    }
+
+    #[test]
+    fn a_key_that_was_dropped_is_foreign_after_a_while_also_for_a_thief() {
+        let (mut thief, mut member) = (Changing::new(&[1]), Changing::new(&[1, 2]));
+        assert!(member.hears(&thief.says(9)));
+        member.reads(&[2]);
+        assert!(member.hears(&thief.says(9)), "it still opens what others seal under it");
+        assert!(!thief.hears(&member.says(1)), "and seals nothing under it");
+        let now = Instant::now();
+        member.sealed.end_retired(now + RETIRING / 2);
+        assert!(member.hears(&thief.says(9)));
+        member.sealed.end_retired(now + RETIRING + Duration::from_secs(1));
+        assert!(!member.hears(&thief.says(9)) && !member.hears(&thief.says(10)));
+        assert_eq!((member.sealed.roots.len(), member.sealed.keys.len()), (1, 0));
+        // A key that comes back to the file is as good as before.
+        member.reads(&[2, 1]);
+        assert!(member.hears(&thief.says(9)));
     }
 }

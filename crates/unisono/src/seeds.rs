@@ -19,6 +19,9 @@ pub(crate) struct Seeds {
     fixed: Vec<SocketAddr>,
     names: Vec<String>,
     found: Arc<Mutex<Found>>,
+    /// True if there is neither a key nor the permission to do without: no datagram leaves this machine, and none from
+    /// outside is taken.
+    home: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +35,7 @@ impl Seeds {
     /// Sorts the given seeds into addresses and names. One socket must be able to ask all the addresses; of a name's
     /// addresses it asks those that it can.
     pub(crate) fn new(options: &Options) -> Result<Seeds, OpenError> {
-        let mut seeds = Seeds::default();
+        let mut seeds = Seeds { home: options.stays_home(), ..Seeds::default() };
         for seed in &options.seeds {
             match host_and_port(seed)? {
                 (host, port) if let Ok(address) = host.parse::<IpAddr>() => {
@@ -51,7 +54,7 @@ impl Seeds {
 
     /// True if `other` has the same seeds.
     pub(crate) fn is_like(&self, other: &Seeds) -> bool {
-        (&self.fixed, &self.names) == (&other.fixed, &other.names)
+        (&self.fixed, &self.names, self.home) == (&other.fixed, &other.names, other.home)
     }
 
     /// True if there is no seed: the group is looked for by multicast.
@@ -87,7 +90,20 @@ impl Seeds {
     /// Returns the known addresses that a socket at `own` can ask, except `own`.
     pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let known = self.refresh().into_iter();
-        known.filter(move |address| *address != own && address.is_ipv6() == own.is_ipv6())
+        known.filter(move |address| {
+            *address != own && address.is_ipv6() == own.is_ipv6() && self.may_come_from(*address)
+        })
+    }
+
+    /// True if datagrams from this address are taken. Without a key and without permission to do without, only those of
+    /// this machine are: a route from outside may lead to loopback addresses (`route_localnet`).
+    pub(crate) fn may_come_from(&self, address: SocketAddr) -> bool {
+        !self.home || address.ip().to_canonical().is_loopback()
+    }
+
+    /// True if datagrams may be sent to this address. Multicasts of a process that stays home use the loopback interface.
+    pub(crate) fn may_go_to(&self, address: SocketAddr) -> bool {
+        self.may_come_from(address) || address.ip().is_multicast()
     }
 
     /// Returns all known addresses. Looks the names up in the background if the last look-up is too old.
@@ -237,6 +253,33 @@ mod tests {
             );
             assert!(matches!(seed_addresses(seed), Err(OpenError::SeedPort { .. })), "{seed}");
         }
+    }
+
+    #[test]
+    fn at_home_a_name_that_gets_another_address_later_is_not_asked_there() {
+        let addresses = ["127.0.0.1:9", "192.0.2.1:9", "[::1]:9", "[2001:db8::1]:9"];
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let named = |insecure| {
+            let options = Options { insecure, seeds: vec!["nowhere.invalid".into()], ..Options::default() };
+            let seeds = Seeds::new(&options).unwrap();
+            *seeds.found() = Found { addresses: addresses.clone(), at: Some(Instant::now()), looking: false };
+            seeds
+        };
+        for own in ["127.0.0.1:5", "[::1]:5"] {
+            let own: SocketAddr = own.parse().unwrap();
+            let asked: Vec<SocketAddr> = named(false).ask(own).collect();
+            assert_eq!(asked, [(own.ip(), 9).into()]);
+            assert_eq!(named(true).ask(own).count(), 2, "with permission");
+        }
+        let home = named(false);
+        for address in &addresses {
+            assert_eq!(home.may_come_from(*address), address.ip().is_loopback(), "{address}");
+            assert_eq!(home.may_go_to(*address), address.ip().is_loopback(), "{address}");
+            assert!(named(true).may_come_from(*address) && named(true).may_go_to(*address));
+        }
+        let multicast = "239.195.117.1:7196".parse().unwrap();
+        assert!(home.may_go_to(multicast) && !home.may_come_from(multicast));
+        assert!(home.may_come_from("[::ffff:127.0.0.1]:9".parse().unwrap()));
     }
 
     #[test]

@@ -155,8 +155,9 @@ fn commands_and_waits_are_awaited_too() {
         replica.barrier_start().await.unwrap();
         assert_eq!(replica.look(|sum| sum.value), 3);
     });
-    replica.end(Duration::from_secs(5));
-    assert!(matches!(block_on(replica.ended()), ReplicaEnd::Closed));
+    block_on(replica.end_async(Duration::from_secs(5)));
+    assert_eq!(replica.status().state, ReplicaState::Ended);
+    assert!(matches!(replica.wait(), ReplicaEnd::Closed));
     assert_eq!(replica.command("add 1").unwrap_err(), CommandFailure::Ended);
     assert_eq!(replica.barrier(), Err(ReadFailure::Ended));
     assert_eq!(replica.next_notice(), None);

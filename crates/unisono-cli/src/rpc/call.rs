@@ -8,21 +8,26 @@ use crate::output::{Output, hex, rounded};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use crate::threads;
 use crate::units;
 use clap::Args;
 use serde_json::json;
 use std::io::{self, IsTerminal, Read, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use unisono::Bytes;
 use unisono::rpc::{CallFailure, Client};
 
 /// A call that takes less than this, 1 s, prints no progress.
 const SHORT_CALL: Duration = Duration::from_secs(1);
+/// Share of the deadline after which a call ends if its service says that it waits for servers.
+const WAITS_BLINDLY: f64 = 0.8;
 
 /// Call a service and print the reply
 ///
-/// The exit status is 1 if the call failed, and 3 if the service waits for servers. The message says why, and whether the call may have been executed: not
-/// found, failed, busy (it was not), refused (by the service), unknown (perhaps, at most once).
+/// The exit status is 1 if the call failed, and 3 if the service waits for servers. The message says why, and whether the
+/// call may have been executed: not found, failed, busy (it was not), refused (by the service), unknown (perhaps, at most
+/// once).
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono rpc call upper hello\n  unisono rpc call upper < letter.txt")]
 pub(crate) struct Call {
@@ -51,7 +56,7 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
         format!("waiting for the reply, at most {:?} …", command.deadline),
     );
     let begin = Instant::now();
-    let answer = client.call_within(command.port.port, request, command.deadline);
+    let answer = answer(&client, command, request)?;
     drop(calling);
     let took_us = rounded(begin.elapsed().as_secs_f64() * 1e6);
     match answer {
@@ -87,6 +92,24 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
             })
         }
     }
+}
+
+/// Waits for the reply: until the deadline, or nearly, if the service says that it waits for servers.
+fn answer(client: &Client, command: &Call, request: Bytes) -> Result<Result<Bytes, CallFailure>, Problem> {
+    let call = match client.start(command.port.port, request, command.deadline) {
+        Ok(call) => call,
+        Err(not_sent) => return Ok(Err(not_sent.into())),
+    };
+    let (sender, answer) = mpsc::channel();
+    // If this process ends first, the reply is of no use.
+    threads::start("call", move || drop(sender.send(call.wait())))?;
+    Ok(match answer.recv_timeout(command.deadline.mul_f64(WAITS_BLINDLY)) {
+        Err(RecvTimeoutError::Timeout) if copies::missing(&command.port.name, client).is_some() => {
+            Err(CallFailure::Unknown)
+        }
+        Err(RecvTimeoutError::Timeout) => answer.recv().unwrap_or(Err(CallFailure::Unknown)),
+        known => known.unwrap_or(Err(CallFailure::Unknown)),
+    })
 }
 
 /// Reads the request from standard input. Refuses one that is too long without reading all of it.

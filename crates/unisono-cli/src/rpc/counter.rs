@@ -1,6 +1,6 @@
 //! `unisono rpc counter`: a counter of which every process that runs this command keeps a copy.
 
-use super::Served;
+use super::{Served, Serving};
 use crate::arguments::Common;
 use crate::connection;
 use crate::form::{self, FormOptions};
@@ -44,9 +44,8 @@ const SHORT_OPENING: Duration = Duration::from_secs(2);
                   unisono rpc call votes add                        in another; kill one of the three and call again"
 )]
 pub(crate) struct Counter {
-    /// Name of the service, or its private port; the group is named after it
-    #[arg(value_name = "PORT")]
-    port: Served,
+    #[command(flatten)]
+    serving: Serving,
 
     /// Name of this member, which `where` answers [default: the host and the process number]
     #[arg(long, value_name = "NAME")]
@@ -127,9 +126,10 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         false => None,
     };
     connection::warn_of_no_key(&options);
-    let opening = Opening { name: &command.port.name, create: command.create, formation, settings };
+    let served = command.serving.served()?;
+    let opening = Opening { name: &served.name, create: command.create, formation, settings };
     let replica = match command.disk.options() {
-        Some(disk) => on_disk(&command.port.name, disk, &options)?,
+        Some(disk) => on_disk(&served.name, disk, &options)?,
         None => opening.open(&options)?,
     };
     let interrupted = replica.clone();
@@ -137,7 +137,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         interrupted.end(FAREWELL);
         std::process::exit(0);
     })?;
-    let served = serve(&replica, command, output);
+    let served = serve(&replica, &served, output);
     if served.is_err() {
         // Leave, so that the others need not suspect this member.
         replica.end(FAREWELL);
@@ -232,9 +232,9 @@ impl Opening<'_> {
 }
 
 /// Serves until this copy ends.
-fn serve(replica: &Replica<Sum>, command: &Counter, output: &Output) -> Result<(), Problem> {
-    let port = replica.serve(&command.port.port)?;
-    introduce(replica, &command.port.name, &port.to_string(), output)?;
+fn serve(replica: &Replica<Sum>, served: &Served, output: &Output) -> Result<(), Problem> {
+    let port = replica.serve(&served.port)?;
+    introduce(replica, &served.name, &port.to_string(), output)?;
     let noticing = replica.clone();
     threads::start("notices", move || {
         while let Some(notice) = noticing.next_notice() {

@@ -7,12 +7,14 @@ mod newport;
 mod serve;
 
 use crate::arguments::Common;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::signals;
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 use std::str::FromStr;
-use unisono::replica::{NotServed, ReplicaError};
+use unisono::replica::{NotServed, ReplicaEnd, ReplicaError, StopReason};
 use unisono::rpc::{Port, PrivatePort, ServiceError};
 
 /// Maximum length of a request or reply: 16 MiB.
@@ -51,7 +53,7 @@ pub(crate) fn run(command: Rpc, settings: &Settings, output: &Output) -> Result<
     match command.what {
         What::Serve(command) => serve::run(command, settings, output),
         What::Call(command) => call::run(&command, settings, output),
-        What::Newport(_) => newport::run(output),
+        What::Newport(command) => newport::run(&command, output),
         What::Counter(command) => counter::run(&command, settings, output),
     }
 }
@@ -62,15 +64,49 @@ struct Served {
     port: PrivatePort,
     /// The name, or the public port.
     name: String,
+    /// True if it was given as the digits of a private port, which other users of the machine can read.
+    is_exposed: bool,
+}
+
+/// What a server serves.
+#[derive(Args, Debug)]
+struct Serving {
+    /// Name of the service, or its private port, which every user of this machine can then read: see --port-file
+    #[arg(value_name = "PORT", required_unless_present = "port_file")]
+    port: Option<Served>,
+
+    /// File with the private port, as `unisono rpc newport --out FILE` writes it
+    #[arg(long, value_name = "FILE", conflicts_with = "port")]
+    port_file: Option<PathBuf>,
+}
+
+impl Serving {
+    /// Returns the private port, and a name for it.
+    fn served(&self) -> Result<Served, Problem> {
+        if let Some(path) = &self.port_file {
+            signals::leave_no_core();
+            let port = PrivatePort::load(path)?;
+            return Ok(Served { name: port.public().to_string(), port, is_exposed: false });
+        }
+        let served = self.port.clone();
+        let served =
+            served.ok_or_else(|| Problem::usage("name a service, or the file of its private port"))?;
+        if served.is_exposed {
+            tell(
+                "every user of this machine can read the private port in this command line: keep it in a file (--port-file)",
+            );
+        }
+        Ok(served)
+    }
 }
 
 impl FromStr for Served {
     type Err = String;
     fn from_str(text: &str) -> Result<Served, String> {
         if let Ok(port) = PrivatePort::parse(text) {
-            return Ok(Served { name: port.public().to_string(), port });
+            return Ok(Served { name: port.public().to_string(), port, is_exposed: true });
         }
-        Ok(Served { port: PrivatePort::from_name(name(text)?), name: text.into() })
+        Ok(Served { port: PrivatePort::from_name(name(text)?), name: text.into(), is_exposed: false })
     }
 }
 
@@ -112,8 +148,8 @@ impl From<ReplicaError> for Problem {
     fn from(error: ReplicaError) -> Problem {
         match &error {
             ReplicaError::Disk(reason) if reason.is_wrong_use() => Problem::usage(error),
-            ReplicaError::Ended(unisono::replica::ReplicaEnd::Stopped(
-                unisono::replica::StopReason::OtherServers,
+            ReplicaError::Ended(ReplicaEnd::Stopped(
+                StopReason::OtherServers | StopReason::OtherDurability | StopReason::RunsAlready { .. },
             )) => Problem::usage(error),
             _ => Problem::failed(error),
         }

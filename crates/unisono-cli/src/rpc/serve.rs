@@ -1,6 +1,6 @@
 //! `unisono rpc serve`: serves a port by a shell command.
 
-use super::Served;
+use super::Serving;
 use super::execute::Commands;
 use crate::arguments::{self, Common};
 use crate::connection;
@@ -25,13 +25,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// other than 0, the request is refused, for the reason that it writes to standard error.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  unisono rpc serve upper --exec 'tr a-z A-Z'\n  unisono rpc serve disk --exec 'df -h'\n\n\
+    after_help = "Examples:\n  unisono rpc serve upper --exec 'tr a-z A-Z'\n  unisono rpc serve disk --exec 'df -h'\n  unisono rpc serve --port-file clock.port --exec date\n\n\
                   Ends on ctrl-c, after answering the requests that it has accepted."
 )]
 pub(crate) struct Serve {
-    /// Name of the service, or its private port
-    #[arg(value_name = "PORT")]
-    port: Served,
+    #[command(flatten)]
+    serving: Serving,
 
     /// Command that `sh -c` runs for each request
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
@@ -51,8 +50,9 @@ pub(crate) struct Serve {
 }
 
 pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let served = command.serving.served()?;
     let options = connection::options(settings, None)?;
-    let server = Server::new(&command.port.port, ServeOptions::default(), &options)?;
+    let server = Server::new(&served.port, ServeOptions::default(), &options)?;
     connection::warn_of_no_key(&options);
     let commands = Arc::new(Commands::new(command.exec, command.exec_timeout));
     let (ending, unfinished) = (server.clone(), commands.clone());
@@ -63,7 +63,7 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
             std::process::exit(1);
         }
     })?;
-    say_what_is_served(&server, &command.port.name, output)?;
+    say_what_is_served(&server, &served.name, output)?;
     server.serve(command.concurrency.into(), |request| commands.answer(request.payload()));
     // Wait until the last replies have arrived.
     server.drain(FAREWELL).map_err(Problem::failed)

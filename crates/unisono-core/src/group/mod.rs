@@ -116,6 +116,8 @@ pub struct Group {
     pub(crate) seek: Option<Seek>,
     /// Seqno of this member's own JOIN; 0 for a founder, which has none.
     pub(crate) entered_at: Seqno,
+    /// Seqno of the JOIN with which this member came that has fetched the state since then.
+    pub(crate) state_for: Option<Seqno>,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) departures: Departures,
     pub(crate) recovery: Recovery,
@@ -225,6 +227,7 @@ impl Group {
             admission: Admission::default(),
             seek: None,
             entered_at: 0,
+            state_for: None,
             leaving: None,
             departures: Departures::default(),
             recovery: Recovery::default(),

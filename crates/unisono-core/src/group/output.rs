@@ -96,7 +96,10 @@ impl Group {
             return None;
         }
         let (to, under) = self.pack(now, out)?;
-        self.finish(under, out);
+        if !self.finish(under, out) {
+            out.clear();
+            return None;
+        }
         self.counters.datagrams_sent += self.copies(to);
         Some(to)
     }
@@ -137,9 +140,9 @@ impl Group {
         out.resize(HEADER_BYTES, 0);
     }
 
-    /// Writes the header and seals the datagram.
+    /// Writes the header and seals the datagram. Returns false if it could not be sealed.
     #[inline(never)]
-    fn finish(&mut self, under: EpochTag, out: &mut [u8]) {
+    fn finish(&mut self, under: EpochTag, out: &mut [u8]) -> bool {
         self.packet_number += 1;
         let header = Header {
             protection: self.protection.kind(),
@@ -151,7 +154,7 @@ impl Group {
         out[..HEADER_BYTES].copy_from_slice(&header.bytes());
         let instance = if under == EpochTag::OUTSIDE { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: self.me.uid };
-        seal(out, &header, &context, &mut *self.protection);
+        seal(out, &header, &context, &mut *self.protection)
     }
 
     /// Packs control frames: those for one destination go together.

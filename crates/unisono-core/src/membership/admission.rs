@@ -11,9 +11,10 @@
 //! its epoch.
 
 use crate::config::Quorum;
+use crate::cookies::CookieKey;
 use crate::group::{Group, Phase};
 use crate::history::History;
-use crate::identity::{Member, Name, Seqno, Uid, mix, words_of};
+use crate::identity::{Member, Name, Seqno, Uid};
 use crate::membership::join::JOIN_WITHIN;
 use crate::peers::{Peer, Standing};
 use crate::planted::Probe;
@@ -46,7 +47,7 @@ const WELCOME_EVERY: Duration = Duration::from_millis(25);
 /// The sequencer's side of joining.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Admission {
-    secret: [u64; 2],
+    cookies: CookieKey,
     /// Observers that were numbered or forgotten lately.
     former: VecDeque<Former>,
     /// Multicast questions of processes that look for the group, the latest last.
@@ -72,17 +73,13 @@ struct Former {
 
 impl Admission {
     pub(crate) fn seed(&mut self, random: &mut Random) {
-        self.secret = [random.next_u64(), random.next_u64()];
+        self.cookies = CookieKey::new(random);
     }
 
     /// Returns the cookie for `uid` at `address`. It proves that `uid` receives there; it is good for 8 to 16 s.
     fn cookie(&self, now: Time, uid: Uid, address: SocketAddr, age: u64) -> u64 {
         let slot = (now.as_nanos() / COOKIE_LIFE.as_nanos() as u64).saturating_sub(age);
-        let mut hash = mix(self.secret[0] ^ slot) ^ mix(self.secret[1] ^ uid.0);
-        for word in words_of(address) {
-            hash = mix(hash ^ word ^ self.secret[1].rotate_left(17));
-        }
-        hash
+        self.cookies.seal(slot, uid, address)
     }
 
     pub(crate) fn cookie_is_good(&self, now: Time, uid: Uid, address: SocketAddr, cookie: u64) -> bool {

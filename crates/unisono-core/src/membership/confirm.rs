@@ -9,7 +9,8 @@
 //! This suffices: a reset is decided by quorums of the same views, whose members have promised it, and each further
 //! change of the view is held by a quorum of the view before it. So a reset or change that was decided before the
 //! question would have a member among those that answered, and that member would have been silent or have named a later
-//! end. With *at least n*, quorums need not intersect, and another half may have gone on.
+//! end. As many members as the group needs to order anything must answer (`members_min`): a lone survivor may be the first of
+//! its view, and so a quorum of it, while the others restarted and formed another group. With *at least n*, quorums need not intersect, and another half may have gone on.
 //!
 //! One round answers all calls that came before it began; calls during a round share the next one. A round takes no
 //! seqno and waits for no member that a quorum does not need. After a reset it begins anew in the next epoch.
@@ -116,8 +117,8 @@ impl Group {
     /// half of the number of members, rounded down. With a lower resilience it covers what the members of the quorum
     /// held; with the quorum *at least n* another half of the group may have gone on.
     ///
-    /// The call takes no seqno. During a reset it waits, and goes on in the next epoch. It ends without a result only
-    /// when this member leaves, ends or is excluded.
+    /// The call takes no seqno. During a reset it waits, and goes on in the next epoch. It also waits while fewer members
+    /// answer than the group needs to order anything (`members_min`). It ends without a result only when this member leaves, ends or is excluded.
     ///
     /// # Errors
     /// See [`ConfirmError`]: nothing was done.
@@ -183,7 +184,11 @@ impl Group {
         let missing = after.iter().find(|member| !answers(member)).map(|member| member.uid);
         let spared = missing.filter(|_| self.broken(Planted::ConfirmedEarly));
         let counts = |member: &Member| answers(member) || Some(member.uid) == spared;
-        (self.is_quorum(&before, counts) && self.is_quorum(&after, counts)).then_some((number, through))
+        // Below the group's minimum the others may have formed another group, of which no member of this one knows.
+        let is_enough =
+            after.iter().filter(|member| counts(member)).count() >= usize::from(self.config.members_min);
+        (is_enough && self.is_quorum(&before, counts) && self.is_quorum(&after, counts))
+            .then_some((number, through))
     }
 
     /// Returns the view at `seqno`, and the view before its last change if that change is not known to be accepted;

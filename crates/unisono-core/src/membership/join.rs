@@ -191,8 +191,11 @@ impl Group {
         }
         let Some(joining) = &mut self.joining else { return };
         if joining.give_up_at <= now {
-            self.give_up(now);
-            return;
+            let seeks = self.phase == Phase::Locating && joining.found.is_none();
+            match self.forming.as_mut().filter(|_| seeks).and_then(|forming| forming.complete_ballot(now)) {
+                Some(until) => joining.give_up_at = until,
+                None => return self.give_up(now),
+            }
         }
         if joining.act_at > now {
             return;

@@ -82,6 +82,7 @@ impl<S: StateMachine> Replica<S> {
                 for event in events {
                     self.apply(&event);
                 }
+                self.outputs.push_back(Output::StateFetched);
             }
             Err((machine, reason)) => {
                 self.arriving = Some(Arriving {

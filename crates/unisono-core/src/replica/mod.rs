@@ -500,6 +500,7 @@ impl<S: StateMachine> Replica<S> {
             fetching: self.fetching().unwrap_or_default(),
             server: self.durable.as_ref().map_or(0, |durable| durable.block.server),
             generation: self.durable.as_ref().map_or(0, |durable| durable.block.generation),
+            disk: self.disk_identity(),
             waits_for: self.waits_for(),
         };
         CopyStatus::is_asked_by(question).then(|| status().write())

@@ -65,6 +65,7 @@ impl<S: StateMachine> Replica<S> {
         match applied {
             Applied::Nothing => {}
             Applied::Logged(entry) => self.write_entry(entry),
+            Applied::DiskHeard => self.write_heard(),
             Applied::Command { client, call, position, outcome } => {
                 self.conclude(client, call, position, outcome);
                 self.agree();

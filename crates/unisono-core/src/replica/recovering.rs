@@ -3,7 +3,7 @@
 
 use super::backlog::Backlog;
 use super::disk::{Created, Heard};
-use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Plan, Round, RoundWord, Stage, Verdict};
+use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Plan, RoundWord, Stage, Verdict};
 use super::fetch::Fetch;
 use super::replicated::{Applied, Replicated};
 use super::word::Word;
@@ -86,6 +86,11 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
+    /// Returns the identity of this server's disk; 0 without one.
+    pub fn disk_identity(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |durable| durable.block.disk)
+    }
+
     /// Returns the instance of the service on this server's disk; 0 before its creation.
     pub fn service(&self) -> u128 {
         self.durable.as_ref().map_or(0, |durable| durable.block.service)
@@ -125,7 +130,8 @@ impl<S: StateMachine> Replica<S> {
 
     fn begin_round(&mut self, now: Time, key: Seqno) {
         let Some(durable) = &mut self.durable else { return };
-        (durable.stage, durable.round, durable.has_to_say) = (Stage::Closed, Round::new(key), true);
+        let round = durable.round.next(key);
+        (durable.stage, durable.round, durable.has_to_say) = (Stage::Closed, round, true);
         self.unseen.retain(|word| !matches!(word, Word::Round { .. }));
         self.arriving = None;
         if let (Some(closed), Some(view)) = (&mut self.closed, &self.view) {
@@ -289,6 +295,19 @@ impl<S: StateMachine> Replica<S> {
         };
         let Some(ledger) = state.ledger() else { return };
         let known = ledger.heard().get(&durable.block.server).copied().unwrap_or_default();
+        let (service, anew) = ledger.service();
+        // A closed donor's state names no service; what a recovery chose is of this one.
+        if self.adopting.is_none()
+            && let Created::Done(own) = durable.block.created
+            && own != service
+        {
+            let reason = match anew.iter().any(|escape| escape.service == own) {
+                true => StopReason::DiskGivenUp,
+                false => StopReason::DiskOfOther,
+            };
+            self.closed = Some(state);
+            return self.stop(reason);
+        }
         if durable.is_blank()
             && !durable.replaces
             && known != Heard::default()
@@ -320,6 +339,9 @@ impl<S: StateMachine> Replica<S> {
                 (durable.block.service, durable.block.anew) = (service, anew.to_vec());
                 durable.block.created = Created::Done(service);
                 durable.block.view = ledger.view();
+                if known != Heard::default() && known.disk != durable.block.disk {
+                    durable.block.starts = known.starts_of_replacement();
+                }
                 durable.adopt(snapshot, entries, heard, After::Joined, self.watched);
                 self.begin_with(now, state);
                 for event in events {
@@ -337,13 +359,11 @@ impl<S: StateMachine> Replica<S> {
         let is_open = self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Open);
         match event {
             Event::Joined { .. } if is_open => self.say(Word::IsOpen),
-            Event::Reset { .. } if is_open => {
-                // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
-                if !self.watched.broken(Planted::SyncedNotRepeated) {
-                    let synced = self.durable.as_ref().map_or(0, Durable::synced);
-                    self.announce(synced);
-                    self.announce_view();
-                }
+            // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
+            Event::Reset { .. } if is_open && !self.watched.broken(Planted::SyncedNotRepeated) => {
+                let synced = self.durable.as_ref().map_or(0, Durable::synced);
+                self.announce(synced);
+                self.announce_view();
             }
             _ => {}
         }
@@ -358,6 +378,14 @@ impl<S: StateMachine> Replica<S> {
         };
         if durable.block.view.as_ref() != Some(&view) && !self.watched.broken(Planted::ViewUnwritten) {
             durable.write_view(view, ledger.heard(), self.watched);
+        }
+    }
+
+    /// Has written down what was heard of a disk that joined: it may replace another one, which must not count any more.
+    pub(super) fn write_heard(&mut self) {
+        let (Some(durable), Some(state)) = (&mut self.durable, &self.replicated) else { return };
+        if let Some(ledger) = state.ledger().filter(|_| durable.stage == Stage::Open) {
+            durable.write_heard(ledger.heard());
         }
     }
 
@@ -447,6 +475,10 @@ impl<S: StateMachine> Replica<S> {
         if durable.hangs(now) {
             return self.stop(StopReason::DiskHangs);
         }
+        if self.view.is_some() && !self.is_stopped && durable.begins_to_stall(now) {
+            let key = durable.round.key;
+            return self.say_in_round(key, RoundWord::Stalls);
+        }
         let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
         if let Some(since) = seeks
             && since + SEEKS_DONOR_MAX <= now
@@ -461,7 +493,8 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn disk_wakes_at(&self) -> Option<Time> {
         let durable = self.durable.as_ref()?;
         let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
-        earlier(durable.hangs_at(), seeks.map(|since| since + SEEKS_DONOR_MAX))
+        let stalls = durable.stalls_at().filter(|_| self.view.is_some());
+        earlier(earlier(durable.hangs_at(), stalls), seeks.map(|since| since + SEEKS_DONOR_MAX))
     }
 
     /// Ends this life; the next one enters a group, or forms one with other servers.

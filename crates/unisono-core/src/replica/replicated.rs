@@ -63,6 +63,8 @@ pub(super) enum Applied {
     Digest { by: Uid, position: Position, digest: Digest },
     /// It is an entry of the log, which is applied later.
     Logged(Bytes),
+    /// A server's disk has joined.
+    DiskHeard,
 }
 
 impl<S: StateMachine> Replicated<S> {
@@ -231,6 +233,7 @@ impl<S: StateMachine> Replicated<S> {
                 if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
                     self.copies.insert(sender);
                     ledger.note_joined(server, disk, watched);
+                    return Applied::DiskHeard;
                 }
                 Applied::Nothing
             }

@@ -239,6 +239,8 @@ pub struct CopyStatus {
     pub server: u8,
     /// Generation of the log on its disk.
     pub generation: u64,
+    /// Identity of its disk, a random number; 0 without one.
+    pub disk: u64,
     /// Ids of the servers that it waits for.
     pub waits_for: Vec<u8>,
 }
@@ -264,6 +266,7 @@ impl CopyStatus {
         out.put_u64(self.fetching.bytes_total);
         out.put_u8(self.server);
         out.put_u64(self.generation);
+        out.put_u64(self.disk);
         out.put_u8(self.waits_for.len() as u8);
         out.put_slice(&self.waits_for);
         out.into()
@@ -278,7 +281,7 @@ impl CopyStatus {
         let fetching =
             Progress { bytes_here: from.try_get_u64().ok()?, bytes_total: from.try_get_u64().ok()? };
         let (server, generation) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
-        let count = usize::from(from.try_get_u8().ok()?);
+        let (disk, count) = (from.try_get_u64().ok()?, usize::from(from.try_get_u8().ok()?));
         let waits_for = (count == from.len()).then(|| from.to_vec())?;
         is_status.then_some(CopyStatus {
             has_state,
@@ -287,6 +290,7 @@ impl CopyStatus {
             fetching,
             server,
             generation,
+            disk,
             waits_for,
         })
     }
@@ -438,6 +442,7 @@ mod tests {
             fetching,
             server: 1,
             generation: 7,
+            disk: 8,
             waits_for,
         };
         assert_eq!(CopyStatus::read(status.write()), Some(status.clone()));

@@ -92,6 +92,8 @@ pub enum Output {
     Ready(ReadNumber),
     /// This member has the state from now on: callers may be served.
     Informed,
+    /// This member has fetched the state: pass that on to the group ([`Group::note_state`](crate::Group::note_state)).
+    StateFetched,
     /// Tell the operator.
     Notice(Notice),
     /// This member must leave the group and not serve any longer.
@@ -240,6 +242,16 @@ pub enum StopReason {
     /// The other servers were started with another number of servers.
     #[error("the service was created with another number of servers")]
     OtherServers,
+    /// Another process runs as this server, with another folder.
+    #[error(
+        "server {server} runs already, at {at}: end that process first, or start this one with another --id"
+    )]
+    RunsAlready {
+        /// Id of the server.
+        server: u8,
+        /// Address of the other process.
+        at: SocketAddr,
+    },
     /// The other servers were started with another durability.
     #[error(
         "the other servers were started with another durability; it is fixed when they create the service"
@@ -254,7 +266,7 @@ pub enum StopReason {
 
 crate::debug_as_sentence!(StopReason {
     Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers,
-    OtherDurability, ReplaceNeeded;
+    OtherDurability, ReplaceNeeded, RunsAlready;
     of NotRestored
 });
 

@@ -2,6 +2,7 @@
 
 use super::proof::PortProof;
 use super::types::{CallCounters, CallDestination, CallSettings};
+use super::work::WorkBudget;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
@@ -22,12 +23,21 @@ const MAIL_MAX: usize = 4096;
 /// Bytes of a datagram besides the request or reply that it carries whole: more than any of the frames needs.
 const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 88;
 
+/// Sender of a datagram: uid of its life, and address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    pub(super) uid: Uid,
+    pub(super) address: SocketAddr,
+}
+
 pub(super) struct Common {
     pub(super) me: Uid,
     /// When this life began.
     pub(super) born: Time,
     pub(super) settings: CallSettings,
     pub(super) proof: Box<dyn PortProof>,
+    /// Limits the proofs that are checked.
+    pub(super) checks: WorkBudget,
     pub(super) random: Random,
     /// Frames that belong to no attempt that is kept here.
     pub(super) mail: VecDeque<(CallDestination, Frame)>,

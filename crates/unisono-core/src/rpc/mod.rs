@@ -13,9 +13,10 @@ mod slab;
 mod transfer;
 mod types;
 mod watch;
+mod work;
 
 pub use crate::wire::{CALL_BYTES_MAX, Cookie, HOPS_MAX, Proof};
-pub use proof::{PortProof, PrivatePort};
+pub use proof::{PortProof, PortProver, PrivatePort};
 pub use types::*;
 pub use watch::*;
 
@@ -28,10 +29,11 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use client::Client;
-use common::Common;
+use common::{Common, Sender};
 use core::net::SocketAddr;
 use core::time::Duration;
-use server::{Sender, Server};
+use server::Server;
+use work::WorkBudget;
 
 /// One process's side of all its calls: a pure state machine.
 ///
@@ -73,13 +75,14 @@ impl Endpoint {
             born: now,
             settings,
             proof,
+            checks: WorkBudget::new(now),
             random,
             mail: VecDeque::new(),
             counters: CallCounters::default(),
             planted: None,
             probes: 0,
         };
-        let server = Server::new(&mut common);
+        let server = Server::new(now, &mut common);
         Ok(Endpoint { common, client: Client::default(), server, protection, packet_number: 0 })
     }
 
@@ -138,32 +141,31 @@ impl Endpoint {
 
     fn handle_frame(&mut self, now: Time, from: Sender, frame: Frame, multicast: bool) {
         let (client, server, common) = (&mut self.client, &mut self.server, &mut self.common);
-        let (uid, address) = (from.uid, from.address);
         match frame {
             Frame::Request(request) => server.handle_request(now, common, from, request),
-            Frame::Reply(reply) => client.handle_reply(now, common, uid, reply),
-            Frame::Part(part) if part.reply => client.handle_part(now, common, uid, &part),
-            Frame::Part(part) => server.handle_part(now, common, uid, &part),
+            Frame::Reply(reply) => client.handle_reply(now, common, from, reply),
+            Frame::Part(part) if part.reply => client.handle_part(now, common, from, &part),
+            Frame::Part(part) => server.handle_part(now, common, from, &part),
             // `Got` for a reply goes to the server that sends the reply.
-            Frame::Got(got) if got.reply => server.handle_got(now, common, uid, &got),
-            Frame::Got(got) => client.handle_got(now, common, uid, &got),
-            Frame::Working { attempt, grant } => client.handle_working(now, common, uid, attempt, grant),
+            Frame::Got(got) if got.reply => server.handle_got(now, common, from, &got),
+            Frame::Got(got) => client.handle_got(now, common, from, &got),
+            Frame::Working { attempt, grant } => client.handle_working(now, common, from, attempt, grant),
             Frame::Reject { attempt, grant, reason } => {
-                client.handle_reject(now, common, (uid, address), (attempt, grant), reason);
+                client.handle_reject(now, common, from, (attempt, grant), reason);
             }
             Frame::Forward { attempt, grant, to } => {
-                client.handle_forward(now, common, uid, (attempt, grant), to);
+                client.handle_forward(now, common, from, (attempt, grant), to);
             }
             Frame::Done { to, finished_below, attempts } => {
-                server.handle_done(now, common, uid, to, (finished_below, &attempts));
+                server.handle_done(now, common, from, to, (finished_below, &attempts));
             }
-            Frame::Cancel { attempt } => server.handle_cancel(now, common, uid, attempt),
+            Frame::Cancel { attempt } => server.handle_cancel(now, common, from, attempt),
             Frame::LocatePort { nonce, port } => {
                 server.handle_locate(now, common, from, (nonce, port), multicast);
             }
-            Frame::PortHere(here) => client.handle_port_here(now, common, (uid, address), &here),
+            Frame::PortHere(here) => client.handle_port_here(now, common, from, &here),
             Frame::PortNotHere { nonce, port } => {
-                client.handle_port_not_here(now, common, (uid, address), (nonce, port));
+                client.handle_port_not_here(now, common, from, (nonce, port));
             }
             _ => common.counters.malformed += 1,
         }

@@ -30,7 +30,10 @@ impl Endpoint {
         };
         out[..HEADER_BYTES].copy_from_slice(&header.bytes());
         let context = KeyContext { instance: Instance(0), sender: self.common.me };
-        seal(out, &header, &context, &mut *self.protection);
+        if !seal(out, &header, &context, &mut *self.protection) {
+            out.clear();
+            return None;
+        }
         self.common.counters.datagrams_sent += 1;
         Some(to)
     }

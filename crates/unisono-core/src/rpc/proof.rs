@@ -6,10 +6,11 @@
 
 use crate::identity::{Port, Uid};
 use crate::wire::{Cookie, Proof};
+use alloc::boxed::Box;
 use core::fmt;
 
 /// The secret with which a server listens: 128 bits that no other process should know.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PrivatePort(pub u128);
 
 impl fmt::Debug for PrivatePort {
@@ -18,16 +19,22 @@ impl fmt::Debug for PrivatePort {
     }
 }
 
-/// Computes public ports from private ones, and makes and checks proofs that a server knows the private port.
+/// Makes and checks proofs that a server knows a private port.
 pub trait PortProof: Send {
-    /// Returns the port that clients send to.
-    fn public(&self, private: &PrivatePort) -> Port;
-
-    /// Returns a proof that the maker of this claim knows the private port.
-    fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof;
+    /// Returns what makes proofs for this private port. All that can be computed once is computed here.
+    fn prover(&self, private: PrivatePort) -> Box<dyn PortProver>;
 
     /// True if the maker of this claim knows the private port that belongs to `port`.
     fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool;
+}
+
+/// Makes proofs for one port.
+pub trait PortProver: Send {
+    /// Returns the port that clients send to.
+    fn port(&self) -> Port;
+
+    /// Returns a proof that the maker of this claim knows the private port.
+    fn prove(&self, claim: &[u8]) -> Proof;
 }
 
 /// Length of a claim in bytes.

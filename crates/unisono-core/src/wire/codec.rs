@@ -229,6 +229,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             end: from.mark("end")?,
             accepted: from.mark("accepted")?,
+            lacks_state: from.flag("lacks_state")?,
             prepared: match from.flag("prepared")? {
                 true => Some((read_ballot(from)?, read_proposal(from)?)),
                 false => None,
@@ -455,6 +456,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_ballot(out, &vote.ballot);
             out.u64(vote.end);
             out.u64(vote.accepted);
+            out.flag(vote.lacks_state);
             out.flag(vote.prepared.is_some());
             if let Some((ballot, proposal)) = &vote.prepared {
                 write_ballot(out, ballot);

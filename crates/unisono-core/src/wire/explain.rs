@@ -371,6 +371,9 @@ impl fmt::Display for Frame {
                     vote.end,
                     vote.accepted
                 )?;
+                if vote.lacks_state {
+                    f.write_str("lacks the state; ")?;
+                }
                 match &vote.prepared {
                     Some((ballot, proposal)) => {
                         write!(f, "prepared under {}: {}", Attempt(ballot), Next(proposal))
@@ -755,6 +758,9 @@ impl fmt::Display for Config<'_> {
             config.window,
             config.broadcast_above_bytes,
         )?;
+        if config.keeps_state {
+            f.write_str("keeps a state, ")?;
+        }
         f.write_str(if config.automatic { "automatic resets by " } else { "resets on request by " })?;
         match &config.quorum {
             Quorum::MajorityOfView => f.write_str("a majority of the view")?,

@@ -597,6 +597,8 @@ pub struct Vote {
     pub end: Seqno,
     /// Known to be accepted through here.
     pub accepted: Seqno,
+    /// True if the group keeps a state, and the voter has not fetched it yet.
+    pub lacks_state: bool,
     /// The proposal that the voter prepared last in this epoch, and its ballot.
     pub prepared: Option<(Ballot, Proposal)>,
 }

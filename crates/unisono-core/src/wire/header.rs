@@ -122,12 +122,19 @@ pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
 
 /// Seals a finished datagram in place: encrypts what follows the header, and fills in the tag.
 ///
-/// `datagram` begins with `header` as [`Header::write`] wrote it. `header.protection` is the kind of `protection`.
-pub fn seal(datagram: &mut [u8], header: &Header, context: &KeyContext, protection: &mut dyn Protection) {
+/// `datagram` begins with `header` as [`Header::write`] wrote it. `header.protection` is the kind of `protection`. Returns
+/// false if it could not be sealed: it must not be sent.
+#[must_use]
+pub fn seal(
+    datagram: &mut [u8],
+    header: &Header,
+    context: &KeyContext,
+    protection: &mut dyn Protection,
+) -> bool {
     debug_assert_eq!(Header::parse(datagram).as_ref(), Ok(header));
     debug_assert_eq!(header.protection, protection.kind());
     debug_assert_eq!(datagram[UNTAGGED_BYTES..HEADER_BYTES], [0; TAG_BYTES]);
-    protection.seal(context, header.number, datagram);
+    protection.seal(context, header.number, datagram)
 }
 
 /// Opens a datagram whose `header` was parsed from it. Returns the frames, decrypted in place and not copied. `None` if

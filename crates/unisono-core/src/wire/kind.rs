@@ -87,7 +87,7 @@ kinds! {
     Met = 0x27, 40;
     // reset
     Invite = 0x30, 14;
-    Vote = 0x31, 29;
+    Vote = 0x31, 30;
     Outbid = 0x32, 12;
     Pull = 0x33, 28;
     Level = 0x34, 12;

@@ -175,6 +175,7 @@ pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     out.u8(config.resilience);
     out.u16(config.members_min);
     out.u16(config.members_max);
+    out.flag(config.keeps_state);
     out.u32(config.history_messages);
     out.u64(config.history_bytes);
     out.u32(config.message_bytes_max);
@@ -217,6 +218,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
     let members_max = from.u16("members_max")?;
     within(from, "members_max", members_max.into(), 1..=MEMBERS_MAX as u64)?;
     within(from, "members_min", members_min.into(), 1..=members_max.into())?;
+    let keeps_state = from.flag("keeps_state")?;
     let history_messages = from.u32("history_messages")?;
     within(from, "history_messages", history_messages.into(), 16..=1 << 20)?;
     let history_bytes = from.u64("history_bytes")?;
@@ -259,6 +261,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
         resilience,
         members_min,
         members_max,
+        keeps_state,
         history_messages,
         history_bytes,
         message_bytes_max,

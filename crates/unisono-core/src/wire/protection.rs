@@ -26,8 +26,10 @@ pub trait Protection: Send {
     fn kind(&self) -> ProtectionKind;
 
     /// Encrypts the payload of a datagram in place, and fills in the tag, which is zero before. The caller never passes
-    /// the same `number` twice for one context. [`parts`] finds the tag and the payload.
-    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]);
+    /// the same `number` twice for one context. [`parts`] finds the tag and the payload. Returns true if it did so;
+    /// otherwise the datagram must not be sent: it may still be readable.
+    #[must_use]
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool;
 
     /// Decrypts the payload in place, and returns true if the tag fits. Otherwise the payload has no meaning
     /// afterwards. The tag has none in either case.
@@ -63,11 +65,11 @@ impl Protection for Checksum {
         ProtectionKind::Checksum
     }
 
-    fn seal(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) {
+    fn seal(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) -> bool {
         let tag = Checksum::tag(datagram);
-        if let Some(parts) = parts(datagram) {
-            *parts.tag = tag;
-        }
+        let Some(parts) = parts(datagram) else { return false };
+        *parts.tag = tag;
+        true
     }
 
     fn open(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) -> bool {

@@ -56,7 +56,8 @@ impl Coordinator {
             let ballot = Ballot { round, coordinator: proposal.epoch.coordinator };
             (ballot, proposal)
         });
-        let vote = Frame::Vote(Vote { ballot: self.ballot, end: received, accepted, prepared });
+        let vote =
+            Frame::Vote(Vote { ballot: self.ballot, end: received, accepted, lacks_state: false, prepared });
         self.packet += 1;
         let said = forge(self.net.group(0).tag(), epoch, uid(from), self.packet, &[vote]);
         self.net.inject(0, address(from), &said);

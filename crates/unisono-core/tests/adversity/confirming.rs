@@ -44,6 +44,25 @@ fn a_group_of_one_confirms_at_once() {
     assert_eq!(result(&mut net, 0), Some((second, end)));
 }
 
+// m1 crashes. m0, the first of the view, is a quorum alone, and goes on alone; but m1 and others may have formed another
+// group meanwhile, so m0 confirms nothing before another member is there.
+#[test]
+fn fewer_members_than_the_group_needs_confirm_nothing() {
+    let config = GroupConfig { members_min: 2, resilience: 1, ..GroupConfig::default() };
+    let mut net = group_with(2, config, unicast());
+    net.run(1_000 * MS);
+    net.crash(1);
+    let number = confirm(&mut net, 0);
+    net.run(5 * MS);
+    assert_eq!(result(&mut net, 0), None, "m1 has crashed");
+    net.run(5_000 * MS);
+    assert_eq!((net.size(0), result(&mut net, 0)), (1, None), "m0 is alone");
+    net.add(EntryMode::Join, unicast());
+    net.run(3_000 * MS);
+    assert_eq!(net.size(0), 2);
+    assert_eq!(result(&mut net, 0).map(|(number, _)| number), Some(number));
+}
+
 #[test]
 fn calls_during_a_round_share_the_next_one() {
     let mut net = group_of(3, 2);

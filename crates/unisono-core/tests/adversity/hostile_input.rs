@@ -344,6 +344,7 @@ impl Liar<'_> {
             ballot: self.ballot(),
             end: self.watermark(),
             accepted: self.watermark(),
+            lacks_state: self.chance(0.5),
             prepared: self.chance(0.5).then(|| (self.ballot(), self.proposal())),
         })
     }

@@ -121,7 +121,8 @@ pub(crate) fn forge(group: GroupTag, epoch: EpochTag, sender: Uid, number: u64, 
     for frame in frames {
         writer.frame(frame);
     }
-    seal(&mut datagram, &header, &KeyContext { instance: Instance(0), sender }, &mut Checksum);
+    let context = KeyContext { instance: Instance(0), sender };
+    assert!(seal(&mut datagram, &header, &context, &mut Checksum));
     datagram
 }
 

@@ -51,7 +51,7 @@ fn start_server(world: &mut World, host: u16) {
 fn run(seed: u64, books: &mut Books) {
     let mut world = World::new();
     let mut random = Random::from_u64(seed);
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     SERVERS.into_iter().for_each(|host| start_server(&mut world, host));
     CLIENTS.into_iter().for_each(|host| {
         world.start(host);

@@ -13,7 +13,7 @@ const SECONDS: Duration = Duration::from_secs(1);
 /// client always has one call under way.
 fn shares(clients: u16, takes: &[Duration], time: Duration) -> Vec<usize> {
     let mut world = World::new();
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     let servers: Vec<u16> = (1..=takes.len() as u16).collect();
     for server in &servers {
         world.start_echo(*server, PRIVATE);
@@ -111,7 +111,7 @@ fn servers_that_come_later_get_their_share() {
 fn so_many_servers_of_a_port_are_remembered() {
     let mut world = World::new();
     (1..=40).for_each(|server| _ = world.start_echo(server, PRIVATE));
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     world.start(100);
     for _ in 0..500 {
         world.answered(100, port);

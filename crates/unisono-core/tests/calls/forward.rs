@@ -17,7 +17,7 @@ fn servers(hosts: &[u16]) -> (World, Port) {
         world.host(*host).answers = None;
     }
     world.start(9);
-    (world, PlainProof.public(&PRIVATE))
+    (world, public(&PRIVATE))
 }
 
 fn pass_on(world: &mut World, from: u16, id: RequestId, to: u16) -> Result<(), ForwardError> {

@@ -5,6 +5,7 @@ use crate::world::*;
 use bytes::BytesMut;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use unisono_core::rpc::*;
 use unisono_core::wire::*;
@@ -24,7 +25,7 @@ fn plausible() -> impl Strategy<Value = (usize, Frame)> {
             let named = Attempt { to: LIVES[to], slot, number };
             match &mut frame {
                 Frame::Request(request) => {
-                    (request.attempt, request.port) = (named, PlainProof.public(&PRIVATE));
+                    (request.attempt, request.port) = (named, public(&PRIVATE));
                 }
                 Frame::Reply(reply) => reply.attempt = named,
                 Frame::Part(part) => (part.attempt, part.index) = (named, part.index % 8),
@@ -124,7 +125,7 @@ proptest! {
 /// Every server of a port answers a multicast question, and no server knows of the others.
 #[test]
 fn six_servers_together_answer_a_question_that_all_hear_with_no_more_than_it_has() {
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     // As a client asks, and as short as a question may be.
     for (datagram_bytes_max, servers) in [(1472, 6), (576, 2)] {
         let mut world = World::new();
@@ -259,18 +260,163 @@ fn requests_that_are_cancelled_do_not_fill_the_queue() {
 #[test]
 fn a_flood_of_questions_is_answered_up_to_a_bound() {
     let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
+    world.start(1);
     let now = world.now;
     let endpoint = &mut world.host(1).endpoint;
     for nonce in 0..5000 {
-        let datagram = sealed_frame(9, nonce + 1, &Frame::LocatePort { nonce, port });
-        endpoint.handle_multicast(now, address(5), BytesMut::from(&datagram[..]));
+        let datagram = sealed_frame(9, nonce + 1, &Frame::LocatePort { nonce, port: Port(5) });
+        endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
     }
     let (mut out, mut answers) = (Vec::new(), 0);
     while endpoint.poll_transmit(now, &mut out).is_some() {
         answers += frames_of(&out).count();
     }
     assert_eq!(answers, 4096);
+}
+
+/// Sends host 1 a question every 20 µs for 100 ms. Returns the number of answers.
+fn flood(world: &mut World, question: impl Fn(u64) -> Frame) -> usize {
+    world.recorded = Some(1);
+    let before = world.recording.len();
+    for copy in 0..5000 {
+        let datagram = sealed_frame(9, copy + 1, &question(copy));
+        world.put(5, 1, true, datagram, Duration::from_micros(20 * copy));
+    }
+    world.run(Duration::from_millis(101));
+    world.recording[before..].iter().map(|datagram| frames_of(datagram).count()).sum()
+}
+
+fn signed(world: &mut World, host: u16) -> usize {
+    world.host(host).work.load(Ordering::Relaxed)
+}
+
+#[test]
+fn copies_of_a_question_cost_no_signature_and_few_answers() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let answers = flood(&mut world, |_| Frame::LocatePort { nonce: 7, port });
+    assert!((1..=3).contains(&signed(&mut world, 1)), "{} signatures", signed(&mut world, 1));
+    assert!((2..=21).contains(&answers), "{answers} answers");
+    world.start(2);
+    let call = world.call(2, port, b"fresh", Duration::from_secs(1));
+    assert!(world.wait(2, call).0 <= WAY * 4, "a fresh question is answered at once");
+}
+
+#[test]
+fn a_copy_of_a_question_gets_the_same_answer_again() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let question = Frame::LocatePort { nonce: 7, port };
+    let first: Vec<Frame> = ask(&mut world, 9, 1, &question).collect();
+    assert!(matches!(first[..], [Frame::PortHere(_)]));
+    assert_eq!(ask(&mut world, 9, 2, &question).count(), 0, "the network made this copy");
+    world.run(MS * 20);
+    assert_eq!(ask(&mut world, 9, 3, &question).collect::<Vec<_>>(), first);
+    assert_eq!(signed(&mut world, 1), 1);
+    // Another life, and another address, ask another question with the same words.
+    assert!(ask(&mut world, 10, 1, &question).next().is_some_and(|answer| answer != first[0]));
+    world.run(MS * 40);
+    assert!(ask(&mut world, 9, 4, &question).next().is_some_and(|answer| answer != first[0]), "a later one");
+    assert_eq!(signed(&mut world, 1), 3);
+}
+
+#[test]
+fn questions_that_differ_are_signed_within_a_budget() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    flood(&mut world, |nonce| Frame::LocatePort { nonce, port });
+    assert!((64..=64 + 101).contains(&signed(&mut world, 1)), "{} signatures", signed(&mut world, 1));
+    world.start(2);
+    let call = world.call(2, port, b"fresh", Duration::from_secs(1));
+    assert!(world.wait(2, call).1.is_ok());
+}
+
+#[test]
+fn answers_are_checked_once_and_others_within_a_budget() {
+    for is_varied in [false, true] {
+        let mut world = World::new();
+        let port = world.start_echo(1, PRIVATE);
+        world.start(2);
+        world.recorded = Some(1);
+        world.answered(2, port);
+        let answer = world.recording.iter().find_map(|datagram| {
+            frames_of(datagram).find_map(|frame| match frame {
+                Frame::PortHere(here) => Some(here),
+                _ => None,
+            })
+        });
+        let (mut answer, server) = (answer.unwrap(), world.host(1).endpoint.uid().0);
+        let before = signed(&mut world, 2);
+        for copy in 0..5000_u64 {
+            if is_varied {
+                answer.proof.0[..8].copy_from_slice(&copy.to_be_bytes());
+                answer.cookie.issued += 1;
+            }
+            let datagram = sealed_frame(server, 1000 + copy, &Frame::PortHere(answer.clone()));
+            world.put(1, 2, false, datagram, Duration::from_micros(20 * copy));
+        }
+        world.run(Duration::from_millis(101));
+        let checked = signed(&mut world, 2) - before;
+        match is_varied {
+            false => assert_eq!(checked, 0, "a copy is known before it is checked"),
+            true => assert!((64..=64 + 101).contains(&checked), "{checked} checked"),
+        }
+        world.answered(2, port);
+    }
+}
+
+#[test]
+fn what_comes_from_another_address_than_the_server_is_not_from_the_server() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    let client = world.start(2).endpoint.uid();
+    let server = world.host(1).endpoint.uid();
+    let call = world.call(2, port, b"slow", Duration::from_secs(10));
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    let attempt = Attempt { to: client, slot: 0, number: 1 };
+    let grant = Grant { slots: 1, load: 0 };
+    let whole = Payload::Whole("forged".into());
+    let reply = unisono_core::wire::Reply { attempt, grant, refused: false, payload: whole };
+    let forged = [
+        Frame::Reply(reply.clone()),
+        Frame::Reject { attempt, grant, reason: Rejection::Lost },
+        Frame::Reject { attempt, grant, reason: Rejection::NotServed },
+        Frame::Forward { attempt, grant, to: address(4) },
+        Frame::Working { attempt, grant: Grant { slots: 0, load: 9 } },
+    ];
+    for (number, frame) in forged.iter().enumerate() {
+        world.put(4, 2, false, sealed_frame(server.0, 1000 + number as u64, frame), WAY);
+        world.run(MS);
+        assert_eq!(world.outcome(2, call), None, "{frame}");
+    }
+    assert_eq!(world.host(2).endpoint.counters().stale, forged.len() as u64);
+    world.reply(1, request.id, b"genuine").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "genuine");
+    // The same from the server's own address would have been believed.
+    let call = world.call(2, port, b"slow", Duration::from_secs(10));
+    world.run(MS);
+    let attempt = Attempt { number: 2, ..attempt };
+    let frame = Frame::Reply(unisono_core::wire::Reply { attempt, ..reply });
+    world.put(1, 2, false, sealed_frame(server.0, 2000, &frame), WAY);
+    assert_eq!(world.wait(2, call).1.unwrap(), "forged");
+}
+
+#[test]
+fn what_comes_from_another_address_than_the_client_is_not_from_the_client() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    let client = world.start(2).endpoint.uid();
+    let call = world.call(2, port, b"mine", Duration::from_secs(10));
+    world.run(MS);
+    let attempt = Attempt { to: LIVES[0], slot: 0, number: 1 };
+    world.put(4, 1, false, sealed_frame(client.0, 1000, &Frame::Cancel { attempt }), WAY);
+    world.run(MS);
+    let request = world.take(1).expect("it was not cancelled");
+    world.reply(1, request.id, b"yours").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "yours");
 }
 
 #[test]
@@ -334,8 +480,9 @@ fn the_last_ports_that_were_withdrawn_are_remembered_each_once() {
 
 /// Returns the cookie that the server issues for a client at host 5 that asks for the port.
 fn cookie_for(world: &mut World, uid: u64, port: Port) -> Option<Cookie> {
-    ask(world, uid, 1, &Frame::LocatePort { nonce: 1, port }).find_map(|frame| match frame {
-        Frame::PortHere(here) => Some(here.cookie),
+    let request = small_request(port, (0, 1), None);
+    ask(world, uid, 1, &request).find_map(|frame| match frame {
+        Frame::Reject { reason: Rejection::ShowCookie(cookie), .. } => Some(cookie),
         _ => None,
     })
 }

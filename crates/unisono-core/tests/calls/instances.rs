@@ -28,7 +28,7 @@ fn services(instances: &[u64], echo: bool) -> (World, Port) {
         start(&mut world, host, *instance, echo);
     }
     world.start(CLIENT);
-    (world, PlainProof.public(&PRIVATE))
+    (world, public(&PRIVATE))
 }
 
 fn outcome_of(
@@ -62,7 +62,7 @@ fn a_call_that_a_replicated_service_passed_on_may_have_happened() {
         let options = if instance == 0 { ServeOptions::default() } else { replicated(instance) };
         host.endpoint.serve(PRIVATE, options).unwrap();
         world.start(CLIENT);
-        let port = PlainProof.public(&PRIVATE);
+        let port = public(&PRIVATE);
         let call = world.call(CLIENT, port, b"hello", SECONDS);
         world.run(MS);
         let request = world.take(1).unwrap();
@@ -240,7 +240,7 @@ fn eight_large_replies_come_from_one_address_at_once() {
 #[test]
 fn a_call_to_an_address_that_is_pushed_back_waits_for_its_turn() {
     let mut world = World::new();
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     for host in [1, 2] {
         let options = ServeOptions { queue_max: 1, ..replicated(7) };
         world.start(host).endpoint.serve(PRIVATE, options).unwrap();

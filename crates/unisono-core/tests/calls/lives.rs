@@ -101,7 +101,7 @@ fn a_service_that_recognises_repeats_is_asked_again_elsewhere() {
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
         world.start(host).endpoint.serve(PRIVATE, options).unwrap();
     }
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     world.start(3);
     let call = world.call(3, port, b"hello", 10 * SECONDS);
     world.run(MS);
@@ -288,7 +288,7 @@ fn a_server_that_is_asked_is_not_followed_to_another_address() {
     let nonce = world.recording.iter().find_map(|datagram| frames_of(datagram).find_map(nonce_of)).unwrap();
     let (client, server) = (world.host(2).endpoint.uid(), world.host(1).endpoint.uid());
     let (cookie, grant) = (Cookie { issued: 0, seal: 0 }, Grant { slots: 1, load: 0 });
-    let proof = PlainProof.prove(&PRIVATE, &claim(nonce, client, server, port));
+    let proof = prove(&PRIVATE, &claim(nonce, client, server, port));
     let here = PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, proof };
     world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here.into())), WAY);
     world.fate = Box::new(|_, to, _, _| {
@@ -424,7 +424,7 @@ fn a_session_in_which_something_is_worked_on_is_not_forgotten() {
 #[test]
 fn a_server_without_the_private_port_is_not_believed() {
     let mut world = World::new();
-    let port = PlainProof.public(&PRIVATE);
+    let port = public(&PRIVATE);
     world.start(2);
     world.recorded = Some(2);
     let call = world.call(2, port, b"hello", SECONDS);
@@ -436,9 +436,9 @@ fn a_server_without_the_private_port_is_not_believed() {
     let here =
         |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, instance: 0, proof };
     let client = world.host(2).endpoint.uid();
-    let answer = |private| here(PlainProof.prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
+    let answer = |private| here(prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
     let other = nonce.unwrap() + 1;
-    let proof = PlainProof.prove(&PRIVATE, &claim(other, client, Uid(4), port));
+    let proof = prove(&PRIVATE, &claim(other, client, Uid(4), port));
     let to_another_question = PortHere { nonce: other, ..here(proof) };
     let answers = [(answer(PrivatePort(5)), 0), (to_another_question, 0), (answer(PRIVATE), 1)];
     for (here, known) in answers {

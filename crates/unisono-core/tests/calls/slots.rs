@@ -203,7 +203,7 @@ fn a_client_that_locates_is_granted_the_slots_in_use_as_well() {
         table.request(slot, u64::from(slot) + 1);
     }
     let working = table.request(0, 1);
-    let here = table.say(&Frame::LocatePort { nonce: 1, port: table.port });
+    let here = table.say(&Frame::LocatePort { nonce: 2, port: table.port });
     let ([Frame::Working { grant, .. }], [Frame::PortHere(here)]) = (&working[..], &here[..]) else {
         panic!("{working:?}, {here:?}");
     };

@@ -3,6 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use unisono_core::rpc::*;
 use unisono_core::wire::{
@@ -14,25 +16,49 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 /// Time that a datagram takes.
 pub(crate) const WAY: Duration = Duration::from_micros(100);
 
-/// Stands in for cryptography: a process that knows the private port can make the proof.
-pub(crate) struct PlainProof;
+/// Stands in for cryptography: a process that knows the private port can make the proof. Counts the proofs that are made
+/// and checked.
+#[derive(Clone, Default)]
+pub(crate) struct PlainProof(pub(crate) Arc<AtomicUsize>);
 
 impl PortProof for PlainProof {
-    fn public(&self, private: &PrivatePort) -> Port {
-        Port(private.0 ^ 0xffff)
-    }
-
-    fn prove(&self, private: &PrivatePort, claim: &[u8]) -> Proof {
-        let mut proof = [0; 96];
-        for (index, byte) in private.0.to_be_bytes().iter().chain(claim).enumerate() {
-            proof[index % 96] ^= byte.wrapping_mul(31).wrapping_add(index as u8);
-        }
-        Proof(proof)
+    fn prover(&self, private: PrivatePort) -> Box<dyn PortProver> {
+        Box::new(PlainProver { private, work: self.0.clone() })
     }
 
     fn verify(&self, port: Port, claim: &[u8], proof: &Proof) -> bool {
-        *proof == self.prove(&PrivatePort(port.0 ^ 0xffff), claim)
+        self.0.fetch_add(1, Ordering::Relaxed);
+        *proof == prove(&PrivatePort(port.0 ^ 0xffff), claim)
     }
+}
+
+struct PlainProver {
+    private: PrivatePort,
+    work: Arc<AtomicUsize>,
+}
+
+impl PortProver for PlainProver {
+    fn port(&self) -> Port {
+        public(&self.private)
+    }
+
+    fn prove(&self, claim: &[u8]) -> Proof {
+        self.work.fetch_add(1, Ordering::Relaxed);
+        prove(&self.private, claim)
+    }
+}
+
+/// Returns the port that belongs to a private port.
+pub(crate) fn public(private: &PrivatePort) -> Port {
+    Port(private.0 ^ 0xffff)
+}
+
+pub(crate) fn prove(private: &PrivatePort, claim: &[u8]) -> Proof {
+    let mut proof = [0; 96];
+    for (index, byte) in private.0.to_be_bytes().iter().chain(claim).enumerate() {
+        proof[index % 96] ^= byte.wrapping_mul(31).wrapping_add(index as u8);
+    }
+    Proof(proof)
 }
 
 pub(crate) fn address(host: u16) -> SocketAddr {
@@ -49,6 +75,8 @@ type Outcome = Result<Bytes, CallFailure>;
 
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
+    /// Number of proofs that it made and checked.
+    pub(crate) work: Arc<AtomicUsize>,
     pub(crate) outcomes: BTreeMap<CallNumber, Outcome>,
     /// Requests taken, in their order.
     pub(crate) requests: Vec<Request>,
@@ -91,10 +119,12 @@ impl World {
         let uid = Uid(1000 * u64::from(host) + self.lives);
         let random = Random::from_u64(self.lives);
         let settings = self.settings.clone();
-        let endpoint =
-            Endpoint::new(self.now, uid, settings, Box::new(Checksum), Box::new(PlainProof), random);
+        let work = Arc::new(AtomicUsize::new(0));
+        let proof = Box::new(PlainProof(work.clone()));
+        let endpoint = Endpoint::new(self.now, uid, settings, Box::new(Checksum), proof, random);
         let host_of = Host {
             endpoint: endpoint.unwrap(),
+            work,
             outcomes: BTreeMap::new(),
             requests: Vec::new(),
             answers: None,
@@ -286,7 +316,7 @@ pub(crate) fn sealed_under(
     header.write(&mut datagram);
     datagram.extend_from_slice(frames);
     let context = KeyContext { instance: Instance(0), sender: header.sender };
-    seal(&mut datagram, &header, &context, &mut Checksum);
+    assert!(seal(&mut datagram, &header, &context, &mut Checksum));
     datagram
 }
 

@@ -30,7 +30,7 @@ fn a_sealed_datagram_opens_to_its_frames_without_a_copy() {
     assert_eq!(out.len(), HEADER_BYTES);
     let heard = Frame::Gone { through: 7 };
     assert!(Writer::new(&mut out, 100).frame(&heard));
-    seal(&mut out, &HEADER, &CONTEXT, &mut Checksum);
+    assert!(seal(&mut out, &HEADER, &CONTEXT, &mut Checksum));
 
     assert_eq!(group_tag(&out), Some(HEADER.group));
     let header = Header::parse(&out).unwrap();
@@ -47,7 +47,7 @@ fn any_changed_byte_is_noticed() {
     let mut out = Vec::new();
     HEADER.write(&mut out);
     assert!(Writer::new(&mut out, 100).frame(&Frame::Gone { through: 7 }));
-    seal(&mut out, &HEADER, &CONTEXT, &mut Checksum);
+    assert!(seal(&mut out, &HEADER, &CONTEXT, &mut Checksum));
     for offset in 0..out.len() {
         let mut changed = BytesMut::from(&out[..]);
         changed[offset] ^= 0x10;
@@ -80,7 +80,7 @@ fn a_datagram_protected_otherwise_does_not_open() {
     Header { protection: ProtectionKind::Sealed, ..HEADER }.write(&mut out);
     let header = Header::parse(&out).unwrap();
     // The tag fits a checksum. Only the kind of protection in the header differs.
-    Checksum.seal(&CONTEXT, 0, &mut out);
+    assert!(Checksum.seal(&CONTEXT, 0, &mut out));
     assert_eq!(open(BytesMut::from(&out[..]), &header, &CONTEXT, &mut Checksum), None);
 }
 

@@ -18,15 +18,16 @@ impl Protection for Toy {
         ProtectionKind::Sealed
     }
 
-    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) {
+    fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
         let (key, parts) = (self.key(context), parts(datagram).unwrap());
         parts.payload.iter_mut().for_each(|byte| *byte ^= key);
         *parts.tag = [key ^ number as u8; TAG_BYTES];
+        true
     }
 
     fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
         let tag = *parts(datagram).unwrap().tag;
-        self.seal(context, number, datagram);
+        assert!(self.seal(context, number, datagram));
         tag == *parts(datagram).unwrap().tag
     }
 }
@@ -43,7 +44,7 @@ fn datagram(frames: &[Frame], instance: Instance, protection: &mut dyn Protectio
     header.write(&mut out);
     let mut writer = Writer::new(&mut out, 1472);
     frames.iter().for_each(|frame| assert!(writer.frame(frame)));
-    seal(&mut out, &header, &KeyContext { instance, sender: header.sender }, protection);
+    assert!(seal(&mut out, &header, &KeyContext { instance, sender: header.sender }, protection));
     out
 }
 

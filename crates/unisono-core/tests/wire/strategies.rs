@@ -125,9 +125,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Invite => (ballot(), any::<u16>())
             .prop_map(|(ballot, members_min)| Frame::Invite { ballot, members_min })
             .boxed(),
-        FrameKind::Vote => (ballot(), mark(), mark(), option::of((ballot(), proposal())))
-            .prop_map(|(ballot, end, accepted, prepared)| {
-                Frame::Vote(Vote { ballot, end, accepted, prepared })
+        FrameKind::Vote => (ballot(), mark(), mark(), any::<bool>(), option::of((ballot(), proposal())))
+            .prop_map(|(ballot, end, accepted, lacks_state, prepared)| {
+                Frame::Vote(Vote { ballot, end, accepted, lacks_state, prepared })
             })
             .boxed(),
         FrameKind::Outbid => ballot().prop_map(|promised| Frame::Outbid { promised }).boxed(),
@@ -395,11 +395,13 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=NUMBER_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
     let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
-    (numbers, sizes, quorum, any::<bool>(), slow, migration).prop_map(
-        |(numbers, sizes, quorum, automatic, slow_member, migration)| GroupConfig {
+    let flags = (any::<bool>(), any::<bool>());
+    (numbers, sizes, quorum, flags, slow, migration).prop_map(
+        |(numbers, sizes, quorum, (keeps_state, automatic), slow_member, migration)| GroupConfig {
             resilience: numbers.0,
             members_min: (numbers.0 as u16 % numbers.1) + 1,
             members_max: numbers.1,
+            keeps_state,
             history_messages: numbers.2,
             history_bytes: numbers.3,
             message_bytes_max: sizes.0,

@@ -190,6 +190,7 @@ impl Plan {
         add(faults, random, 0.2, FaultKind::HalfDead, 1_000, 6_000);
         add(faults, random, 0.5, FaultKind::Replay, 5, 500);
         add(faults, random, 0.2, FaultKind::Storm, 1_000, 6_000);
+        add(faults, random, 0.1, FaultKind::Flood, 2_000, 8_000);
         if random.chance(0.6) {
             degrade(&mut self.conditions, random, 0.3);
         }

@@ -1,8 +1,11 @@
 //! The fingerprint of a run: one number over the datagrams that members sent, the events that their applications
-//! received, and the changes of their marks, with the time of each. Names and wording are not part of it. So renaming a
+//! received, what callers of a replicated service got and its copies applied, and the changes of the members' marks, with the time of each. Names and wording are not part of it. So renaming a
 //! field or rewording a message changes no fingerprint, and any change of behaviour does.
 
-use super::{CallOutcome, Epoch, Life, Record, View, What, hash, mix};
+use super::{
+    CallOutcome, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place, Record, ReplicaRecord, Stop,
+    View, What, hash, mix,
+};
 use std::net::IpAddr;
 use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
 
@@ -22,9 +25,6 @@ impl Fingerprint {
     /// Adds a record.
     #[inline(always)]
     pub(crate) fn add(&mut self, record: &Record) {
-        if !record.what.kind().is_in_fingerprint() {
-            return;
-        }
         let who = u64::from(record.process) << 40 | u64::from(record.life.0) << 8 | record.what.kind() as u64;
         let when_and_who = record.at.as_nanos() ^ who.rotate_right(16);
         self.0 = mix(self.0, when_and_who ^ content(&record.what).wrapping_mul(SPREAD));
@@ -112,8 +112,91 @@ fn rare_content(what: &What) -> u64 {
         What::Held { used, max, .. } => fold([u64::from(*used), u64::from(*max)]),
         What::Strayed { came, left } => fold([*came, *left]),
         What::Healed { core } => fold(core.iter().map(life)),
+        What::Halted { missing: named } | What::ForceAsked { without: named } => fold(named.iter().map(life)),
+        What::Replica(content) => of_replica(content),
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
+    }
+}
+
+/// Does the same for records of replicated state. What operations ask for is part of the datagrams.
+fn of_replica(record: &ReplicaRecord) -> u64 {
+    let life = |life: &Life| u64::from(life.0);
+    let named = |(client, number): &(Life, u64)| number ^ life(client) << 48;
+    match record {
+        ReplicaRecord::Terms { held_by_all, servers, disks } => {
+            let disks = disks.map_or(0, |durability| 1 + durability as u64);
+            fold([0, u64::from(*held_by_all), *servers as u64, disks])
+        }
+        ReplicaRecord::Begun { id, name, mode, .. } => fold([1, u64::from(id.0), named(name), *mode as u64]),
+        ReplicaRecord::Ended { id, outcome } => fold([2, u64::from(id.0), of_op_outcome(outcome)]),
+        ReplicaRecord::Joined { service, life: joined } => fold([3, u64::from(service.0), life(joined)]),
+        ReplicaRecord::WentOn { members, forced } => {
+            fold([4, fold(members.iter().map(life)), u64::from(*forced)])
+        }
+        ReplicaRecord::Informed(at) => fold([5, of_place(at)]),
+        ReplicaRecord::Restored(at) => fold([6, of_place(at)]),
+        ReplicaRecord::Applied { at, name, reply, .. } => {
+            fold([7, of_place(at), named(name), reply.0, reply.1])
+        }
+        ReplicaRecord::Members(at) => fold([8, of_place(at)]),
+        ReplicaRecord::Answered { service, name, confirmed } => {
+            fold([9, u64::from(service.0), named(name), u64::from(*confirmed)])
+        }
+        ReplicaRecord::Looked { service, name } => fold([10, u64::from(service.0), named(name)]),
+        ReplicaRecord::EndedAtOnce => 11,
+        ReplicaRecord::SentAfterEnd => 12,
+        ReplicaRecord::Stopped { at, reason } => {
+            fold([13, at.as_ref().map_or(0, of_place), of_stop(*reason)])
+        }
+        ReplicaRecord::Out => 14,
+        ReplicaRecord::Corrupted => 15,
+        ReplicaRecord::Amount { used, max, .. } => fold([16, *used as u64, *max as u64]),
+        ReplicaRecord::Calm { serves } => fold([17, u64::from(*serves)]),
+        ReplicaRecord::Final { at } => fold([18, at.as_ref().map_or(0, of_place)]),
+        ReplicaRecord::Disk(disk) => fold([19, of_disk(disk)]),
+        ReplicaRecord::Replayed { at, values, outcomes } => fold([20, of_place(at), *values, *outcomes]),
+        ReplicaRecord::BeginsAnew => 21,
+    }
+}
+
+fn of_disk(disk: &DiskRecord) -> u64 {
+    let entries = |entries: &[LogEntry]| fold(entries.iter().map(|entry| entry.hash));
+    let what = match &disk.what {
+        OnDisk::Found(base, log) => fold([0, *base, entries(log)]),
+        OnDisk::Adopted(base, log) => fold([1, *base, entries(log)]),
+        OnDisk::Appended(first, log) => fold([2, *first, entries(log)]),
+        OnDisk::Committed => 3,
+        OnDisk::Cut(place) => fold([4, *place]),
+        OnDisk::Lost => 5,
+    };
+    let service = disk.service.map_or(0, |service| 1 + u64::from(service.0));
+    fold([u64::from(disk.server), service, disk.generation, what])
+}
+
+fn of_place(place: &Place) -> u64 {
+    let group = u64::from(place.service.0) << 32 ^ u64::from(place.epoch.0);
+    fold([group, place.position, place.trail.steps, place.trail.hash])
+}
+
+fn of_op_outcome(outcome: &OpOutcome) -> u64 {
+    match outcome {
+        OpOutcome::Replied(reply) => fold([reply.0, reply.1]),
+        OpOutcome::NotHappened => 1,
+        OpOutcome::Unknown => 2,
+    }
+}
+
+fn of_stop(reason: Stop) -> u64 {
+    match reason {
+        Stop::Differs(since, through) => fold([0, since, through]),
+        Stop::GivesWay => 1,
+        Stop::StateLost => 2,
+        Stop::DiskHangs => 3,
+        Stop::Other(_) => 4,
+        Stop::DiskFailed => 5,
+        Stop::ReplaceNeeded => 6,
+        Stop::GivenUp => 7,
     }
 }
 
@@ -197,6 +280,11 @@ mod tests {
             of(1, What::Conflict { gives_way: false, other_ordered: 0 }),
             of(1, What::Stored { epoch: Epoch(0), through: 7 }),
             of(1, What::Stored { epoch: Epoch(0), through: 8 }),
+            of(1, What::Halted { missing: [Life(3)].into() }),
+            of(1, What::Halted { missing: [Life(4)].into() }),
+            of(1, What::WentOn),
+            of(1, What::Replica(Box::new(ReplicaRecord::Out))),
+            of(1, What::Replica(Box::new(ReplicaRecord::EndedAtOnce))),
         ];
         all.extend(suspected);
         let count = all.len();

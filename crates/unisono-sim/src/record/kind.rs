@@ -15,14 +15,6 @@ macro_rules! kinds {
             /// All kinds, in the order of their bits.
             pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
 
-            /// True if records of this kind are part of the fingerprint of a run.
-            pub(crate) const fn is_in_fingerprint(self) -> bool {
-                !matches!(
-                    self,
-                    Kind::Halted | Kind::WentOn | Kind::ForceAsked | Kind::Creating | Kind::Replica
-                )
-            }
-
             /// Returns its bit.
             pub const fn bit(self) -> u64 {
                 1 << self as u32
@@ -45,7 +37,7 @@ kinds! {
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     LeaveKnown, Parted,
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,
-    Held, Strayed,
+    Held, Strayed, Worked,
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,

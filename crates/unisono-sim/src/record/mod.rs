@@ -375,6 +375,13 @@ pub enum What {
         /// Bytes sent there.
         left: u64,
     },
+    /// A life made or checked signatures. Totals so far.
+    Worked {
+        /// Signatures made.
+        made: u64,
+        /// Signatures checked.
+        checked: u64,
+    },
 
     // --- what the world did ---
     /// This life crashed.
@@ -402,7 +409,7 @@ pub enum What {
         core: Box<[Life]>,
     },
 
-    // --- what applications received and did in a group that stands still (not part of the fingerprint) ---
+    // --- what applications received and did in a group that stands still ---
     /// The group has no quorum.
     Halted {
         /// Members that have not answered.
@@ -418,7 +425,7 @@ pub enum What {
     /// The next life of this process founds a group explicitly, whether or not one exists.
     Creating,
 
-    // --- replicated state (not part of the fingerprint) ---
+    // --- replicated state ---
     /// What a caller asked for or got, or what a copy applied.
     Replica(Box<ReplicaRecord>),
 }

@@ -99,6 +99,22 @@ pub enum ReplicaRecord {
         outcome: OpOutcome,
     },
 
+    // --- members ---
+    /// A life joined the group of a service: it has to fetch the state.
+    Joined {
+        /// The service.
+        service: Service,
+        /// The life that joined.
+        life: Life,
+    },
+    /// A member went on with these by a reset.
+    WentOn {
+        /// The members of the new view.
+        members: Vec<Life>,
+        /// An operator forced it.
+        forced: bool,
+    },
+
     // --- copies ---
     /// A copy has the state from here on.
     Informed(Place),

@@ -448,6 +448,14 @@ impl Director {
         }
     }
 
+    /// Returns the members that have the state.
+    fn copies(&self) -> Vec<Uid> {
+        let servers = (0..self.plan.servers).filter_map(|place| self.world.resident(place));
+        let copies =
+            servers.filter(|resident| resident.side.server.as_deref().is_some_and(|server| server.is_copy()));
+        copies.map(|resident| resident.uid).collect()
+    }
+
     fn demand(&mut self) {
         // A life that has ended votes for nothing, also if it did not crash.
         let servers = (0..self.plan.servers).filter_map(|place| self.world.resident(place));
@@ -455,10 +463,14 @@ impl Director {
             .filter(|resident| resident.side.server.as_deref().is_some_and(|server| server.over.is_none()));
         let members: Vec<Uid> = members.map(|resident| resident.uid).collect();
         let lives = |uid: &Uid| members.contains(uid) && !self.world.recorder.crashed.contains(uid);
+        let copies = self.copies();
         let views = self.views();
         let has_quorum = |view: &Vec<Uid>| {
             let living = view.iter().filter(|uid| lives(uid)).count();
-            2 * living > view.len() || 2 * living == view.len() && view.first().is_some_and(lives)
+            let is_majority =
+                2 * living > view.len() || 2 * living == view.len() && view.first().is_some_and(lives);
+            // A group whose copies have all crashed waits for an operator.
+            is_majority && (living == view.len() || view.iter().any(|uid| copies.contains(uid)))
         };
         let serves = self.plan.on_disk() || !views.is_empty() && views.iter().all(has_quorum);
         self.world.note_world(ReplicaRecord::Calm { serves });

@@ -84,6 +84,8 @@ pub(crate) struct Load {
 const REPLICA: u64 = 0x7265_706c_6963_6121;
 /// Random stream of what the disks of a run do.
 const DISKS: u64 = 0x6469_736b_7321_2121;
+/// Random stream of how transfers of the state fail.
+const TRANSFERS: u64 = 0x7472_616e_7366_6572;
 
 impl Plan {
     /// Returns the plan of `seed`.
@@ -96,6 +98,7 @@ impl Plan {
             plan.draw_faults(random);
         }
         plan.draw_disks(&mut Random::from_u64(seed ^ DISKS));
+        plan.draw_transfers(&mut Random::from_u64(seed ^ TRANSFERS));
         plan
     }
 
@@ -112,6 +115,7 @@ impl Plan {
             config: GroupConfig {
                 resilience: durability.resilience(),
                 members_min: majority,
+                keeps_state: true,
                 history_messages: random.spread(64, 4096) as u32,
                 history_bytes: 1 << 22,
                 message_bytes_max: 1 << 16,
@@ -221,6 +225,7 @@ impl Plan {
         self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());
         self.config.members_max = self.servers as u16;
         self.config.members_min = self.servers as u16 / 2 + 1;
+        self.config.keeps_state = false;
     }
 
     /// In a story only servers with disks crash, in acts, while callers are busy.
@@ -242,6 +247,13 @@ impl Plan {
     /// True if the servers have disks.
     pub(crate) fn on_disk(&self) -> bool {
         self.disks.is_some()
+    }
+
+    /// Lets no newcomer of some runs get the state while faults strike, so that few members have it.
+    fn draw_transfers(&mut self, random: &mut Random) {
+        if !self.on_disk() && self.corrupts_at.is_none() && random.chance(0.15) {
+            self.spoils = 1.0;
+        }
     }
 
     /// Returns the name of a process. A server with a disk is named after its id.

@@ -4,20 +4,20 @@
 use super::{BirthContext, Happening, Side, Trigger, World};
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
-use crate::seal::{CheapProof, Seal};
+use crate::seal::{CheapProof, Seal, Work};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::rpc::{
-    CallAccount, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, PortProof, PrivatePort,
-    RequestId, ServeOptions,
+    CallAccount, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, PrivatePort, RequestId,
+    ServeOptions,
 };
 use unisono_core::{ConfigError, Destination, Planted, Port, Time, Uid};
 
 /// A service: its port and the options of its servers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) private: PrivatePort,
     pub(crate) port: Port,
@@ -26,7 +26,7 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(private: PrivatePort, options: ServeOptions) -> Service {
-        Service { private, port: CheapProof::HONEST.public(&private), options }
+        Service { port: CheapProof::honest().public(&private), private, options }
     }
 }
 
@@ -94,6 +94,10 @@ pub(crate) struct CallSide {
     jobs_begun: u32,
     workers: usize,
     forges: bool,
+    /// Counts the signatures of this life.
+    work: Work,
+    /// Signatures made and checked, as last recorded.
+    worked: (u64, u64),
     serves: Vec<u16>,
     /// The last instance of each service that it serves or served before.
     instances: BTreeMap<u16, u64>,
@@ -119,7 +123,8 @@ impl Side for CallSide {
 
     fn begin(common: &CallCommon, context: BirthContext, birth: CallBirth) -> Result<CallSide, ConfigError> {
         let CallBirth { settings, workers, forges } = birth;
-        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof { forges }));
+        let work = Work::default();
+        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof { forges, work: work.clone() }));
         let endpoint = Endpoint::new(context.now, context.uid, settings, protection, proof, context.random)?;
         Ok(CallSide {
             endpoint,
@@ -127,6 +132,8 @@ impl Side for CallSide {
             jobs_begun: 0,
             workers,
             forges,
+            work,
+            worked: (0, 0),
             serves: Vec::new(),
             instances: BTreeMap::new(),
             served: Vec::new(),
@@ -265,7 +272,8 @@ impl World<CallSide> {
 
     /// Lets the application serve this instance of a service from now on.
     pub(crate) fn serve(&mut self, process: usize, service: u16, instance: u64) {
-        let (now, Service { private, port, options }) = (self.now, self.common.services[service as usize]);
+        let (now, Service { private, port, options }) =
+            (self.now, self.common.services[service as usize].clone());
         let options = ServeOptions { instance, ..options };
         let Some(resident) = self.active(process) else { return };
         let (life, owns) = (resident.life, !resident.side.forges);
@@ -287,7 +295,7 @@ impl World<CallSide> {
 
     /// Lets the application withdraw a service.
     pub(crate) fn withdraw(&mut self, process: usize, service: u16) {
-        let (now, Service { port, .. }) = (self.now, self.common.services[service as usize]);
+        let (now, port) = (self.now, self.common.services[service as usize].port);
         let Some(resident) = self.active(process) else { return };
         let life = resident.life;
         if !resident.side.serves.contains(&service) {
@@ -451,6 +459,11 @@ impl World<CallSide> {
             side.noted = (side.came, side.left);
             let what = What::Strayed { came: side.came, left: side.left };
             self.recorder.note(self.now, process, life, what);
+        }
+        if side.work.done() != side.worked {
+            side.worked = side.work.done();
+            let (made, checked) = side.worked;
+            self.recorder.note(self.now, process, life, What::Worked { made, checked });
         }
         let held = side.endpoint.account();
         let most = &mut side.held;

@@ -49,7 +49,7 @@ pub(crate) enum CallInterest {
 /// The calls of one endpoint.
 pub(crate) struct Calls {
     pub(crate) endpoint: Endpoint,
-    access: Access,
+    pub(crate) access: Access,
     calls: BTreeMap<CallNumber, Pending>,
     /// Number of outcomes that were not taken yet.
     untaken: usize,
@@ -75,9 +75,16 @@ pub(crate) struct Access {
 impl Access {
     /// True if both reach the same processes in the same way.
     pub(crate) fn is_like(&self, other: &Access) -> bool {
-        self.key.as_ref().map(Key::bytes) == other.key.as_ref().map(Key::bytes)
+        is_same_key(self.key.as_ref(), other.key.as_ref())
             && self.seeds.is_like(&other.seeds)
             && self.settings == other.settings
+    }
+}
+
+fn is_same_key(one: Option<&Key>, other: Option<&Key>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.is_like(other),
+        (one, other) => one.is_none() && other.is_none(),
     }
 }
 
@@ -290,6 +297,8 @@ impl Source for Calls {
                 addresses.extend((!self.is_withdrawn(port)).then_some(own));
             }
         }
+        // A process without the key may have told the address.
+        addresses.retain(|address| self.access.seeds.may_go_to(*address));
     }
 }
 

@@ -367,6 +367,8 @@ impl Source for Membership {
                 addresses.extend(self.reach.seeds.ask(own));
             }
         }
+        // A process without the key may have told the address.
+        addresses.retain(|address| self.reach.seeds.may_go_to(*address));
     }
 
     fn note_sent(&mut self, destination: Destination, refused: Option<SocketAddr>) {
@@ -513,7 +515,8 @@ mod tests {
         let mut datagram = Vec::new();
         header.write(&mut datagram);
         Writer::new(&mut datagram, 1000).frame(&told);
-        seal(&mut datagram, &header, &KeyContext { instance: info.instance, sender }, &mut Checksum);
+        let context = KeyContext { instance: info.instance, sender };
+        assert!(seal(&mut datagram, &header, &context, &mut Checksum));
         leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
         assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");
         let mut member =

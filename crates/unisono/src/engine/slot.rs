@@ -43,6 +43,14 @@ impl Slot {
         }
     }
 
+    /// True if datagrams from this address may be for it.
+    pub(crate) fn may_hear(&self, from: SocketAddr) -> bool {
+        match self {
+            Slot::Membership(member) => member.reach.seeds.may_come_from(from),
+            Slot::Calls(calls) => calls.access.seeds.may_come_from(from),
+        }
+    }
+
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         match self {
             Slot::Membership(member) => member.group.handle_timeout(now),

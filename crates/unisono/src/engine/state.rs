@@ -245,6 +245,7 @@ impl State {
             };
             if let Some(entry) = &mut self.slots[index]
                 && (from != self.own_address || entry.slot.receives_own())
+                && entry.slot.may_hear(from)
             {
                 entry.slot.handle(now, from, by_multicast, datagram);
                 self.touch(index);

@@ -208,6 +208,7 @@ impl<S: StateMachine> State<S> {
                     work.ports.clone_from(&self.ports);
                     (self.was_ready, is_changed) = (true, true);
                 }
+                Output::StateFetched => work.has_fetched = true,
                 Output::Notice(notice) => {
                     self.add_notice(notice);
                     is_changed = true;
@@ -240,6 +241,8 @@ struct Work {
     confirms: bool,
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,
+    /// This member has fetched the state.
+    has_fetched: bool,
     stops: bool,
     wakes_errands: bool,
 }
@@ -352,6 +355,9 @@ impl<S: StateMachine> Copy<S> {
         let mut reports = Vec::new();
         if let Some(life) = work.life {
             work.submits.into_iter().for_each(|(message, degree)| life.submit(message, degree));
+            if work.has_fetched {
+                life.note_state();
+            }
             if work.confirms {
                 reports.extend(life.confirm().map(Report::Confirmed));
             }

@@ -83,6 +83,8 @@ impl DiskOptions {
         GroupConfig {
             members_min: self.majority(),
             members_max: u16::from(self.servers),
+            // What the disks have counts, whichever members are there.
+            keeps_state: false,
             quorum: Quorum::MajorityOf((1..=self.servers).map(name_of).collect()),
             ..config
         }

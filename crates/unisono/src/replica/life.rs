@@ -156,6 +156,11 @@ impl Life {
         });
     }
 
+    /// Tells the group that this member has fetched the state.
+    pub(super) fn note_state(&self) {
+        self.group.shared().with(|member, _| member.group.note_state());
+    }
+
     /// Begins a confirmation. Returns its result if it is known at once; else [`Life::wait`] returns it.
     pub(super) fn confirm(&self) -> Option<Seqno> {
         let begun = self.group.shared().command(|member, now| -> Result<Option<Seqno>, ConfirmError> {

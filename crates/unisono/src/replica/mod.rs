@@ -434,9 +434,19 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
 
     /// Takes no more requests, answers those that were taken, waits until another member has the state if others are
     /// there, and leaves the group: all that within `timeout`, or else at once. Commands that have no outcome then fail
-    /// as [`CommandFailure::Unknown`]. Blocks; an asynchronous program calls it in a thread of its own.
+    /// as [`CommandFailure::Unknown`]. Blocks; an asynchronous program awaits [`Replica::end_async`].
     pub fn end(&self, timeout: Duration) {
         self.copy().end(timeout);
+    }
+
+    /// Ends as [`Replica::end`] does, for asynchronous programs: a thread of its own does it, also if the future is
+    /// dropped. Where the system grants no thread, the replica ends at once.
+    pub async fn end_async(&self, timeout: Duration) {
+        let copy = self.copy().clone();
+        if spawn("end", move || copy.end(timeout)).is_err() {
+            self.copy().end(Duration::ZERO);
+        }
+        self.ended().await;
     }
 
     /// Blocks until this replica has ended, and returns why.
@@ -476,9 +486,11 @@ impl<S: StateMachine + Send + 'static> Copy<S> {
             });
             life.leave(rest(1.0));
         }
-        // The thread that follows the order concludes this; at the latest when an attempt to enter notices it.
+        // The thread that follows the order concludes this. If it looks for seeds just now, nothing waits for it.
         let (mut listed, until) = (Listed::default(), Instant::now() + rest(1.0));
-        block_on(Some(until), |context| self.poll_end(context, &mut listed));
+        if block_on(Some(until), |context| self.poll_end(context, &mut listed)).is_none() {
+            self.conclude(ReplicaEnd::Closed);
+        }
     }
 }
 

@@ -25,8 +25,14 @@ pub enum Founding {
 }
 
 impl Founding {
-    /// Returns how the first life enters.
-    pub(super) fn entry(&self, config: GroupConfig) -> EntryMode {
+    /// Returns how the first life enters. Fewer members than can form the service acknowledge nothing: the others may have
+    /// formed it anew.
+    pub(super) fn entry(&self, mut config: GroupConfig) -> EntryMode {
+        if let (Founding::Form(formation) | Founding::JoinOrForm(formation), Durability::HeldByAll) =
+            (self, durability_of(&config))
+        {
+            config.members_min = config.members_min.max(formation.at_least);
+        }
         match self.clone() {
             Founding::Create => EntryMode::Found(config),
             Founding::Join => EntryMode::Join,
@@ -51,7 +57,9 @@ impl Founding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaOptions {
     /// Configuration of the group, if this process founds it. The durability sets the resilience. Where it says
-    /// [`SlowMember::Wait`], a member that does not receive is excluded after 10 s all the same.
+    /// [`SlowMember::Wait`], a member that does not receive is excluded after 10 s all the same, and `keeps_state` is
+    /// set. `members_min` is at least that of the formation with which the service is founded, unless it is only
+    /// *ordered*.
     pub config: GroupConfig,
     /// What holds a command before its caller gets the answer, if this process founds the service.
     pub durability: Durability,
@@ -79,7 +87,8 @@ impl ReplicaOptions {
             SlowMember::Wait => SlowMember::ExcludeAfter(SLOW_REPLICA_MAX),
             chosen => chosen,
         };
-        GroupConfig { resilience: self.durability.resilience(), slow_member, ..self.config.clone() }
+        let resilience = self.durability.resilience();
+        GroupConfig { resilience, slow_member, keeps_state: true, ..self.config.clone() }
     }
 }
 

@@ -7,11 +7,13 @@ use super::errands::Report;
 use super::error::ReplicaEnd;
 use super::life::{Input, Life};
 use super::options::Founding;
+use super::status::copy_status;
 use super::waits::block_on;
 use crate::engine::Listed;
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
-use crate::rpc::Request;
+use crate::outside::look;
+use crate::rpc::{Client, Request};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
@@ -24,6 +26,8 @@ const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
 const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
 const DISK_ENTERS_WITHIN: Duration = Duration::from_secs(3);
+/// Time for an answer when a server that cannot enter looks for another process that runs as the same server.
+const LOOKS_FOR_ITSELF: Duration = Duration::from_millis(500);
 /// Number of events that are applied before their outcomes are passed on.
 const EVENTS_PER_STEP: usize = 64;
 
@@ -36,6 +40,9 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
             Ok(Some(life)) => Arc::new(life),
             Ok(None) if copy.lock().is_closing => break ReplicaEnd::Closed,
             Ok(None) => {
+                if let Some(reason) = runs_already(copy) {
+                    break ReplicaEnd::Stopped(reason);
+                }
                 rest(copy, &mut pause);
                 continue;
             }
@@ -43,6 +50,9 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 let error = Arc::new(error);
                 if !tries_again(copy, &error) {
                     break ReplicaEnd::NotEntered(error);
+                }
+                if let Some(reason) = runs_already(copy) {
+                    break ReplicaEnd::Stopped(reason);
                 }
                 copy.change(|state| state.last_failure = Some(error));
                 rest(copy, &mut pause);
@@ -81,6 +91,19 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
         copy.lock().has_group = false;
     }
     life
+}
+
+/// Returns why this process cannot be its server of a service on disk: another process is that one, with another folder.
+/// The member of that name may also be an earlier life of this server, which does not answer, or has this disk.
+fn runs_already<S: StateMachine>(copy: &Copy<S>) -> Option<StopReason> {
+    let server = copy.disk.as_ref()?.id;
+    let disk = copy.lock().copy().map(Replica::disk_identity)?;
+    let report = look(&copy.name, &copy.options, LOOKS_FOR_ITSELF).ok()?;
+    let same = report.members.iter().find(|member| member.member.name == copy.options.name)?;
+    let client = Client::new(&copy.options).ok()?;
+    let at = same.member.address;
+    let status = copy_status(&client, &copy.name, at, LOOKS_FOR_ITSELF).ok()?;
+    (status.server == server && status.disk != disk).then_some(StopReason::RunsAlready { server, at })
 }
 
 /// True if another attempt to enter may succeed, and no other process has to do anything but run.

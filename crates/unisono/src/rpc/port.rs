@@ -4,16 +4,19 @@
 //! of the public key. A server signs each answer to a client that looks for it, and adds the public key. The client
 //! checks both: the key against the port, the signature against the key.
 
+use crate::error::KeyError;
+use crate::secret_file::{self, Content};
 use ring::digest;
 use ring::error::Unspecified;
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::str::FromStr;
 use thiserror::Error;
 use unisono_core::debug_as_sentence;
-use unisono_core::rpc::{PortProof, PrivatePort as CorePrivatePort, Proof};
+use unisono_core::rpc::{PortProof, PortProver, PrivatePort as CorePrivatePort, Proof};
 use zeroize::Zeroizing;
 
 /// Length of a port in bytes, private or public.
@@ -24,6 +27,8 @@ const PUBLIC_KEY_BYTES: usize = 32;
 const SEED_BYTES: usize = 32;
 /// Binds the derived keys to this use of a private port.
 const SALT: &[u8] = b"unisono ports 1";
+/// First word of a file with a private port; its number is the version.
+const PREFIX: &str = "unisono-port-1 ";
 /// Binds the hash of a name to this use.
 const NAME: &[u8] = b"unisono service 1: ";
 
@@ -126,6 +131,44 @@ impl PrivatePort {
         Ok(PrivatePort(parse(text)?))
     }
 
+    /// Writes the private port to a new file that only its owner can read. Never overwrites a file.
+    ///
+    /// ```
+    /// use unisono::rpc::PrivatePort;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("port");
+    /// let mine = PrivatePort::random()?;
+    /// mine.write_new(&path)?;
+    /// assert_eq!(PrivatePort::load(&path)?.public(), mine.public());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The file exists already, or cannot be written.
+    pub fn write_new(&self, path: impl AsRef<Path>) -> Result<(), KeyError> {
+        let digits = self.reveal();
+        let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + digits.len() + 1));
+        text.push_str(PREFIX);
+        text.push_str(&digits);
+        text.push('\n');
+        secret_file::write_new(path.as_ref(), &text)
+    }
+
+    /// Reads the file of a private port. Refuses a file that other users can read or that belongs to another user, as
+    /// [`Key::load`](crate::Key::load) does.
+    ///
+    /// # Errors
+    /// The file cannot be read, is refused, or contains no private port.
+    pub fn load(path: impl AsRef<Path>) -> Result<PrivatePort, KeyError> {
+        let path = path.as_ref();
+        let text = secret_file::read(path, Content::Port)?;
+        let digits = text.strip_suffix('\n').unwrap_or(&text).strip_prefix(PREFIX);
+        let port = digits.and_then(|digits| PrivatePort::parse(digits).ok());
+        let is_constant = |port: &PrivatePort| port.0.iter().all(|byte| *byte == port.0[0]);
+        port.filter(|port| !is_constant(port)).ok_or_else(|| Content::Port.missing(path))
+    }
+
     /// Returns the 32 hexadecimal digits. Keep them where only the server can read them.
     pub fn reveal(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(2 * PORT_BYTES));
@@ -186,17 +229,8 @@ fn parse(text: &str) -> Result<Zeroizing<[u8; PORT_BYTES]>, NotAPort> {
 pub(crate) struct Signatures;
 
 impl PortProof for Signatures {
-    fn public(&self, private: &CorePrivatePort) -> unisono_core::Port {
-        port_of(core_key_pair(private).public_key().as_ref())
-    }
-
-    fn prove(&self, private: &CorePrivatePort, claim: &[u8]) -> Proof {
-        let pair = core_key_pair(private);
-        let mut proof = [0; 96];
-        let (key, signature) = proof.split_at_mut(PUBLIC_KEY_BYTES);
-        key.copy_from_slice(pair.public_key().as_ref());
-        signature.copy_from_slice(pair.sign(claim).as_ref());
-        Proof(proof)
+    fn prover(&self, private: CorePrivatePort) -> Box<dyn PortProver> {
+        Box::new(Signer(key_pair(&Zeroizing::new(private.0.to_be_bytes()))))
     }
 
     fn verify(&self, port: unisono_core::Port, claim: &[u8], proof: &Proof) -> bool {
@@ -205,8 +239,21 @@ impl PortProof for Signatures {
     }
 }
 
-fn core_key_pair(private: &CorePrivatePort) -> Ed25519KeyPair {
-    key_pair(&Zeroizing::new(private.0.to_be_bytes()))
+/// Signs with the key pair of one private port, which is derived once.
+struct Signer(Ed25519KeyPair);
+
+impl PortProver for Signer {
+    fn port(&self) -> unisono_core::Port {
+        port_of(self.0.public_key().as_ref())
+    }
+
+    fn prove(&self, claim: &[u8]) -> Proof {
+        let mut proof = [0; 96];
+        let (key, signature) = proof.split_at_mut(PUBLIC_KEY_BYTES);
+        key.copy_from_slice(self.0.public_key().as_ref());
+        signature.copy_from_slice(self.0.sign(claim).as_ref());
+        Proof(proof)
+    }
 }
 
 fn key_pair(secret: &[u8; PORT_BYTES]) -> Ed25519KeyPair {
@@ -249,6 +296,32 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_a_private_port_is_told_from_any_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let private = PrivatePort::random().unwrap();
+        private.write_new(path("port")).unwrap();
+        assert_eq!(PrivatePort::load(path("port")).unwrap().public(), private.public());
+        assert!(matches!(private.write_new(path("port")), Err(KeyError::Exists { .. })));
+        crate::Key::generate().unwrap().write_new(path("key")).unwrap();
+        let texts = [
+            ("bare", format!("{}\n", *private.reveal())),
+            ("zeros", format!("{PREFIX}{}\n", "0".repeat(32))),
+            ("torn", format!("{PREFIX}{}\n", &private.reveal()[..31])),
+            ("long", format!("{PREFIX}{}\n\n", *private.reveal())),
+        ];
+        for (name, text) in &texts {
+            secret_file::write_new(&path(name), text).unwrap();
+        }
+        for name in ["key", "bare", "zeros", "torn", "long"] {
+            let refused = PrivatePort::load(path(name));
+            assert!(matches!(refused, Err(KeyError::NotAPort { .. })), "{name}: {refused:?}");
+        }
+        std::fs::set_permissions(path("port"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(matches!(PrivatePort::load(path("port")), Err(KeyError::Exposed { .. })));
+    }
+
+    #[test]
     fn a_text_that_is_no_port_is_refused_with_the_reason_and_not_shown() {
         let length = |characters| NotAPort::Length { characters };
         let digit = |position| NotAPort::Digit { position };
@@ -284,12 +357,13 @@ mod tests {
     fn only_a_process_with_the_private_port_can_prove_it() {
         let (private, other) = (PrivatePort::random().unwrap(), PrivatePort::random().unwrap());
         let port = private.public().0;
-        let proof = Signatures.prove(&private.for_core(), b"claim");
-        assert_eq!(Signatures.public(&private.for_core()), port);
+        let prover = Signatures.prover(private.for_core());
+        let proof = prover.prove(b"claim");
+        assert_eq!(prover.port(), port);
         assert!(Signatures.verify(port, b"claim", &proof));
         assert!(!Signatures.verify(port, b"clain", &proof));
         assert!(!Signatures.verify(other.public().0, b"claim", &proof));
-        assert!(!Signatures.verify(port, b"claim", &Signatures.prove(&other.for_core(), b"claim")));
+        assert!(!Signatures.verify(port, b"claim", &Signatures.prover(other.for_core()).prove(b"claim")));
         // Every proof contains the public key, which does not help to serve.
         for at in [0, 31, 32, 95] {
             let mut forged = proof;

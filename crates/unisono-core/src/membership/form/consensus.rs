@@ -74,6 +74,8 @@ pub(crate) struct Forming {
     attempts: u32,
     /// Until when this member takes no part: it may find a group to join.
     silent_until: Time,
+    /// True once its time is over, while it completes the ballot in which it takes part.
+    completes: bool,
     /// When this member begins a ballot of its own.
     begin_at: Time,
     attempt: Option<Attempt>,
@@ -162,6 +164,7 @@ impl Forming {
             round: 0,
             attempts: 0,
             silent_until: now,
+            completes: false,
             begin_at: now,
             attempt: None,
             begun_at: now,
@@ -198,7 +201,25 @@ impl Forming {
     }
 
     pub(crate) fn wake_at(&self) -> Time {
-        self.attempt.as_ref().map_or(self.begin_at, Attempt::wake_at).min(self.give_up_at)
+        let begins = if self.completes { Time::NEVER } else { self.begin_at };
+        self.attempt.as_ref().map_or(begins, Attempt::wake_at).min(self.give_up_at)
+    }
+
+    /// Postpones the end of this member's time, once, if it takes part in a ballot that may still be decided: a founding
+    /// would name it, and lack it from the beginning. Returns the new end.
+    pub(crate) fn complete_ballot(&mut self, now: Time) -> Option<Time> {
+        let proposes = self.attempt.as_ref().is_some_and(|own| own.proposal.is_some());
+        let is_asked = self.promised.is_some_and(|promised| {
+            promised.ballot.coordinator != self.me.uid
+                && promised.heard >= self.formation.at_least
+                && now.since(promised.renewed_at) < FORM_HOLD_OFF
+        });
+        if self.completes || self.silent_until > now || !(proposes || is_asked) {
+            return None;
+        }
+        self.completes = true;
+        self.give_up_at = now + GATHER + PREPARE_WITHIN;
+        Some(self.give_up_at)
     }
 
     /// Returns the delay before the first ballot: by position in the list, plus jitter that separates equals.
@@ -245,7 +266,7 @@ impl Forming {
     // --- coordinating ---
 
     pub(super) fn timeout(&mut self, now: Time, random: &mut Random) {
-        if self.attempt.is_none() && self.begin_at <= now {
+        if self.attempt.is_none() && self.begin_at <= now && !self.completes {
             self.begin(now, random);
         }
         self.step(now, random);
@@ -467,6 +488,9 @@ impl Forming {
             if !self.say_question(now, from, room) {
                 self.say(from, Frame::FormOutbid { formation: self.tag, promised: promised.ballot });
             }
+            return;
+        }
+        if self.completes && self.promised.is_some_and(|promised| promised.ballot != ballot) {
             return;
         }
         if let Some(promised) = self.promised

@@ -128,7 +128,8 @@ impl Group {
 
     pub(crate) fn forming_timeout(&mut self, now: Time) {
         if let Some(forming) = &mut self.forming {
-            if forming.give_up_at <= now && self.joining.is_none() {
+            let is_over = forming.give_up_at <= now && self.joining.is_none();
+            if is_over && forming.complete_ballot(now).is_none() {
                 self.join_failed(JoinFailure::NotFormed);
                 return;
             }

@@ -73,6 +73,11 @@ impl Coordination {
         self.repeat_at.min(stage)
     }
 
+    /// Returns the vote of this member, if it voted.
+    pub(super) fn vote_of(&self, uid: Uid) -> Option<&Vote> {
+        self.votes.get(uid)
+    }
+
     /// True if this member did what the present stage asks for: it voted, or prepared the proposal.
     pub(super) fn has_answer_of(&self, uid: Uid) -> bool {
         match &self.stage {
@@ -296,10 +301,11 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
-        let members = self.next_view_members(&after, voted);
+        let members = self.next_view_members(own, &after);
         let floor = if forced { 1 } else { self.recovery.floor().max(1) };
-        if !quorum || (adopted.is_none() && members.len() < floor) {
-            self.probe(Probe::NoQuorum);
+        let leaves_state = !forced && !self.goes_on_with_state(own, &members, &after);
+        if !quorum || (adopted.is_none() && (members.len() < floor || leaves_state)) {
+            self.probe(if quorum && leaves_state { Probe::StateAwaited } else { Probe::NoQuorum });
             if let Some(own) = &mut self.recovery.coordination {
                 own.stage = Stage::Inviting;
             }
@@ -346,15 +352,21 @@ impl Group {
     }
 
     /// Returns the members of `view` that voted. Members that vote but are suspected as slow or replaced are left out
-    /// if the others are a quorum without them.
-    fn next_view_members(&self, view: &Members, voted: impl Fn(&Member) -> bool) -> Vec<Uid> {
+    /// if the others are a quorum without them and have the state.
+    fn next_view_members(&self, own: &Coordination, view: &Members) -> Vec<Uid> {
+        let voted = |member: &Member| own.votes.contains(member.uid);
         let wanted = |member: &Member| {
             let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
             voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
         };
-        let without = self.is_quorum(view, wanted);
-        let goes_on = |member: &&Member| if without { wanted(member) } else { voted(member) };
-        view.iter().filter(goes_on).map(|member| member.uid).collect()
+        let voters = |is_in: &dyn Fn(&Member) -> bool| -> Vec<Uid> {
+            view.iter().filter(|member| is_in(member)).map(|member| member.uid).collect()
+        };
+        let without = voters(&wanted);
+        match self.is_quorum(view, wanted) && self.goes_on_with_state(own, &without, view) {
+            true => without,
+            false => voters(&voted),
+        }
     }
 
     fn ask_to_prepare(

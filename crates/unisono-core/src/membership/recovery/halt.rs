@@ -23,6 +23,8 @@ pub(super) const HEARD_WITHIN: Duration = Duration::from_millis(1000);
 pub(crate) struct Halt {
     /// Members that a quorum lacks; `None` while the group is not halted.
     missing: Option<Vec<Member>>,
+    /// A quorum voted in the last ballot of this member that ended, and waits for a member that has the state.
+    awaits_state: bool,
     /// The application's last event of the two was [`Event::Halted`].
     is_told: bool,
 }
@@ -40,7 +42,7 @@ impl Halt {
 
     /// The group goes on, with the next epoch.
     pub(super) fn end(&mut self) {
-        self.missing = None;
+        (self.missing, self.awaits_state) = (None, false);
     }
 }
 
@@ -86,7 +88,11 @@ impl Group {
         let is_missing = |uid| self.missing().iter().any(|member| member.uid == uid);
         let is_present = |member: &Member| !is_suspected(member.uid) && !is_missing(member.uid);
         let present = after.iter().filter(|member| is_present(member)).count();
-        if present >= min && self.is_quorum(&before, is_present) && self.is_quorum(&after, is_present) {
+        if !self.halt.awaits_state
+            && present >= min
+            && self.is_quorum(&before, is_present)
+            && self.is_quorum(&after, is_present)
+        {
             return Ok(());
         }
         Err(ResetError::Halted { missing: after.len() - present })
@@ -101,7 +107,9 @@ impl Group {
         };
         // A proposal that was not decided lacks members, whatever the votes were.
         let has_proposed = self.recovery.coordination.as_ref().is_some_and(|own| own.has_proposed());
-        if has_proposed || !self.is_enough(&before, &after, |member| has_answer(self, member)) {
+        let is_enough = !has_proposed && self.is_enough(&before, &after, |member| has_answer(self, member));
+        self.halt.awaits_state = is_enough && self.ballot_lacks_state(&after);
+        if !is_enough || self.halt.awaits_state {
             self.halt_without(now, &before, &after, has_answer);
         }
     }

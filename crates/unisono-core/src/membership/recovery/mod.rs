@@ -7,6 +7,7 @@
 //! `outcome` enters the next epoch or ends the membership.
 
 mod coordinator;
+mod copies;
 mod force;
 mod halt;
 mod level;
@@ -246,7 +247,13 @@ impl Group {
 
     fn own_vote(&self, ballot: Ballot) -> Vote {
         let end = self.history.received();
-        Vote { ballot, end, accepted: self.accepted, prepared: self.recovery.prepared.clone() }
+        Vote {
+            ballot,
+            end,
+            accepted: self.accepted,
+            lacks_state: !self.has_state(),
+            prepared: self.recovery.prepared.clone(),
+        }
     }
 
     /// Handles an invitation from a uid that is not in `peers`, a stranger. There are three cases:

@@ -45,7 +45,7 @@ pub struct Block {
     pub durability: DiskDurability,
     /// Identity of this disk: a random number.
     pub disk: u64,
-    /// Number of starts of a server with this disk.
+    /// Number of starts of a server with this disk. The upper half counts how often the server's disk was replaced.
     pub starts: u64,
     /// Generation of the log: each recovery of the service gives it a new one.
     pub generation: u64,

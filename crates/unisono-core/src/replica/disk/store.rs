@@ -25,10 +25,25 @@ pub struct Heard {
     pub disk: u64,
     /// Its highest generation.
     pub generation: u64,
-    /// Its highest number of starts.
+    /// Its highest number of starts. The upper half counts how often the server's disk was replaced.
     pub starts: u64,
     /// Its highest synced position.
     pub position: Position,
+}
+
+/// Bits of the number of starts of one disk.
+const STARTS_BITS: u32 = 32;
+
+impl Heard {
+    /// Returns the number of starts of an empty disk that replaces this one, in its first start.
+    pub(in super::super) fn starts_of_replacement(&self) -> u64 {
+        ((self.starts >> STARTS_BITS) + 1) << STARTS_BITS | 1
+    }
+
+    /// True if this disk did not come before the one with this number of starts, of the same server.
+    pub(in super::super) fn is_not_before(&self, starts: u64) -> bool {
+        self.starts >> STARTS_BITS >= starts >> STARTS_BITS
+    }
 }
 
 /// What a store held when it was opened.

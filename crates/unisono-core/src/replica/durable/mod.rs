@@ -37,6 +37,8 @@ use core::time::Duration;
 
 /// Time after which a job that the disk has not done counts as hung.
 const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
+/// Time after which a server says that its disk does not get on, so that a recovery goes on without it.
+const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 /// A check for that which comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -135,6 +137,8 @@ pub(super) struct Durable {
     pub(super) round: Round,
     /// True if this server has to say what its disk has, once it has nothing to write.
     pub(super) has_to_say: bool,
+    /// The round in which this server has said that its disk does not get on.
+    said_stalls: Option<Seqno>,
     /// Since when it has been joining without a word of a donor.
     pub(super) joining_since: Option<Time>,
     jobs: VecDeque<(Job, After)>,
@@ -183,6 +187,7 @@ impl Durable {
             stage: Stage::Closed,
             round: Round::new(0),
             has_to_say: false,
+            said_stalls: None,
             joining_since: None,
             jobs: VecDeque::new(),
             under_way: None,
@@ -283,6 +288,13 @@ impl Durable {
         }
         self.flush(heard);
         self.commit(after);
+    }
+
+    /// Has written down what was heard of other disks, after the entries before.
+    pub(super) fn write_heard(&mut self, heard: &BTreeMap<u8, Heard>) {
+        self.flush(heard);
+        let job = Job::Append { first: self.end + 1, entries: Vec::new(), heard: heard.clone() };
+        self.push(job, After::Nothing);
     }
 
     /// Forgets what is in no job yet, and returns where the log ends then: for a planted bug.
@@ -393,6 +405,21 @@ impl Durable {
             *since = now;
         }
         now.since(*since) >= DISK_HANGS_AFTER
+    }
+
+    /// Returns when this server has to say that its disk does not get on, if it has to.
+    pub(super) fn stalls_at(&self) -> Option<Time> {
+        let is_awaited = self.stage == Stage::Closed && self.said_stalls != Some(self.round.key);
+        self.under_way.as_ref().filter(|_| is_awaited).map(|(_, _, since)| *since + DISK_STALLS_AFTER)
+    }
+
+    /// True once in a round, if the disk does not get on.
+    pub(super) fn begins_to_stall(&mut self, now: Time) -> bool {
+        let stalls = self.stalls_at().is_some_and(|at| at <= now);
+        if stalls {
+            self.said_stalls = Some(self.round.key);
+        }
+        stalls
     }
 
     /// Returns when the job under way counts as hung.

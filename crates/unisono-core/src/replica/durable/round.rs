@@ -10,6 +10,9 @@
 //! here and has not written it, since the view never served then; or if one has been up ever since it wrote it, and so
 //! holds everything that was answered in it. (KTV93 §3.2 with its improvement.)
 //!
+//! A server whose disk has not finished a write for a while says so, and the others go on without it if they can; it
+//! fetches the state when they have opened the service. While they cannot, they wait for its disk.
+//!
 //! The service is created in the same way by all configured servers together: each writes *half*, and *done* once all
 //! have written *half*. No caller is answered before that, so half a creation proves that nothing was lost.
 
@@ -61,6 +64,8 @@ pub(in super::super) enum RoundWord {
     Promised,
     /// The sender has adopted the chosen state.
     Adopted,
+    /// The sender's disk does not get on.
+    Stalls,
 }
 
 /// What the servers with good disks do in a round.
@@ -68,6 +73,8 @@ pub(in super::super) enum RoundWord {
 pub(in super::super) struct Plan {
     pub(in super::super) generation: u64,
     pub(in super::super) service: u128,
+    /// Number of configured servers.
+    pub(in super::super) servers: u8,
     /// The members with good disks, and their ids.
     pub(in super::super) good: BTreeMap<Uid, u8>,
     /// The member that has the chosen state.
@@ -88,7 +95,7 @@ pub(in super::super) enum Verdict {
     Half(u128),
     /// All have written *half*: write *done*.
     Done(u128),
-    /// The service is created: begin a round.
+    /// The service is created, or the disk of a server stalls: begin a round.
     Again,
     Promise(Plan),
     Adopt(Plan),
@@ -124,6 +131,8 @@ pub(in super::super) struct Round {
     /// Seqno of the event with which it began.
     pub(in super::super) key: Seqno,
     said: BTreeMap<Uid, Said>,
+    /// Members whose disks do not get on.
+    stalled: BTreeSet<Uid>,
     stage: Stage,
     /// Ids of the servers without a good disk here.
     missing: Vec<u8>,
@@ -153,6 +162,11 @@ impl Round {
         Round { key, ..Round::default() }
     }
 
+    /// Returns the round after this one.
+    pub(in super::super) fn next(&self, key: Seqno) -> Round {
+        Round { stalled: self.stalled.clone(), ..Round::new(key) }
+    }
+
     /// Handles a word of a member of the view, whose members are `members`.
     pub(in super::super) fn hear(
         &mut self,
@@ -164,10 +178,21 @@ impl Round {
         match (word, &mut self.stage) {
             (RoundWord::Said(said), Stage::Gathering) => {
                 self.said.insert(from, said);
-                match members.iter().all(|member| self.said.contains_key(member)) {
-                    true => self.judge(watched),
-                    false => Verdict::Nothing,
+                self.stalled.remove(&from);
+                self.judge_if_all_have_said(members, watched)
+            }
+            (RoundWord::Stalls, Stage::Gathering) => {
+                self.said.remove(&from);
+                self.stalled.insert(from);
+                self.judge_if_all_have_said(members, watched)
+            }
+            (RoundWord::Stalls, Stage::Promising { plan, have } | Stage::Adopting { plan, have }) => {
+                let is_awaited = plan.good.contains_key(&from) && !have.contains(&from);
+                if !is_awaited || 2 * (plan.good.len() - 1) <= usize::from(plan.servers) {
+                    return Verdict::Nothing;
                 }
+                self.stalled.insert(from);
+                Verdict::Again
             }
             (RoundWord::Half, Stage::Creating { root, half, .. }) => {
                 half.insert(from);
@@ -210,7 +235,15 @@ impl Round {
         }
     }
 
-    /// All members have said what they have.
+    fn judge_if_all_have_said(&mut self, members: &[Uid], watched: Watched) -> Verdict {
+        let is_known = |member: &Uid| self.said.contains_key(member) || self.stalled.contains(member);
+        match members.iter().all(is_known) && !self.said.is_empty() {
+            true => self.judge(watched),
+            false => Verdict::Nothing,
+        }
+    }
+
+    /// All members have said what they have, but those whose disks do not get on.
     fn judge(&mut self, watched: Watched) -> Verdict {
         let Some(service) = self.service() else { return self.judge_creation(watched) };
         let foreign = self.foreign(service);
@@ -295,6 +328,7 @@ impl Round {
         Some(Plan {
             generation: highest + 1,
             service,
+            servers: self.servers(),
             donor: *donor,
             chosen: (best.generation, best.place),
             view: (self.durability() == DiskDurability::One).then(|| (0, sorted.into_iter().collect())),
@@ -378,7 +412,7 @@ impl Round {
                 (heard.generation, heard.position) > (disk.generation, disk.place)
                     || heard.starts > disk.starts
             }
-            false => heard.generation >= disk.generation,
+            false => heard.is_not_before(disk.starts),
         };
         let others = self.said.values().filter(|said| said.server != disk.server);
         others.filter_map(|said| said.heard.get(&disk.server)).any(knows_more)
@@ -390,6 +424,7 @@ const HALF: u8 = 2;
 const DONE: u8 = 3;
 const PROMISED: u8 = 4;
 const ADOPTED: u8 = 5;
+const STALLS: u8 = 6;
 
 impl RoundWord {
     pub(in super::super) fn write(&self, out: &mut Vec<u8>) {
@@ -425,6 +460,7 @@ impl RoundWord {
             RoundWord::Done => out.put_u8(DONE),
             RoundWord::Promised => out.put_u8(PROMISED),
             RoundWord::Adopted => out.put_u8(ADOPTED),
+            RoundWord::Stalls => out.put_u8(STALLS),
         }
     }
 
@@ -470,6 +506,7 @@ impl RoundWord {
             DONE => RoundWord::Done,
             PROMISED => RoundWord::Promised,
             ADOPTED => RoundWord::Adopted,
+            STALLS => RoundWord::Stalls,
             _ => return None,
         })
     }
@@ -542,6 +579,31 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_does_not_get_on_is_left_behind_if_the_others_are_a_majority() {
+        let done = |server| RoundWord::Said(said(server, Created::Done(9), (2, 50)));
+        let mut round = Round::new(5);
+        let mut hear = |member, word| round.hear(member, word, &ALL, Watched::default());
+        assert_eq!(hear(ALL[0], done(1)), Verdict::Nothing);
+        assert_eq!(hear(ALL[2], RoundWord::Stalls), Verdict::Nothing);
+        let verdict = hear(ALL[1], done(2));
+        assert!(matches!(verdict, Verdict::Promise(plan) if plan.good.len() == 2));
+        assert_eq!(hear(ALL[1], RoundWord::Stalls), Verdict::Nothing, "one of three is not enough");
+        // Later in a round it begins anew without the server, until that one says what it has.
+        let mut round = Round::new(5);
+        let mut hear = |member, word| round.hear(member, word, &ALL, Watched::default());
+        let verdicts = [0, 1, 2].map(|at: usize| hear(ALL[at], done(at as u8 + 1)));
+        assert!(matches!(verdicts, [Verdict::Nothing, Verdict::Nothing, Verdict::Promise(_)]));
+        assert_eq!(hear(ALL[0], RoundWord::Promised), Verdict::Nothing);
+        assert_eq!(hear(ALL[0], RoundWord::Stalls), Verdict::Nothing, "its part is done");
+        assert_eq!(hear(ALL[2], RoundWord::Stalls), Verdict::Again);
+        let mut round = round.next(6);
+        let mut hear = |member, word| round.hear(member, word, &ALL, Watched::default());
+        assert_eq!(hear(ALL[0], done(1)), Verdict::Nothing);
+        assert_eq!(hear(ALL[2], done(3)), Verdict::Nothing);
+        assert!(matches!(hear(ALL[1], done(2)), Verdict::Promise(plan) if plan.good.len() == 3));
+    }
+
+    #[test]
     fn blank_disks_and_old_images_do_not_count() {
         let done = |server, log| said(server, Created::Done(9), log);
         let (round, verdict) = judged(&ALL[..2], vec![done(1, (2, 50)), said(2, Created::Blank, (0, 0))]);
@@ -550,7 +612,12 @@ mod tests {
         knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 1, position: 45 });
         let (round, verdict) = judged(&ALL[..2], vec![knows.clone(), done(2, (2, 44))]);
         assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
-        assert!(matches!(judged(&ALL[..2], vec![knows, done(2, (2, 45))]).1, Verdict::Promise(_)));
+        assert!(matches!(judged(&ALL[..2], vec![knows.clone(), done(2, (2, 45))]).1, Verdict::Promise(_)));
+        // Another disk of the server counts if it replaced the one that is known, not if that one replaced it.
+        let mut other = Said { disk: 77, ..done(2, (2, 50)) };
+        assert_eq!(judged(&ALL[..2], vec![knows.clone(), other.clone()]).1, Verdict::Nothing);
+        other.starts = knows.heard[&2].starts_of_replacement();
+        assert!(matches!(judged(&ALL[..2], vec![knows, other]).1, Verdict::Promise(_)));
     }
 
     #[test]
@@ -571,7 +638,7 @@ mod tests {
         (all.view, all.survived) = (Some((7, vec![1, 3])), true);
         all.heard.insert(2, Heard::default());
         all.former.push(8);
-        for word in [RoundWord::Said(all), RoundWord::Half, RoundWord::Adopted] {
+        for word in [RoundWord::Said(all), RoundWord::Half, RoundWord::Adopted, RoundWord::Stalls] {
             let mut out = Vec::new();
             word.write(&mut out);
             assert_eq!(RoundWord::read(&mut out.clone().into()), Some(word));

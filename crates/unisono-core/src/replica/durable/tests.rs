@@ -77,6 +77,10 @@ impl Made {
     }
 
     fn boot(&mut self, id: u8, replaces: bool) {
+        self.boot_with(id, replaces, None);
+    }
+
+    fn boot_with(&mut self, id: u8, replaces: bool, begins_anew: Option<u64>) {
         self.lives += 1;
         let uid = 10 * self.lives + u64::from(id);
         let start = DiskStart {
@@ -88,7 +92,7 @@ impl Made {
             disk: uid,
             nonce: u128::from(uid),
             replaces,
-            begins_anew: None,
+            begins_anew,
         };
         let settings = ReplicaSettings {
             client: Uid(1000 + uid),
@@ -368,6 +372,60 @@ fn an_empty_disk_in_place_of_another_is_refused_unless_it_replaces_it() {
     assert_eq!((made.words(1), made.servers[&1].replica.waits_for()), (None, vec![2, 3]));
 }
 
+#[test]
+fn the_disk_of_a_service_that_was_given_up_is_refused_by_the_one_that_began_anew() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    made.disks.remove(&2);
+    let old = made.disks[&3].clone();
+    made.boot_with(1, false, Some(7));
+    made.boot(2, true);
+    made.form(&[1, 2]);
+    assert_eq!(made.words(2), Some(vec!["a".into()]));
+    assert_ne!(made.disks[&1].block.service, old.block.service);
+    made.boot(3, false);
+    made.join(3);
+    assert!(made.seen[&3].contains(&Output::Stop(StopReason::DiskGivenUp)), "{:?}", made.seen.get(&3));
+    assert_eq!(made.disks[&3].entries, old.entries);
+}
+
+#[test]
+fn a_recovery_goes_on_without_a_disk_that_does_not_get_on() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    [1, 2, 3].iter().for_each(|id| made.boot(*id, false));
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.form(&[1, 2, 3]);
+    assert_eq!(made.words(1), None, "all are waited for at first");
+    let replica = &mut made.servers.get_mut(&3).unwrap().replica;
+    let at = replica.poll_timeout().unwrap();
+    assert!(at.since(NOW) <= Duration::from_secs(1), "a stalled disk is told of early");
+    replica.handle_timeout(at);
+    made.settle();
+    assert_eq!(made.words(1), Some(vec!["a".into()]));
+    assert!(made.serves(2));
+    // When the disk gets on, the server has the state like any newcomer.
+    made.servers.get_mut(&3).unwrap().disk_waits = false;
+    made.settle();
+    assert_eq!(made.words(3), made.words(1));
+}
+
+#[test]
+fn a_disk_that_replaced_another_counts_also_for_one_that_has_not_written_it_down() {
+    let mut made = created();
+    made.reset_without(3);
+    made.disks.remove(&3);
+    made.boot(3, true);
+    // Server 1 crashes before it has written down that another disk joined.
+    made.servers.get_mut(&1).unwrap().disk_waits = true;
+    made.join(3);
+    made.reset_without(1);
+    made.request(2, 1, "a");
+    [1, 3].iter().for_each(|id| made.boot(*id, false));
+    made.form(&[1, 3]);
+    assert_eq!(made.words(1), Some(vec!["a".into()]));
+}
+
 // --- who can go on ---
 
 /// What happens to three servers, one thing after the other.
@@ -458,7 +516,9 @@ impl Made {
 fn the_servers_that_the_rule_allows_go_on_and_no_others() {
     use Do::*;
     let up = "1 stays up";
-    let table: &[(&str, &[Do], &[(&[u8], bool, bool)])] = &[
+    // What happened; then for each set of servers that come back, whether it goes on with majority and with one.
+    type Who = &'static [(&'static [u8], bool, bool)];
+    let table: &[(&str, &[Do], Who)] = &[
         ("3 crashes", &[Write, Crash(3)], &[(&[1, 2], true, true)]),
         (
             up,

@@ -2,24 +2,30 @@
 
 use super::Client;
 use super::call::{Call, SoFar};
+use super::remote::Remote;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, Sender};
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
 use crate::wire::{Attempt, Frame, Got, Grant, Part, Payload, Rejection, Reply};
 use alloc::boxed::Box;
 use alloc::vec;
-use core::net::SocketAddr;
 use core::time::Duration;
 
 impl Client {
-    pub(in crate::rpc) fn handle_reply(&mut self, now: Time, common: &mut Common, from: Uid, reply: Reply) {
+    pub(in crate::rpc) fn handle_reply(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Sender,
+        reply: Reply,
+    ) {
         let Some(number) = self.hear(now, common, from, reply.attempt, Some(reply.grant)) else {
             return self.acknowledge_again(common, from, reply.attempt);
         };
-        self.note_taken(now, from, number);
+        self.note_taken(now, from.uid, number);
         match reply.payload {
             Payload::Whole(bytes) => {
                 let outcome = if reply.refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
@@ -43,12 +49,12 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Uid,
+        from: Sender,
         attempt: Attempt,
         grant: Grant,
     ) {
         let Some(number) = self.hear(now, common, from, attempt, Some(grant)) else { return };
-        self.note_taken(now, from, number);
+        self.note_taken(now, from.uid, number);
         self.note_there(number);
     }
 
@@ -56,12 +62,12 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        (from, address): (Uid, SocketAddr),
+        from: Sender,
         (attempt, grant): (Attempt, Grant),
         reason: Rejection,
     ) {
         if let Rejection::OtherLife { age_ms } = reason {
-            return self.handle_other_life(now, common, address, attempt, Duration::from_millis(age_ms));
+            return self.handle_other_life(now, common, from.address, attempt, Duration::from_millis(age_ms));
         }
         let grant = (!matches!(reason, Rejection::ShowCookie(_))).then_some(grant);
         let Some(number) = self.hear(now, common, from, attempt, grant) else {
@@ -75,8 +81,8 @@ impl Client {
                 // A large request may be rejected where small calls still fit.
                 let Some(call) = self.get_mut(number) else { return };
                 let port = call.port;
-                let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| from);
-                if let Some(remote) = self.remotes.get_mut(from)
+                let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| from.uid);
+                if let Some(remote) = self.remotes.get_mut(from.uid)
                     && let Some(service) = remote.service_mut(port)
                     && avoids.is_none()
                 {
@@ -86,7 +92,7 @@ impl Client {
             }
             Rejection::NotServed => {
                 if let Some(port) = self.get_mut(number).map(|call| call.port) {
-                    self.forget_server(from, port);
+                    self.forget_server(from.uid, port);
                 }
                 self.go_elsewhere(now, common, number, SoFar::NotTaken, None);
             }
@@ -103,11 +109,10 @@ impl Client {
         }
     }
 
-    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Uid, part: &Part) {
+    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Sender, part: &Part) {
         let Some(number) = self.hear(now, common, from, part.attempt, None) else {
             return self.acknowledge_again(common, from, part.attempt);
         };
-        let address = self.remotes.get(from).map(|remote| remote.address);
         let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
         // A part that arrives before its announcement is sent again.
         let Some(reply) = &mut sent.reply else { return };
@@ -115,11 +120,9 @@ impl Client {
             common.counters.malformed += 1;
             return;
         };
-        if let Some(address) = address
-            && tells
-        {
-            let attempt = Attempt { to: from, ..part.attempt };
-            common.post(address, Frame::Got(reply.1.got(attempt, true)));
+        if tells {
+            let attempt = Attempt { to: from.uid, ..part.attempt };
+            common.post(from.address, Frame::Got(reply.1.got(attempt, true)));
         }
         if reply.1.is_whole()
             && let Some(whole) = sent.reply.take()
@@ -133,9 +136,9 @@ impl Client {
         }
     }
 
-    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Uid, got: &Got) {
+    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Sender, got: &Got) {
         let Some(number) = self.hear(now, common, from, got.attempt, None) else { return };
-        self.note_taken(now, from, number);
+        self.note_taken(now, from.uid, number);
         let Some(sent) = self.get_mut(number).and_then(Call::sent) else { return };
         let Some(transfer) = &mut sent.request else { return };
         transfer.note_got(now, got);
@@ -144,16 +147,20 @@ impl Client {
         }
     }
 
-    /// Returns the call under way that this server's frame is about, and notes what it shows of the server.
+    /// Returns the call under way that this server's frame is about, and notes what it shows of the server. A frame from
+    /// another address than the server's is not the server's: without a key, any process can state the server's uid.
     pub(super) fn hear(
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Uid,
+        from: Sender,
         attempt: Attempt,
         grant: Option<Grant>,
     ) -> Option<CallNumber> {
-        let remote = self.remotes.get_mut(from).filter(|_| attempt.is_to(common.me));
+        let remote = self.remotes.get_mut(from.uid).filter(|remote| {
+            let is_there = remote.address == from.address || common.broken(Planted::AnswerFromAnywhere);
+            is_there && attempt.is_to(common.me)
+        });
         let number = remote.and_then(|remote| {
             if common.broken(Planted::AnswerToAnyAttempt) {
                 return remote.slots.get(usize::from(attempt.slot))?.call;
@@ -189,13 +196,14 @@ impl Client {
     }
 
     /// Acknowledges an answer that arrived before, because the server still sends it.
-    pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Uid, attempt: Attempt) {
+    pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Sender, attempt: Attempt) {
         let finished_below = self.finished_below();
-        let Some(remote) = self.remotes.get(from).filter(|_| attempt.is_to(common.me)) else { return };
+        let is_there = |remote: &&Remote| remote.address == from.address && attempt.is_to(common.me);
+        let Some(remote) = self.remotes.get(from.uid).filter(is_there) else { return };
         let slot = remote.slots.get(usize::from(attempt.slot));
         if slot.is_some_and(|slot| slot.number == attempt.number && slot.call.is_none()) {
             let attempts = vec![(attempt.slot, attempt.number)];
-            common.post(remote.address, Frame::Done { to: from, finished_below, attempts });
+            common.post(remote.address, Frame::Done { to: from.uid, finished_below, attempts });
         }
     }
 }

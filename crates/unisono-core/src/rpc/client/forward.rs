@@ -15,7 +15,7 @@ use super::losing::AVOIDS_FOR;
 use super::remote::Remote;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::{Common, PATIENCE_MAX};
+use crate::rpc::common::{Common, PATIENCE_MAX, Sender};
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
 use crate::wire::{Attempt, Frame, Grant, HOPS_MAX, SLOTS_MAX};
@@ -45,14 +45,14 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Uid,
+        from: Sender,
         (attempt, grant): (Attempt, Grant),
         to: SocketAddr,
     ) {
         let Some(number) = self.hear(now, common, from, attempt, Some(grant)) else {
             return self.acknowledge_again(common, from, attempt);
         };
-        self.note_taken(now, from, number);
+        self.note_taken(now, from.uid, number);
         let of =
             self.get_mut(number).and_then(Call::sent).filter(|sent| sent.repeats).map(|sent| sent.instance);
         self.leave_server(now, common, number, true);
@@ -63,7 +63,7 @@ impl Client {
         }
         call.note(if of.is_some() { SoFar::Unclear } else { SoFar::NotTaken });
         call.instance = of.unwrap_or(call.instance);
-        call.avoids = Some((from, now + ASK_FOR + AVOIDS_FOR));
+        call.avoids = Some((from.uid, now + ASK_FOR + AVOIDS_FOR));
         let port = call.port;
         if call.pinned.is_some() {
             let failure = call.so_far.failure();

@@ -10,7 +10,7 @@ use super::remote::Remote;
 use super::service::Service;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, Sender};
 use crate::rpc::proof::claim;
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
@@ -150,7 +150,7 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        (uid, from): (Uid, SocketAddr),
+        Sender { uid, address: from }: Sender,
         here: &PortHere,
     ) {
         let target = self.targets.get(&(here.port, from)).filter(|target| target.nonce == here.nonce);
@@ -159,6 +159,15 @@ impl Client {
             known.is_some_and(|known| known.was_asked_lately(now) && known.question.nonce == here.nonce);
         if target.is_none() && !is_wanted {
             common.counters.stale += 1;
+            return;
+        }
+        if target.is_none() && self.is_repetition((uid, from), here) && !common.broken(Planted::SignsEachCopy)
+        {
+            common.counters.stale += 1;
+            return;
+        }
+        if !common.checks.spend(now) && !common.broken(Planted::SignsEachCopy) {
+            common.probe(Probe::ProofBudgetSpent);
             return;
         }
         let claim = claim(here.nonce, common.me, uid, here.port, here.cookie, here.repeats, here.instance);
@@ -178,6 +187,20 @@ impl Client {
         self.start_followers(now, common, here.port, from, serving);
         self.relieve_quiet_servers(now, common);
         self.place(now, common, here.port);
+    }
+
+    /// True if all that this answer states is known from an answer that is no older. It need not be checked: an honest
+    /// server states nothing new, and an impostor gains nothing.
+    fn is_repetition(&self, (uid, from): (Uid, SocketAddr), here: &PortHere) -> bool {
+        let is_same = |serving: &Serving| {
+            (serving.uid, serving.repeats, serving.instance) == (uid, here.repeats, here.instance)
+        };
+        self.ports.get(here.port).is_some_and(|known| known.servers.iter().any(is_same))
+            && self.remotes.get(uid).is_some_and(|remote| {
+                remote.address == from
+                    && remote.service(here.port).is_some()
+                    && remote.last_answer.is_some_and(|last| here.cookie.issued <= last)
+            })
     }
 
     /// True if this client stays with another instance of the service.
@@ -255,7 +278,7 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        (uid, from): (Uid, SocketAddr),
+        Sender { uid, address: from }: Sender,
         (nonce, port): (u64, Port),
     ) {
         let target = self.targets.get(&(port, from)).filter(|target| target.nonce == nonce);

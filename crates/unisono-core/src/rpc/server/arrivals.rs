@@ -4,12 +4,13 @@
 //! is shorter than the frame that it answers. That holds for each server alone; servers do not know of each other.
 
 use super::Server;
+use super::answered::Known;
 use super::budget::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
 use super::session::{Asked, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, Sender};
 use crate::rpc::proof::claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::rpc::types::{CallNumber, ServeOptions};
@@ -20,7 +21,6 @@ use crate::wire::{
 };
 use alloc::boxed::Box;
 use core::cmp::Ordering;
-use core::net::SocketAddr;
 use core::time::Duration;
 
 // Every answer to an unproved address is shorter than what it answers, heads included.
@@ -35,13 +35,6 @@ const _: () = {
     assert!(6 * answer <= HEADER_BYTES + PADDED_BYTES);
     assert!(2 * answer <= HEADER_BYTES + PADDED_BYTES_MIN);
 };
-
-/// Sender of a datagram: uid of its life, and address.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::rpc) struct Sender {
-    pub(in crate::rpc) uid: Uid,
-    pub(in crate::rpc) address: SocketAddr,
-}
 
 impl Server {
     // --- questions for a port ---
@@ -60,15 +53,26 @@ impl Server {
             }
             return;
         };
+        let signs_each = common.broken(Planted::SignsEachCopy);
+        match self.answered.find(now, from, nonce, port) {
+            Known::Again(here) if !signs_each => return common.post(from.address, Frame::PortHere(here)),
+            Known::JustAnswered if !signs_each => return,
+            _ => {}
+        }
+        if !self.proofs.spend(now) && !signs_each {
+            common.probe(Probe::ProofBudgetSpent);
+            return;
+        }
         let cookie = self.cookies.issue(now, from.uid, from.address);
         let ServeOptions { repeats, instance, .. } = service.options;
         let claim = claim(nonce, from.uid, common.me, port, cookie, repeats, instance);
-        let proof = common.proof.prove(&service.private, &claim);
+        let proof = service.prover.prove(&claim);
         let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
         let in_progress = session.map_or(0, |session| session.in_progress);
         let grant = self.grant(in_progress);
-        let here = PortHere { nonce, port, cookie, grant, repeats, instance, proof };
-        common.post(from.address, Frame::PortHere(here.into()));
+        let here = Box::new(PortHere { nonce, port, cookie, grant, repeats, instance, proof });
+        self.answered.keep(now, from, here.clone());
+        common.post(from.address, Frame::PortHere(here));
     }
 
     // --- requests ---
@@ -234,7 +238,7 @@ impl Server {
 
     // --- parts ---
 
-    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Uid, part: &Part) {
+    pub(in crate::rpc) fn handle_part(&mut self, now: Time, common: &mut Common, from: Sender, part: &Part) {
         let attempt = part.attempt;
         let Some((id, slot)) = self.attempt_of(now, common, from, attempt) else {
             common.counters.stale += 1;
@@ -258,7 +262,7 @@ impl Server {
         }
     }
 
-    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Uid, got: &Got) {
+    pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Sender, got: &Got) {
         let attempt = got.attempt;
         if let Some((_, slot)) = self.attempt_of(now, common, from, attempt)
             && let State::Replied(kept) = &mut slot.state
@@ -276,12 +280,12 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Uid,
+        from: Sender,
         to: Uid,
         (finished_below, attempts): (CallNumber, &[(u16, u64)]),
     ) {
-        if to == common.me {
-            self.note_finished(from, finished_below);
+        if to == common.me && self.session_of(common, from).is_some() {
+            self.note_finished(from.uid, finished_below);
         }
         for &(slot, number) in attempts {
             if let Some((id, last)) = self.attempt_of(now, common, from, Attempt { to, slot, number })
@@ -296,7 +300,7 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Uid,
+        from: Sender,
         attempt: Attempt,
     ) {
         if let Some((id, slot)) = self.attempt_of(now, common, from, attempt)
@@ -315,13 +319,20 @@ impl Server {
         &mut self,
         now: Time,
         common: &Common,
-        from: Uid,
+        from: Sender,
         attempt: Attempt,
     ) -> Option<(SessionId, &mut Slot)> {
-        let id = self.sessions.find(from).filter(|_| attempt.is_to(common.me))?;
+        let id = self.session_of(common, from).filter(|_| attempt.is_to(common.me))?;
         let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
         session.attempt(attempt.slot, attempt.number).map(|slot| (id, slot))
+    }
+
+    /// Returns the session with this client, if its frame comes from the address that the client proved.
+    fn session_of(&self, common: &Common, from: Sender) -> Option<SessionId> {
+        let id = self.sessions.find(from.uid)?;
+        let session = self.sessions.get(id)?;
+        (session.address == from.address || common.broken(Planted::AnswerFromAnywhere)).then_some(id)
     }
 
     /// Drops requests past their deadline at the head of a full queue. Returns true if one was dropped.

@@ -4,7 +4,8 @@
 //! a secret of this life. When a session is forgotten, the horizon is raised to that moment, and a cookie issued before
 //! it opens no session. So no request that was executed in a forgotten session is taken for a new one.
 
-use crate::identity::{Uid, mix, words_of};
+use crate::cookies::CookieKey;
+use crate::identity::Uid;
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::Cookie;
@@ -12,26 +13,26 @@ use core::net::SocketAddr;
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Cookies {
-    secret: [u64; 2],
+    key: CookieKey,
     /// Only cookies issued after this moment open a session.
     horizon: Option<Time>,
 }
 
 impl Cookies {
     pub(super) fn new(random: &mut Random) -> Cookies {
-        Cookies { secret: [random.next_u64(), random.next_u64()], horizon: None }
+        Cookies { key: CookieKey::new(random), horizon: None }
     }
 
     pub(super) fn issue(&self, now: Time, client: Uid, address: SocketAddr) -> Cookie {
         let issued = now.as_nanos();
-        Cookie { issued, seal: self.seal(issued, client, address) }
+        Cookie { issued, seal: self.key.seal(issued, client, address) }
     }
 
     pub(super) fn is_good(&self, now: Time, client: Uid, address: SocketAddr, cookie: Cookie) -> bool {
         let issued = Time::from_nanos(cookie.issued);
         self.is_beyond_horizon(issued)
             && issued <= now
-            && cookie.seal == self.seal(cookie.issued, client, address)
+            && cookie.seal == self.key.seal(cookie.issued, client, address)
     }
 
     pub(super) fn is_beyond_horizon(&self, issued: Time) -> bool {
@@ -41,13 +42,6 @@ impl Cookies {
     /// Raises the horizon, because sessions are forgotten now.
     pub(super) fn raise_horizon(&mut self, now: Time) {
         self.horizon = Some(now);
-    }
-
-    fn seal(&self, issued: u64, client: Uid, address: SocketAddr) -> u64 {
-        let words = [issued, client.0].into_iter().chain(words_of(address));
-        words.fold(mix(self.secret[0]), |hash, word| {
-            mix(hash ^ word ^ self.secret[1]).wrapping_add(self.secret[0])
-        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! The server's side of an endpoint: services, the requests that wait for them, and the sessions of their clients.
 //!
-//! This file has the application's operations. `arrivals` handles the frames of clients, `session` and `sessions`
+//! This file has the application's operations. `arrivals` handles the frames of clients, `answered` keeps the last answers
+//! to questions for a port, `session` and `sessions`
 //! remember each client, `cookie` says which client may open a session, `budget` limits what is taken and kept,
 //! `telling` sends answers, `timeouts` does what is due with time.
 
+mod answered;
 mod arrivals;
 mod budget;
 mod cookie;
@@ -13,20 +15,22 @@ mod sessions;
 mod telling;
 mod timeouts;
 
-pub(super) use arrivals::Sender;
 pub(super) use timeouts::SESSION_IDLE;
 
 use super::common::Common;
-use super::proof::PrivatePort;
+use super::proof::{PortProver, PrivatePort};
 use super::slab::Slab;
 use super::types::{AnswerError, ForwardError, Request, RequestId, ServeError, ServeOptions};
 use super::watch::CallAccount;
+use super::work::WorkBudget;
 use crate::identity::Port;
 use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use answered::Answered;
 use budget::Budget;
 use bytes::Bytes;
 use cookie::Cookies;
@@ -45,6 +49,9 @@ pub(super) struct Server {
     retired: VecDeque<Port>,
     sessions: Sessions,
     cookies: Cookies,
+    answered: Answered,
+    /// Limits the proofs that are made.
+    proofs: WorkBudget,
     /// Requests that the application has.
     in_hand: Slab<InHand>,
     generation: u64,
@@ -61,7 +68,7 @@ pub(super) struct Server {
 
 /// A port that is served.
 struct Service {
-    private: PrivatePort,
+    prover: Box<dyn PortProver>,
     options: ServeOptions,
     /// Requests that wait: session, slot and attempt number.
     queue: VecDeque<(SessionId, u16, u64)>,
@@ -83,12 +90,14 @@ struct InHand {
 }
 
 impl Server {
-    pub(super) fn new(common: &mut Common) -> Server {
+    pub(super) fn new(now: Time, common: &mut Common) -> Server {
         Server {
             services: Table::default(),
             retired: VecDeque::new(),
             sessions: Sessions::default(),
             cookies: Cookies::new(&mut common.random),
+            answered: Answered::default(),
+            proofs: WorkBudget::new(now),
             in_hand: Slab::default(),
             generation: 0,
             budget: Budget::default(),
@@ -108,7 +117,8 @@ impl Server {
         private: PrivatePort,
         options: ServeOptions,
     ) -> Result<Port, ServeError> {
-        let port = common.proof.public(&private);
+        let prover = common.proof.prover(private);
+        let port = prover.port();
         if self.services.contains(port) {
             return Err(ServeError::Served);
         }
@@ -124,7 +134,7 @@ impl Server {
         let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
         self.services.insert(
             port,
-            Service { private, options, queue: VecDeque::new(), pending, finished: Finished::default() },
+            Service { prover, options, queue: VecDeque::new(), pending, finished: Finished::default() },
         );
         Ok(port)
     }
@@ -135,6 +145,7 @@ impl Server {
             return;
         }
         let Some(service) = self.services.remove(port) else { return };
+        self.answered.forget(port);
         self.budget.queues_max -= usize::from(service.options.queue_max);
         self.budget.queued -= service.queue.len();
         if self.retired.len() == RETIRED_MAX {

@@ -174,6 +174,7 @@ mod tests {
         fixture.heal();
         fixture.complete();
         fixture.record(SERVER, What::Strayed { came: 1, left: 0 });
+        fixture.record(SERVER, What::Worked { made: 1, checked: 0 });
         fixture.record(SERVER, What::Held { what: "requests", used: 1, max: 8 });
         let mut checkers = Checkers::new(super::super::all());
         fixture.records.iter().for_each(|record| {

@@ -14,6 +14,7 @@ mod one_instance;
 mod port_ownership;
 mod reply_matches;
 mod truthful_outcome;
+mod work;
 
 pub(crate) use calls_succeed::ENOUGH;
 
@@ -76,5 +77,6 @@ pub fn all() -> Vec<Box<dyn Property>> {
         Box::<calls_succeed::CallsSucceed>::default(),
         Box::<call_bounds::CallBounds>::default(),
         Box::<amplification::Amplification>::default(),
+        Box::<work::Work>::default(),
     ]
 }

@@ -16,6 +16,7 @@ mod one_service;
 mod only_synced_counts;
 mod replay_equals;
 mod replica_bounds;
+mod state_goes_on;
 mod wing_gong;
 
 use super::{Property, Violation, broken};
@@ -35,6 +36,7 @@ pub fn all() -> Vec<Box<dyn Property>> {
         Box::<one_service::OneService>::default(),
         Box::<linearizable::Linearizable>::default(),
         Box::<goes_on::GoesOn>::default(),
+        Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::<replica_bounds::ReplicaBounds>::default(),
     ]

@@ -1,19 +1,73 @@
 //! One service: of two services of one name, never both answer callers. Once callers got answers of the later one, they
-//! get none of the earlier to operations that begin from then on. An answer to an earlier operation may have been on its way,
-//! or in a copy that was paused. Local reads do not count: they promise nothing about the present.
+//! get none of the earlier to operations that begin from then on. The earlier one may still answer operations that began
+//! before: they take effect before the later one begins, as their callers see it. Local reads do not count: they promise
+//! nothing about the present.
+//!
+//! Servers in memory that restart know nothing of the service in which they were. If a majority of the servers lost their
+//! copies, they may found another service, and the first one may come back later. Then a server has to change over: the
+//! earlier service answers again only after a life has joined it since the later one answered first.
 
 use super::{Map, Property, Violation, broken, content};
 use crate::properties::Facts;
-use crate::record::{Kind, Life, Record, ReplicaRecord, Service};
+use crate::record::{Kind, Life, Record, ReplicaRecord, Service, What};
+use std::collections::BTreeSet;
+
+/// What is known of a service.
+#[derive(Debug, Default)]
+struct Known {
+    copies: BTreeSet<Life>,
+    /// A majority of the servers had copies, and has none any more.
+    was_complete: bool,
+    has_lost_majority: bool,
+    /// Number of changes of the answering service when a life joined last.
+    joined: usize,
+}
 
 /// The checker of `one_service`.
 #[derive(Debug, Default)]
 pub(super) struct OneService {
-    /// The services that answered, in the order of their first answers.
+    on_disk: bool,
+    servers: usize,
+    services: Map<Service, Known>,
+    /// The services that answered, one after the other.
     answered: Vec<Service>,
-    /// How many services had answered when each operation began.
+    /// How many had answered when each operation began.
     begun: Map<(Life, u64), usize>,
     checked: u64,
+}
+
+impl OneService {
+    fn inform(&mut self, service: Service, life: Life) {
+        let known = self.services.entry(service).or_default();
+        known.copies.insert(life);
+        known.was_complete |= 2 * known.copies.len() > self.servers;
+    }
+
+    fn lose(&mut self, life: Life) {
+        for known in self.services.values_mut() {
+            known.copies.remove(&life);
+            known.has_lost_majority |= known.was_complete && 2 * known.copies.len() <= self.servers;
+        }
+    }
+
+    fn answer(&mut self, record: &Record, service: Service, name: (Life, u64)) -> Result<(), Violation> {
+        self.checked += 1;
+        let begun = self.begun.get(&name).copied().unwrap_or(usize::MAX);
+        match self.answered.iter().rposition(|known| *known == service) {
+            // It is the last one, or the operation began before the next one answered.
+            Some(index) if index + 1 == self.answered.len() || begun <= index + 1 => return Ok(()),
+            Some(_) if !self.may_come_back(service) => {
+                return broken(self, record, || format!("{:?} has answered since", self.answered.last()));
+            }
+            _ => self.answered.push(service),
+        }
+        Ok(())
+    }
+
+    fn may_come_back(&self, service: Service) -> bool {
+        let came = |known: &Known| known.has_lost_majority && known.joined == self.answered.len();
+        !self.on_disk && self.services.get(&service).is_some_and(came)
+    }
 }
 
 impl Property for OneService {
@@ -22,29 +76,30 @@ impl Property for OneService {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit()
+        Kind::Replica.bit() | Kind::Crashed.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        let (service, name) = match content(record) {
+        if record.what == What::Crashed {
+            self.lose(record.life);
+        }
+        match content(record) {
+            Some(ReplicaRecord::Terms { servers, disks, .. }) => {
+                (self.servers, self.on_disk) = (*servers, disks.is_some());
+            }
             Some(ReplicaRecord::Begun { name, .. }) => {
                 self.begun.insert(*name, self.answered.len());
-                return Ok(());
             }
-            Some(ReplicaRecord::Answered { service, name, confirmed: true }) => (service, name),
-            _ => return Ok(()),
-        };
-        self.checked += 1;
-        if self.answered.last() == Some(service) {
-            return Ok(());
-        }
-        if let Some(index) = self.answered.iter().position(|known| known == service) {
-            if self.begun.get(name).is_some_and(|services| *services <= index + 1) {
-                return Ok(());
+            Some(ReplicaRecord::Joined { service, .. }) => {
+                self.services.entry(*service).or_default().joined = self.answered.len();
             }
-            return broken(self, record, || format!("{:?} has answered since", self.answered.last()));
+            Some(ReplicaRecord::Informed(at)) => self.inform(at.service, record.life),
+            Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
+            Some(ReplicaRecord::Answered { service, name, confirmed: true }) => {
+                return self.answer(record, *service, *name);
+            }
+            _ => {}
         }
-        self.answered.push(*service);
         Ok(())
     }
 
@@ -55,44 +110,45 @@ impl Property for OneService {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{A, B, CLIENT, Fixture, OTHER_SERVICE, SERVICE};
+    use super::super::fixture::{A, B, C, CLIENT, Fixture, OTHER_SERVICE, SERVICE};
     use super::*;
-    use crate::record::Mode;
+    use crate::record::{Mode, Place};
     use crate::replica::Op;
 
-    fn answers(services: &[(Service, bool)]) -> Fixture {
-        let mut fixture = Fixture::three_copies();
+    /// The next life of B's server.
+    const D: Life = Life(5);
+
+    fn answer(fixture: &mut Fixture, service: Service, name: u64, confirmed: bool) {
+        let life = if service == SERVICE { A } else { B };
+        fixture.record(life, ReplicaRecord::Answered { service, name: (CLIENT, name), confirmed });
+    }
+
+    /// Records answers to operations that begin just before.
+    fn answers(fixture: &mut Fixture, services: &[(Service, bool)]) {
         for (service, confirmed) in services {
-            let life = if *service == SERVICE { A } else { B };
-            let answered =
-                ReplicaRecord::Answered { service: *service, name: (CLIENT, 1), confirmed: *confirmed };
-            fixture.record(life, answered);
+            let id = fixture.begin(Mode::Command, Op::Append(1));
+            answer(fixture, *service, u64::from(id.0), *confirmed);
         }
-        fixture
     }
 
     #[test]
     fn accepts_a_service_that_follows_another() {
-        answers(&[(SERVICE, true), (SERVICE, true), (OTHER_SERVICE, true), (SERVICE, false)])
-            .good(OneService::default());
+        let mut fixture = Fixture::three_copies();
+        answers(&mut fixture, &[(SERVICE, true), (SERVICE, true), (OTHER_SERVICE, true), (SERVICE, false)]);
+        fixture.good(OneService::default());
     }
 
     #[test]
     fn an_earlier_service_answers_only_what_began_before_the_later_one_answered() {
         for begins_before in [true, false] {
-            let mut fixture = answers(&[(SERVICE, true)]);
-            let other =
-                ReplicaRecord::Answered { service: OTHER_SERVICE, name: (CLIENT, 9), confirmed: true };
-            let begin = |fixture: &mut Fixture| fixture.begin(Mode::Command, Op::Append(1));
-            if begins_before {
-                begin(&mut fixture);
-            }
-            fixture.record(B, other);
+            let mut fixture = Fixture::three_copies();
+            answers(&mut fixture, &[(SERVICE, true)]);
+            let mut id = fixture.begin(Mode::Command, Op::Append(1));
+            answers(&mut fixture, &[(OTHER_SERVICE, true)]);
             if !begins_before {
-                begin(&mut fixture);
+                id = fixture.begin(Mode::Command, Op::Append(1));
             }
-            let answered = ReplicaRecord::Answered { service: SERVICE, name: (CLIENT, 0), confirmed: true };
-            fixture.record(A, answered);
+            answer(&mut fixture, SERVICE, u64::from(id.0), true);
             match begins_before {
                 true => fixture.good(OneService::default()),
                 false => fixture.bad(OneService::default()),
@@ -101,7 +157,32 @@ mod tests {
     }
 
     #[test]
+    fn a_service_comes_back_only_if_it_lost_its_majority_and_a_life_joined_it_since() {
+        for (loses, joins) in [(true, true), (true, false), (false, true)] {
+            let mut fixture = Fixture::three_copies();
+            answers(&mut fixture, &[(SERVICE, true)]);
+            fixture.crash(C);
+            if loses {
+                fixture.crash(B);
+            }
+            let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
+            fixture.record(D, ReplicaRecord::Informed(place));
+            answers(&mut fixture, &[(OTHER_SERVICE, true)]);
+            if joins {
+                fixture.record(A, ReplicaRecord::Joined { service: SERVICE, life: D });
+            }
+            answers(&mut fixture, &[(SERVICE, true)]);
+            match loses && joins {
+                true => fixture.good(OneService::default()),
+                false => fixture.bad(OneService::default()),
+            }
+        }
+    }
+
+    #[test]
     fn rejects_services_that_answer_in_turn() {
-        answers(&[(SERVICE, true), (OTHER_SERVICE, true), (SERVICE, true)]).bad(OneService::default());
+        let mut fixture = Fixture::three_copies();
+        answers(&mut fixture, &[(SERVICE, true), (OTHER_SERVICE, true), (SERVICE, true)]);
+        fixture.bad(OneService::default());
     }
 }

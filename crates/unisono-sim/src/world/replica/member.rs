@@ -26,7 +26,29 @@ impl Server {
         moved
     }
 
+    /// Records how the members change.
+    fn note_members(&self, cx: &mut Context<'_>, event: &Event) {
+        let joins = |cx: &mut Context<'_>, life| {
+            let service = cx.common.service_of(self.service());
+            cx.note(ReplicaRecord::Joined { service, life });
+        };
+        match event {
+            Event::Entered { seqno: 1.., .. } => joins(cx, cx.life),
+            Event::Joined { member, .. } => {
+                let life = cx.recorder.names.life(member.uid);
+                joins(cx, life);
+            }
+            Event::Reset { view, forced, .. } => {
+                let names = &mut cx.recorder.names;
+                let members = view.members.iter().map(|member| names.life(member.uid)).collect();
+                cx.note(ReplicaRecord::WentOn { members, forced: *forced });
+            }
+            _ => {}
+        }
+    }
+
     fn take_event(&mut self, cx: &mut Context<'_>, event: Event) {
+        self.note_members(cx, &event);
         cx.recorder.latest_views.change(self.instance, self.epoch_counter, &event);
         let over = match &event {
             Event::Excluded { .. } => Some(Over::Excluded),

@@ -106,11 +106,11 @@ impl Side for ReplicaSide {
     ) -> Result<ReplicaSide, ConfigError> {
         let mut context = context;
         let random = Random::from_u64(context.random.next_u64());
-        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof::HONEST));
+        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof::honest()));
         let mut endpoint = Endpoint::new(context.now, context.uid, birth.calls, protection, proof, random)?;
         let server = match birth.server {
             Some(birth) => {
-                _ = endpoint.serve(common.transfer.private, common.transfer.options);
+                _ = endpoint.serve(common.transfer.private.clone(), common.transfer.options);
                 Some(Box::new(Server::begin(common, &context, birth)?))
             }
             None => None,

@@ -56,6 +56,7 @@ impl Server {
                     }
                 }
                 Output::Informed => self.serve(cx, endpoint),
+                Output::StateFetched => self.group.note_state(),
                 Output::Stop(reason) => self.stop(cx, endpoint, &reason),
                 Output::Notice(notice) => {
                     let who = format!("m{}/{}", cx.process, cx.life.0);
@@ -70,7 +71,7 @@ impl Server {
     fn serve(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) {
         self.note_steps(cx);
         let instance = instance_of(self.service());
-        let CallService { private, options, .. } = cx.common.service;
+        let CallService { private, options, .. } = cx.common.service.clone();
         // A founder that gave way to another group begins to serve anew.
         endpoint.withdraw(cx.common.service.port);
         _ = endpoint.serve(private, ServeOptions { instance, ..options });

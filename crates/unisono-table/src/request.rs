@@ -1,0 +1,520 @@
+//! Requests: commands, which have a number and may change the table, and queries, which change nothing.
+//!
+//! Encoded, a request is the version, what it is (0 a command, 1 a query of the state that contains everything answered
+//! before, 2 a query of the server's own state), the code of the operation, and its fields.
+
+use crate::bounds::{COLUMNS_MAX, FILE_BYTES_MAX, SERVICE_BYTES_MAX, SET_ROWS_MAX};
+use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
+use crate::codec::{Reader, Writer};
+use crate::name::{Name, Path};
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+/// Version of the encoding of requests and replies.
+pub const VERSION: u8 = 1;
+
+/// Where an operation applies: the object at the end of a path that begins at a directory. With an empty path it is the
+/// object of the capability, of any kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A capability for the directory where the path begins.
+    pub capability: Capability,
+    /// The path.
+    pub path: Path,
+}
+
+impl Place {
+    /// Returns the place of the capability's own object.
+    pub fn of(capability: Capability) -> Place {
+        Place { capability, path: Path::default() }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        self.capability.write(out);
+        self.path.write(out);
+    }
+
+    fn read(from: &mut Reader) -> Option<Place> {
+        Some(Place { capability: Capability::read(from)?, path: Path::read(from)? })
+    }
+}
+
+/// The rights that each column of a row lets through: one to four masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Masks {
+    count: u8,
+    masks: [Rights; COLUMNS_MAX],
+}
+
+impl Masks {
+    /// Returns these masks, one for each column; `None` if there are none or more than four.
+    pub fn new(masks: &[Rights]) -> Option<Masks> {
+        let count = masks.len();
+        if count == 0 || count > COLUMNS_MAX {
+            return None;
+        }
+        let mut all = [Rights::NONE; COLUMNS_MAX];
+        all[..count].copy_from_slice(masks);
+        Some(Masks { count: count as u8, masks: all })
+    }
+
+    /// Returns the masks, one for each column.
+    pub fn as_slice(&self) -> &[Rights] {
+        &self.masks[..usize::from(self.count)]
+    }
+
+    pub(crate) fn write(&self, out: &mut Writer) {
+        out.u8(self.count);
+        self.as_slice().iter().for_each(|mask| out.u8(mask.0));
+    }
+
+    pub(crate) fn read(from: &mut Reader) -> Option<Masks> {
+        let count = usize::from(from.u8()?);
+        let masks = from.many(count, |from| from.u8().map(Rights))?;
+        Masks::new(&masks)
+    }
+}
+
+/// A row of a replacement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The row.
+    pub place: Place,
+    /// Its new capability. The masks stay.
+    pub capability: Capability,
+    /// What a lookup at this place has to return at present, if the replacement depends on that.
+    pub expected: Option<Capability>,
+}
+
+/// A command. It has a number among all commands of the service even if it is refused, and takes effect as a whole or
+/// not at all. Checks are drawn by the client, so that all servers keep the same one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Makes the root directory, with the columns owner, group and other. The first one counts, and others are refused.
+    Found {
+        /// Port of the service, for its capabilities.
+        port: Port,
+        /// Secret of the root directory.
+        secret: Check,
+        /// What the program keeps for itself with the service. No query returns it.
+        service: Bytes,
+    },
+    /// Creates a directory. With a path that is not empty, a row of that name gets its capability with all rights.
+    CreateDirectory {
+        /// Where to enter it. With an empty path it is not entered.
+        place: Place,
+        /// Names of its columns, 1 to 4.
+        columns: Vec<Name>,
+        /// Masks of the row; by default those for directories.
+        masks: Option<Masks>,
+        /// Secret of the directory, at random.
+        secret: Check,
+    },
+    /// Creates a file, as [`Command::CreateDirectory`] creates a directory.
+    CreateFile {
+        /// Where to enter it. With an empty path it is not entered.
+        place: Place,
+        /// Masks of the row; by default those for objects that are no directories.
+        masks: Option<Masks>,
+        /// Secret of the file, at random.
+        secret: Check,
+        /// The bytes.
+        content: Bytes,
+    },
+    /// Deletes an empty directory, and the row that led to it.
+    DeleteDirectory {
+        /// The directory.
+        place: Place,
+    },
+    /// Deletes a file, and the row that led to it.
+    DeleteFile {
+        /// The file.
+        place: Place,
+    },
+    /// Adds a row.
+    Append {
+        /// The row.
+        place: Place,
+        /// Its capability, for any object of any service.
+        capability: Capability,
+        /// Its masks; by default those for the kind of object.
+        masks: Option<Masks>,
+    },
+    /// Replaces the masks of a row.
+    Chmod {
+        /// The row.
+        place: Place,
+        /// The new masks.
+        masks: Masks,
+    },
+    /// Deletes a row, but not its object.
+    DeleteRow {
+        /// The row.
+        place: Place,
+    },
+    /// Replaces the capabilities of rows in any directories: all or none.
+    ReplaceSet {
+        /// The rows, 1 to 1,024, none twice.
+        rows: Vec<Replacement>,
+    },
+    /// Gives an object a new secret: all capabilities for it are void from then on. If a row led to it, that row gets the
+    /// new capability. Other rows keep the void ones.
+    Revoke {
+        /// The object.
+        place: Place,
+        /// The new secret, at random.
+        secret: Check,
+    },
+    /// Deletes all objects to which no path leads from the root.
+    DeleteUnreachable {
+        /// The root's capability, with all rights.
+        owner: Capability,
+        /// Objects that were created after this number stay: their creator may be about to enter them.
+        created_through: u64,
+    },
+}
+
+/// A question. It has no number and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Query {
+    /// Lists rows of a directory by name.
+    List {
+        /// The directory.
+        place: Place,
+        /// The last name of the earlier answer, if there was one.
+        after: Option<Name>,
+    },
+    /// Looks rows up, all at one instant.
+    Lookup {
+        /// The rows, at most 1,024.
+        places: Vec<Place>,
+    },
+    /// Restricts a capability whose holder cannot.
+    Restrict {
+        /// The object.
+        place: Place,
+        /// The rights that are to stay.
+        rights: Rights,
+    },
+    /// Reads a part of a file.
+    Read {
+        /// The file.
+        place: Place,
+        /// Where the part begins.
+        offset: u64,
+        /// Its maximum length in bytes.
+        length: u32,
+    },
+    /// Asks for the length of a file.
+    Size {
+        /// The file.
+        place: Place,
+    },
+    /// Lists all files of the service by number.
+    Files {
+        /// The root's capability, with all rights.
+        owner: Capability,
+        /// The last number of the earlier answer, or 0.
+        after: ObjectNumber,
+    },
+    /// Lists the objects to which no path leads from the root.
+    Unreachable {
+        /// The root's capability, with all rights.
+        owner: Capability,
+        /// The last number of the earlier answer, or 0.
+        after: ObjectNumber,
+    },
+    /// Lists changes of the rows of a directory.
+    Changes {
+        /// The directory.
+        place: Place,
+        /// The first number of interest.
+        from: u64,
+    },
+    /// Asks how much the service has. Every client may.
+    Info,
+}
+
+/// A request as a server receives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To be ordered and applied at every server.
+    Command(Command),
+    /// To be answered by one server, from a state that contains everything that was answered before.
+    Query(Query),
+    /// To be answered by one server, from its state, which may be behind.
+    LocalQuery(Query),
+}
+
+/// What a request is, as its first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A command. What cannot be read counts as one, so that it is refused with a number.
+    Command,
+    /// A query.
+    Query,
+    /// A query of the server's own state.
+    LocalQuery,
+}
+
+impl Request {
+    /// Returns what the request with these bytes is.
+    pub fn kind(bytes: &[u8]) -> RequestKind {
+        match bytes {
+            [VERSION, 1, ..] => RequestKind::Query,
+            [VERSION, 2, ..] => RequestKind::LocalQuery,
+            _ => RequestKind::Command,
+        }
+    }
+
+    /// Returns the bytes of the request.
+    pub fn encode(&self) -> Bytes {
+        let mut out = Writer::default();
+        out.u8(VERSION);
+        match self {
+            Request::Command(command) => {
+                out.u8(0);
+                command.write(&mut out);
+            }
+            Request::Query(query) => {
+                out.u8(1);
+                query.write(&mut out);
+            }
+            Request::LocalQuery(query) => {
+                out.u8(2);
+                query.write(&mut out);
+            }
+        }
+        out.into_bytes()
+    }
+
+    /// Returns the request with these bytes; `None` if they are none of this version. Bytes of files are not copied.
+    pub fn decode(bytes: &Bytes) -> Option<Request> {
+        let mut from = Reader::new(bytes.clone());
+        if from.u8()? != VERSION {
+            return None;
+        }
+        let request = match from.u8()? {
+            0 => Request::Command(Command::read(&mut from)?),
+            1 => Request::Query(Query::read(&mut from)?),
+            2 => Request::LocalQuery(Query::read(&mut from)?),
+            _ => return None,
+        };
+        from.is_empty().then_some(request)
+    }
+}
+
+fn write_optional<T>(value: Option<&T>, out: &mut Writer, write: impl FnOnce(&T, &mut Writer)) {
+    out.u8(value.is_some().into());
+    if let Some(value) = value {
+        write(value, out);
+    }
+}
+
+pub(crate) fn write_columns(columns: &[Name], out: &mut Writer) {
+    out.u8(columns.len() as u8);
+    columns.iter().for_each(|name| name.write(out));
+}
+
+/// Returns the names of columns: 1 to 4, none twice.
+pub(crate) fn read_columns(from: &mut Reader) -> Option<Vec<Name>> {
+    let count = usize::from(from.u8()?);
+    let columns = from.many(count.min(COLUMNS_MAX + 1), Name::read)?;
+    let is_repeated = |index: usize| columns[..index].contains(&columns[index]);
+    let fits = (1..=COLUMNS_MAX).contains(&columns.len()) && !(0..columns.len()).any(is_repeated);
+    fits.then_some(columns)
+}
+
+fn write_set<T>(set: &[T], out: &mut Writer, write: impl Fn(&T, &mut Writer)) {
+    out.u16(set.len() as u16);
+    set.iter().for_each(|entry| write(entry, out));
+}
+
+fn read_set<T>(from: &mut Reader, read: impl FnMut(&mut Reader) -> Option<T>) -> Option<Vec<T>> {
+    let count = usize::from(from.u16()?);
+    if count > SET_ROWS_MAX {
+        return None;
+    }
+    from.many(count, read)
+}
+
+impl Replacement {
+    fn write(&self, out: &mut Writer) {
+        self.place.write(out);
+        self.capability.write(out);
+        write_optional(self.expected.as_ref(), out, Capability::write);
+    }
+
+    fn read(from: &mut Reader) -> Option<Replacement> {
+        Some(Replacement {
+            place: Place::read(from)?,
+            capability: Capability::read(from)?,
+            expected: from.optional(Capability::read)?,
+        })
+    }
+}
+
+impl Command {
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Command::Found { port, secret, service } => {
+                out.u8(1);
+                out.u128(port.0);
+                out.u128(secret.to_bits());
+                out.long(service);
+            }
+            Command::CreateDirectory { place, columns, masks, secret } => {
+                out.u8(2);
+                place.write(out);
+                write_columns(columns, out);
+                write_optional(masks.as_ref(), out, Masks::write);
+                out.u128(secret.to_bits());
+            }
+            Command::CreateFile { place, masks, secret, content } => {
+                out.u8(3);
+                place.write(out);
+                write_optional(masks.as_ref(), out, Masks::write);
+                out.u128(secret.to_bits());
+                out.long(content);
+            }
+            Command::DeleteDirectory { place } => {
+                out.u8(4);
+                place.write(out);
+            }
+            Command::DeleteFile { place } => {
+                out.u8(5);
+                place.write(out);
+            }
+            Command::Append { place, capability, masks } => {
+                out.u8(6);
+                place.write(out);
+                capability.write(out);
+                write_optional(masks.as_ref(), out, Masks::write);
+            }
+            Command::Chmod { place, masks } => {
+                out.u8(7);
+                place.write(out);
+                masks.write(out);
+            }
+            Command::DeleteRow { place } => {
+                out.u8(8);
+                place.write(out);
+            }
+            Command::ReplaceSet { rows } => {
+                out.u8(9);
+                write_set(rows, out, Replacement::write);
+            }
+            Command::Revoke { place, secret } => {
+                out.u8(10);
+                place.write(out);
+                out.u128(secret.to_bits());
+            }
+            Command::DeleteUnreachable { owner, created_through } => {
+                out.u8(11);
+                owner.write(out);
+                out.u64(*created_through);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader) -> Option<Command> {
+        let code = from.u8()?;
+        let check = |from: &mut Reader| from.u128().map(Check::from_bits);
+        Some(match code {
+            1 => {
+                let (port, secret, service) = (Port(from.u128()?), check(from)?, from.long()?);
+                let fits = service.len() <= SERVICE_BYTES_MAX;
+                fits.then_some(Command::Found { port, secret, service })?
+            }
+            2 => Command::CreateDirectory {
+                place: Place::read(from)?,
+                columns: read_columns(from)?,
+                masks: from.optional(Masks::read)?,
+                secret: check(from)?,
+            },
+            3 => {
+                let (place, masks) = (Place::read(from)?, from.optional(Masks::read)?);
+                let (secret, content) = (check(from)?, from.long()?);
+                let fits = content.len() <= FILE_BYTES_MAX;
+                fits.then_some(Command::CreateFile { place, masks, secret, content })?
+            }
+            4 => Command::DeleteDirectory { place: Place::read(from)? },
+            5 => Command::DeleteFile { place: Place::read(from)? },
+            6 => Command::Append {
+                place: Place::read(from)?,
+                capability: Capability::read(from)?,
+                masks: from.optional(Masks::read)?,
+            },
+            7 => Command::Chmod { place: Place::read(from)?, masks: Masks::read(from)? },
+            8 => Command::DeleteRow { place: Place::read(from)? },
+            9 => Command::ReplaceSet { rows: read_set(from, Replacement::read)? },
+            10 => Command::Revoke { place: Place::read(from)?, secret: check(from)? },
+            11 => Command::DeleteUnreachable { owner: Capability::read(from)?, created_through: from.u64()? },
+            _ => return None,
+        })
+    }
+}
+
+impl Query {
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Query::List { place, after } => {
+                out.u8(1);
+                place.write(out);
+                write_optional(after.as_ref(), out, Name::write);
+            }
+            Query::Lookup { places } => {
+                out.u8(2);
+                write_set(places, out, Place::write);
+            }
+            Query::Restrict { place, rights } => {
+                out.u8(3);
+                place.write(out);
+                out.u8(rights.0);
+            }
+            Query::Read { place, offset, length } => {
+                out.u8(4);
+                place.write(out);
+                out.u64(*offset);
+                out.u32(*length);
+            }
+            Query::Size { place } => {
+                out.u8(5);
+                place.write(out);
+            }
+            Query::Files { owner, after } => {
+                out.u8(6);
+                owner.write(out);
+                out.u64(after.0);
+            }
+            Query::Unreachable { owner, after } => {
+                out.u8(7);
+                owner.write(out);
+                out.u64(after.0);
+            }
+            Query::Changes { place, from } => {
+                out.u8(8);
+                place.write(out);
+                out.u64(*from);
+            }
+            Query::Info => out.u8(9),
+        }
+    }
+
+    fn read(from: &mut Reader) -> Option<Query> {
+        Some(match from.u8()? {
+            1 => Query::List { place: Place::read(from)?, after: from.optional(Name::read)? },
+            2 => Query::Lookup { places: read_set(from, Place::read)? },
+            3 => Query::Restrict { place: Place::read(from)?, rights: Rights(from.u8()?) },
+            4 => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
+            5 => Query::Size { place: Place::read(from)? },
+            6 => Query::Files { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
+            7 => Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
+            8 => Query::Changes { place: Place::read(from)?, from: from.u64()? },
+            9 => Query::Info,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,302 @@
+//! The table: all directories and files of a service, and what a capability opens of them.
+
+use crate::bounds::Limits;
+use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
+use crate::history::History;
+use crate::name::Name;
+use crate::object::{Directory, Object, StoredRow};
+use crate::refusal::{Bound, Reason};
+use crate::reply::{Answer, Event, Info, Reply};
+use crate::request::{Command, Place, Request};
+use alloc::collections::BTreeMap;
+use bytes::Bytes;
+
+/// Number of the root directory: that of the first object.
+pub const ROOT: ObjectNumber = ObjectNumber(1);
+
+/// All directories and files of a service. See the crate.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) limits: Limits,
+    pub(crate) port: Port,
+    /// What the program keeps with the service.
+    pub(crate) service: Bytes,
+    /// Number of commands so far.
+    pub(crate) number: u64,
+    /// Number of commands so far that changed something.
+    pub(crate) changes: u64,
+    /// Number that the next object gets. No number is used twice.
+    pub(crate) next_object: u64,
+    pub(crate) objects: BTreeMap<ObjectNumber, Object>,
+    pub(crate) amounts: Amounts,
+    pub(crate) history: History,
+}
+
+/// How much a table has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Amounts {
+    pub(crate) directories: u64,
+    pub(crate) rows: u64,
+    pub(crate) files: u64,
+    pub(crate) file_bytes: u64,
+}
+
+/// A directory that a capability opens.
+pub(crate) struct Opened<'a> {
+    pub(crate) number: ObjectNumber,
+    pub(crate) directory: &'a Directory,
+    /// All rights of the capability.
+    rights: Rights,
+    /// Its columns that exist here; at least one.
+    columns: Rights,
+}
+
+impl Opened<'_> {
+    pub(crate) fn require(&self, right: Rights) -> Result<(), Reason> {
+        if self.rights.include(right) { Ok(()) } else { Err(Reason::Denied) }
+    }
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::new(Limits::default())
+    }
+}
+
+impl Table {
+    /// Returns a table without a root directory; [`Command::Found`] makes it.
+    pub fn new(limits: Limits) -> Table {
+        Table {
+            limits,
+            port: Port::default(),
+            service: Bytes::new(),
+            number: 0,
+            changes: 0,
+            next_object: ROOT.0,
+            objects: BTreeMap::new(),
+            amounts: Amounts::default(),
+            history: History::new(limits.history_bytes),
+        }
+    }
+
+    // --- commands ---
+
+    /// Applies the command with these bytes, and returns the bytes of the reply. Bytes that are no command get a number
+    /// too, and are refused.
+    pub fn apply(&mut self, request: &Bytes) -> Bytes {
+        let command = match Request::decode(request) {
+            Some(Request::Command(command)) => Some(command),
+            _ => None,
+        };
+        self.run(command).encode()
+    }
+
+    /// Applies a command.
+    pub fn execute(&mut self, command: Command) -> Reply {
+        self.run(Some(command))
+    }
+
+    fn run(&mut self, command: Option<Command>) -> Reply {
+        self.number += 1;
+        let result = command.map_or(Err(Reason::Unreadable.into()), |command| self.change(command));
+        let is_effective = match &result {
+            Ok(Answer::Deleted { directories, files }) => directories + files > 0,
+            result => result.is_ok(),
+        };
+        self.changes += u64::from(is_effective);
+        Reply { number: self.number, changes: self.changes, result }
+    }
+
+    // --- what it is like now ---
+
+    /// Returns the number of commands so far.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the root's capability with all rights, or `None` as long as there is no root directory.
+    pub fn root(&self) -> Option<Capability> {
+        let root = self.objects.get(&ROOT)?;
+        Some(Capability::of_owner(self.port, ROOT, root.secret))
+    }
+
+    /// Returns what the program keeps with the service.
+    pub fn service(&self) -> &Bytes {
+        &self.service
+    }
+
+    /// True if this is the root's capability with all rights.
+    ///
+    /// # Errors
+    /// It is not valid, or not the root's, or lacks rights.
+    pub fn require_owner(&self, owner: &Capability) -> Result<(), Reason> {
+        self.object(owner)?;
+        let is_owner = owner.object == ROOT && owner.rights == Rights::ALL;
+        if is_owner { Ok(()) } else { Err(Reason::Denied) }
+    }
+
+    /// Returns how much the service has.
+    pub fn info(&self) -> Info {
+        let Amounts { directories, rows, files, file_bytes } = self.amounts;
+        Info { directories, rows, files, file_bytes, kept_from: self.history.kept_from() }
+    }
+
+    // --- capabilities ---
+
+    /// Returns the object of a capability whose check proves its rights. A wrong check and a missing object are the same
+    /// error, after the same time.
+    pub(crate) fn object(&self, capability: &Capability) -> Result<&Object, Reason> {
+        let object = self.objects.get(&capability.object);
+        let secret = object.map_or(Check::from_bits(0), |object| object.secret);
+        let is_proved = capability.is_proved_by(secret);
+        object.filter(|_| is_proved && capability.port == self.port).ok_or(Reason::NotFound)
+    }
+
+    /// Returns the directory of a capability that opens at least one of its columns.
+    pub(crate) fn open(&self, capability: &Capability) -> Result<Opened<'_>, Reason> {
+        let directory = self.object(capability)?.directory().ok_or(Reason::NotADirectory)?;
+        let (number, rights) = (capability.object, capability.rights);
+        match directory.opened_by(rights) {
+            Rights::NONE => Err(Reason::Denied),
+            columns => Ok(Opened { number, directory, rights, columns }),
+        }
+    }
+
+    /// Returns what a row shows through the open columns of its directory: its capability under the OR of their masks.
+    pub(crate) fn show(&self, opened: &Opened<'_>, row: &StoredRow) -> Result<Capability, Reason> {
+        let stored = &row.capability;
+        let rights = stored.rights.and(Directory::mask(row, opened.columns));
+        if rights == Rights::NONE {
+            return Err(Reason::Denied);
+        }
+        if let Some(capability) = stored.restrict(rights) {
+            return Ok(capability);
+        }
+        // Only the service of the object can restrict it. A void capability must not become good by that.
+        match stored.port == self.port {
+            true => self.object(stored).map(|object| stored.with_secret(rights, object.secret)),
+            false => Err(Reason::Denied),
+        }
+    }
+
+    /// Returns the capability at the end of a path.
+    pub(crate) fn walk(&self, start: &Capability, names: &[Name]) -> Result<Capability, Reason> {
+        let mut here = *start;
+        for (index, name) in names.iter().enumerate() {
+            if index > 0 && here.port != self.port {
+                return Err(Reason::NotADirectory);
+            }
+            let opened = self.open(&here)?;
+            let row = opened.directory.rows.get(name).ok_or(Reason::NotFound)?;
+            here = self.show(&opened, row)?;
+        }
+        Ok(here)
+    }
+
+    /// Returns the directory at a place.
+    pub(crate) fn open_at(&self, place: &Place) -> Result<Opened<'_>, Reason> {
+        let capability = self.walk(&place.capability, place.path.names())?;
+        self.open(&capability)
+    }
+
+    /// Returns the directory of a row that is to be changed, and the name of the row.
+    pub(crate) fn open_parent<'a>(&self, place: &'a Place) -> Result<(Opened<'_>, &'a Name), Reason> {
+        let (parents, name) = place.path.split_last().ok_or(Reason::NoName)?;
+        let capability = self.walk(&place.capability, parents)?;
+        let opened = self.open(&capability)?;
+        opened.require(Rights::MODIFY)?;
+        Ok((opened, name))
+    }
+
+    // --- changes, each checked before ---
+
+    pub(crate) fn note(&mut self, directory: ObjectNumber, event: Event, name: &Name) {
+        self.history.push(directory, self.number, event, name);
+    }
+
+    /// Returns a directory to change its rows.
+    pub(crate) fn directory_mut(&mut self, number: ObjectNumber) -> Option<&mut Directory> {
+        let changed = self.number;
+        let object = self.objects.get_mut(&number)?;
+        match &mut object.body {
+            crate::object::Body::Directory(directory) => {
+                directory.changed = changed;
+                Some(directory)
+            }
+            crate::object::Body::File(_) => None,
+        }
+    }
+
+    /// Adds or replaces a row.
+    pub(crate) fn put_row(&mut self, directory: ObjectNumber, event: Event, name: &Name, row: StoredRow) {
+        let Some(rows) = self.directory_mut(directory).map(|directory| &mut directory.rows) else { return };
+        if rows.insert(name.clone(), row).is_none() {
+            self.amounts.rows += 1;
+        }
+        self.note(directory, event, name);
+    }
+
+    pub(crate) fn delete_row(&mut self, directory: ObjectNumber, name: &Name) {
+        let Some(rows) = self.directory_mut(directory).map(|directory| &mut directory.rows) else { return };
+        if rows.remove(name).is_some() {
+            self.amounts.rows -= 1;
+        }
+        self.note(directory, Event::Delete, name);
+    }
+
+    /// Adds an object and returns its number.
+    pub(crate) fn add(&mut self, object: Object) -> ObjectNumber {
+        self.amounts.add(&object);
+        let number = ObjectNumber(self.next_object);
+        self.next_object += 1;
+        self.objects.insert(number, object);
+        number
+    }
+
+    pub(crate) fn remove(&mut self, number: ObjectNumber) {
+        if let Some(object) = self.objects.remove(&number) {
+            self.amounts.remove(&object);
+        }
+    }
+
+    pub(crate) fn room_for_row(&self) -> Result<(), Reason> {
+        room(self.amounts.rows, 1, self.limits.rows, Bound::Rows)
+    }
+
+    pub(crate) fn room_for_directory(&self) -> Result<(), Reason> {
+        room(self.amounts.directories, 1, self.limits.directories, Bound::Directories)
+    }
+
+    pub(crate) fn room_for_file(&self, bytes: usize) -> Result<(), Reason> {
+        room(self.amounts.files, 1, self.limits.files, Bound::Files)?;
+        room(self.amounts.file_bytes, bytes as u64, self.limits.file_bytes, Bound::FileBytes)
+    }
+}
+
+fn room(present: u64, more: u64, limit: u64, bound: Bound) -> Result<(), Reason> {
+    if present + more <= limit { Ok(()) } else { Err(Reason::Full { bound, limit }) }
+}
+
+impl Amounts {
+    pub(crate) fn add(&mut self, object: &Object) {
+        match object.file() {
+            Some(content) => {
+                self.files += 1;
+                self.file_bytes += content.len() as u64;
+            }
+            None => self.directories += 1,
+        }
+        self.rows += object.directory().map_or(0, |directory| directory.rows.len() as u64);
+    }
+
+    fn remove(&mut self, object: &Object) {
+        match object.file() {
+            Some(content) => {
+                self.files -= 1;
+                self.file_bytes -= content.len() as u64;
+            }
+            None => self.directories -= 1,
+        }
+        self.rows -= object.directory().map_or(0, |directory| directory.rows.len() as u64);
+    }
+}
