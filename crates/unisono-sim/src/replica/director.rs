@@ -276,10 +276,12 @@ impl Director {
         if server.as_ref().is_none_or(|server| server.former.is_none()) {
             self.under_way[process] = 0;
         }
+        let clock = server.as_ref().and_then(|server| server.former.as_ref()).map(Former::clock);
         let birth = Birth {
             name: self.plan.name(process),
             side: ReplicaBirth { calls: self.plan.calls.clone(), server },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            clock,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };

@@ -1,5 +1,6 @@
 //! What a replicated service's processes share, and what a new life begins with.
 
+use crate::clock::Clock;
 use crate::record::{OpId, Service};
 use crate::replica::{Copy, Op, Watch};
 use crate::world::CallService;
@@ -99,11 +100,20 @@ pub(crate) const AIMED: u32 = 2;
 
 /// What a server takes into its next life.
 pub(crate) struct Former {
+    /// Its process goes on, and so does the process's clock: deadlines and jobs under way are by it.
+    pub(super) clock: Clock,
     pub(super) replica: Replica<Copy>,
     pub(super) watch: Rc<Watch>,
     pub(super) client: Uid,
     pub(super) own: Own,
     pub(super) disk: Option<DiskInUse>,
+}
+
+impl Former {
+    /// Returns the clock of the process.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
 }
 
 /// Operations of a server's own process that have not ended.

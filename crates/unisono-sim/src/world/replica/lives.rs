@@ -67,11 +67,13 @@ impl World<ReplicaSide> {
         if resident.side.is_needed() {
             self.recorder.crashed.push(resident.uid);
         }
-        let side = self.processes[process].resident.take()?.side;
+        let resident = self.processes[process].resident.take()?;
+        let (clock, side) = (resident.clock, resident.side);
         // The rest of the place is left as after a crash.
         self.retire(process);
         let server = *side.server?;
         Some(Former {
+            clock,
             replica: server.replica,
             watch: server.watch,
             client: server.client,
