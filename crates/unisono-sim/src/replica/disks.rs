@@ -147,11 +147,16 @@ impl Director {
         }
     }
 
-    /// Once enough disks are good again, no process says any more that the service begins anew, or replaces a disk.
+    /// True if the service begins anew, and not all disks are of its new instance yet.
+    pub(super) fn is_beginning_anew(&self) -> bool {
+        self.places.iter().any(|place| place.begins_anew)
+    }
+
+    /// Once all disks are good again, no process says any more that the service begins anew, or replaces a disk.
     pub(super) fn forget_what_was_said(&mut self) {
         let good = &self.world.common.good_disks;
         for (place, server) in self.places.iter_mut().zip(1..) {
-            place.begins_anew &= 2 * good.len() <= self.plan.servers;
+            place.begins_anew &= good.len() < self.plan.servers;
             place.replaces &= !good.contains(&server);
         }
     }

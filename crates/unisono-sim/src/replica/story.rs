@@ -82,6 +82,7 @@ impl Director {
             true => servers,
             false => self.app_random.weigh(&[(14, majority), (5, servers), (1, majority - 1)]),
         };
+        let size = if self.is_beginning_anew() { servers } else { size };
         for _ in 0..8 {
             let mut all: Vec<usize> = (0..servers).collect();
             while all.len() > size.max(1) {
@@ -98,7 +99,8 @@ impl Director {
     fn aim(&mut self) {
         let (jobs, most) = self.app_random.pick(&[(RECOVERY, 10), (RECOVERY, 6), (COMMANDS, 40)]);
         let (done, left) = (self.app_random.chance(0.6), self.app_random.between(1, most) as u32);
-        self.world.common.aim = self.app_random.chance(0.5).then_some(Aim { jobs, done, left });
+        let aims = self.app_random.chance(0.5) && !self.is_beginning_anew();
+        self.world.common.aim = aims.then_some(Aim { jobs, done, left });
     }
 
     /// Returns when one server of the act becomes slow: at once, or near its end.
@@ -123,6 +125,11 @@ impl Director {
     /// Ends the act: the power fails, or some servers crash and others come.
     fn end_act(&mut self, at_step: bool) {
         self.forget_what_was_said();
+        if self.is_beginning_anew() {
+            // The operator watches over it: the servers stay until all of them have the new instance.
+            let act = self.scene.as_ref().map_or(0, |scene| scene.act);
+            return self.world.trigger(200 * MILLISECOND, Trigger::Line(ACT + act));
+        }
         let all = at_step && self.app_random.chance(0.8) || self.app_random.chance(0.6);
         if all {
             (0..self.plan.servers).for_each(|process| self.world.crash(process));
