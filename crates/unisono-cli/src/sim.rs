@@ -362,7 +362,7 @@ fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
 }
 
 fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
-    let bar = progress::bar(Planted::ALL.len() as u64, "planted bugs");
+    let bar = progress::bar(unisono_sim::hunted().count() as u64, "planted bugs");
     let report = unisono_sim::mutants(command.threads, &mut |_, _| bar.inc(1));
     bar.finish_and_clear();
     for mutant in &report.mutants {
@@ -376,6 +376,9 @@ fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
     }
     let mut object: Value = serde_json::to_value(&report).map_err(std::io::Error::other)?;
     object["command"] = "mutants".into();
+    let unseen: Vec<String> = unisono_sim::UNSEEN.iter().map(|bug| format!("{bug:?}")).collect();
+    output.say(format_args!("not planted, as no early seed shows them yet: {}", unseen.join(", ")))?;
+    object["unseen"] = unseen.into();
     output.object(&object)?;
     let survived = report.planted - report.caught;
     match survived {

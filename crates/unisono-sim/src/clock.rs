@@ -1,7 +1,7 @@
 //! The clock of one life: it starts at a random time, and runs a little too fast or too slow.
 //!
 //! Members never compare times with each other, and nothing may depend on equal clock rates. So each life has its own
-//! origin and drift, and the world converts.
+//! origin and drift, and the world converts. Lives that follow each other in one process share the clock of the process.
 
 use unisono_core::Time;
 

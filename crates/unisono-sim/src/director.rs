@@ -222,6 +222,7 @@ impl Director {
             name: name(process, self.plan.long_names),
             side: GroupBirth { entry, settings: Settings { transport, ..self.plan.settings.clone() } },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            clock: None,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };

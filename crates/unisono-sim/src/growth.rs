@@ -195,6 +195,7 @@ impl Stage<'_> {
             name: name(member.into(), false),
             side: GroupBirth { entry, settings: self.settings.clone() },
             gain: 0,
+            clock: None,
             events_first: true,
             planted: None,
         };

@@ -46,7 +46,7 @@ mod workload;
 mod world;
 
 pub use growth::growth;
-pub use mutants::mutants;
+pub use mutants::{UNSEEN, hunted, mutants};
 pub use plan::Profile;
 pub use replay::replay;
 pub use run::{RunOptions, run};

@@ -537,11 +537,12 @@ fn a_member_is_found_at_whichever_address_it_is_asked() {
         let options = Options { seeds: vec![format!("{host}:{port}")], ..options };
         Group::join(&name, "", &options).unwrap()
     };
+    let permitted = Options { bind: "127.0.0.1:0".parse().ok(), insecure: true, ..options() };
     let joiners = [
-        ask("127.0.0.1", options()),
-        ask("localhost", options()),
+        ask("127.0.0.1", permitted.clone()),
+        ask("localhost", permitted.clone()),
         // Any of these is this machine's loopback.
-        ask("127.0.0.2", options()),
+        ask("127.0.0.2", permitted),
         ask("127.0.0.1", Options { insecure: true, ..options() }),
         ask("127.0.0.1", everywhere.clone()),
         ask(&advertised.ip().to_string(), everywhere.clone()),
@@ -553,6 +554,13 @@ fn a_member_is_found_at_whichever_address_it_is_asked() {
     let heard: Vec<Bytes> =
         messages(&first, joiners.len()).into_iter().map(|(.., payload)| payload).collect();
     assert_eq!(heard, ["0", "1", "2", "3", "4", "5"]);
+    // Without a key and without permission to do without, only members at loopback addresses are taken.
+    if !advertised.ip().is_loopback() {
+        let seeds = vec![format!("127.0.0.1:{port}")];
+        let alone = hasty(Duration::from_millis(20), Options { seeds, ..options() });
+        let entered = Group::join(&name, "", &alone);
+        assert!(matches!(entered, Err(OpenError::Join(JoinFailure::NotFound))), "{entered:?}");
+    }
 }
 
 #[test]

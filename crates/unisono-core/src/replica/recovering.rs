@@ -96,6 +96,16 @@ impl<S: StateMachine> Replica<S> {
         self.durable.as_ref().map_or(0, |durable| durable.block.service)
     }
 
+    /// Returns the generation of the log on this server's disk; 0 without a disk.
+    pub fn generation(&self) -> u64 {
+        self.durable.as_ref().map_or(0, |durable| durable.block.generation)
+    }
+
+    /// Returns the id of this server, if it has a disk.
+    pub fn server_id(&self) -> Option<u8> {
+        self.durable.as_ref().map(|durable| durable.block.server)
+    }
+
     /// True while this server is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.stage == Stage::Closed)
@@ -200,7 +210,6 @@ impl<S: StateMachine> Replica<S> {
     fn adopt(&mut self, now: Time, plan: &Plan) {
         let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
         let end = self.closed.as_ref().and_then(Replicated::ledger).map_or(0, |ledger| ledger.end());
-        durable.is_alone = false;
         let had = (durable.block.generation, end);
         durable.block.service = plan.service;
         durable.block.created = Created::Done(plan.service);
@@ -241,7 +250,8 @@ impl<S: StateMachine> Replica<S> {
     fn open(&mut self, now: Time, seqno: Seqno, plan: &Plan) {
         let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
         let Some(mut state) = self.closed.take() else { return };
-        durable.stage = Stage::Open;
+        // A round that another one overtook may have ended before this; until then the administrator's word counts.
+        (durable.stage, durable.is_alone) = (Stage::Open, false);
         let first = state.open((seqno, view.clone()), plan, durable.block.anew.clone());
         self.begin_with(now, state);
         self.note_applied(first);

@@ -160,6 +160,7 @@ impl Director {
                 forges: self.plan.impostor == Some(process),
             },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            clock: None,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };

@@ -2,7 +2,10 @@
 //! received, what callers of a replicated service got and its copies applied, and the changes of the members' marks, with the time of each. Names and wording are not part of it. So renaming a
 //! field or rewording a message changes no fingerprint, and any change of behaviour does.
 
-use super::{CallOutcome, Epoch, Life, OpOutcome, Place, Record, ReplicaRecord, Stop, View, What, hash, mix};
+use super::{
+    CallOutcome, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place, Record, ReplicaRecord, Stop,
+    View, What, hash, mix,
+};
 use std::net::IpAddr;
 use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
 
@@ -121,8 +124,9 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
     let life = |life: &Life| u64::from(life.0);
     let named = |(client, number): &(Life, u64)| number ^ life(client) << 48;
     match record {
-        ReplicaRecord::Terms { held_by_all, servers, on_disk } => {
-            fold([0, u64::from(*held_by_all), *servers as u64, u64::from(*on_disk)])
+        ReplicaRecord::Terms { held_by_all, servers, disks } => {
+            let disks = disks.map_or(0, |durability| 1 + durability as u64);
+            fold([0, u64::from(*held_by_all), *servers as u64, disks])
         }
         ReplicaRecord::Begun { id, name, mode, .. } => fold([1, u64::from(id.0), named(name), *mode as u64]),
         ReplicaRecord::Ended { id, outcome } => fold([2, u64::from(id.0), of_op_outcome(outcome)]),
@@ -150,7 +154,24 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Amount { used, max, .. } => fold([16, *used as u64, *max as u64]),
         ReplicaRecord::Calm { serves } => fold([17, u64::from(*serves)]),
         ReplicaRecord::Final { at } => fold([18, at.as_ref().map_or(0, of_place)]),
+        ReplicaRecord::Disk(disk) => fold([19, of_disk(disk)]),
+        ReplicaRecord::Replayed { at, values, outcomes } => fold([20, of_place(at), *values, *outcomes]),
+        ReplicaRecord::BeginsAnew => 21,
     }
+}
+
+fn of_disk(disk: &DiskRecord) -> u64 {
+    let entries = |entries: &[LogEntry]| fold(entries.iter().map(|entry| entry.hash));
+    let what = match &disk.what {
+        OnDisk::Found(base, log) => fold([0, *base, entries(log)]),
+        OnDisk::Adopted(base, log) => fold([1, *base, entries(log)]),
+        OnDisk::Appended(first, log) => fold([2, *first, entries(log)]),
+        OnDisk::Committed => 3,
+        OnDisk::Cut(place) => fold([4, *place]),
+        OnDisk::Lost => 5,
+    };
+    let service = disk.service.map_or(0, |service| 1 + u64::from(service.0));
+    fold([u64::from(disk.server), service, disk.generation, what])
 }
 
 fn of_place(place: &Place) -> u64 {
@@ -173,6 +194,9 @@ fn of_stop(reason: Stop) -> u64 {
         Stop::StateLost => 2,
         Stop::DiskHangs => 3,
         Stop::Other(_) => 4,
+        Stop::DiskFailed => 5,
+        Stop::ReplaceNeeded => 6,
+        Stop::GivenUp => 7,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Epoch, Life};
 pub use crate::replica::{Op, Reply};
+use unisono_core::replica::disk::DiskDurability;
 
 /// A caller's operation, numbered in the order in which operations of a run begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +56,8 @@ pub struct Trail {
 pub struct Place {
     /// The service that it belongs to.
     pub service: Service,
+    /// Generation of the log on its disk; 0 without a disk.
+    pub generation: u64,
     /// Epoch of its view.
     pub epoch: Epoch,
     /// Position of the last command that it applied.
@@ -72,8 +75,8 @@ pub enum ReplicaRecord {
         held_by_all: bool,
         /// Number of server processes.
         servers: usize,
-        /// True if the servers have disks, none of which is lost.
-        on_disk: bool,
+        /// How many disks hold a command before it is answered, if the servers have disks.
+        disks: Option<DiskDurability>,
     },
 
     // --- callers ---
@@ -161,6 +164,17 @@ pub enum ReplicaRecord {
     Out,
     /// Memory of this copy is bad from here on: its replies are wrong.
     Corrupted,
+    /// What the disk of a server has changed.
+    Disk(DiskRecord),
+    /// A copy begins to serve, with everything replayed that it got from its disk or from another copy.
+    Replayed {
+        /// Where it is.
+        at: Place,
+        /// Hash of the values of all objects.
+        values: u64,
+        /// Hash of all outcomes of commands.
+        outcomes: u64,
+    },
     /// A copy holds more of something than before.
     Amount {
         /// Name of the amount.
@@ -172,6 +186,8 @@ pub enum ReplicaRecord {
     },
 
     // --- the world ---
+    /// An administrator lets the service begin anew from one disk, because too many others are lost for ever.
+    BeginsAnew,
     /// No fault strikes from here on. `serves` is true if the service must answer again.
     Calm {
         /// True if enough members lived through the faults.
@@ -182,6 +198,45 @@ pub enum ReplicaRecord {
         /// Where its copy is, if it has the state.
         at: Option<Place>,
     },
+}
+
+/// What the disk of a server has, or has got, all of it synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskRecord {
+    /// Id of the server.
+    pub server: u8,
+    /// The service on the disk; `None` before its creation.
+    pub service: Option<Service>,
+    /// Generation of the state.
+    pub generation: u64,
+    /// What is new.
+    pub what: OnDisk,
+}
+
+/// What is new on a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnDisk {
+    /// A process has found this at its start: a snapshot as of a place of the log, and the entries after it.
+    Found(u64, Vec<LogEntry>),
+    /// Everything was replaced by a snapshot as of a place and the entries after it.
+    Adopted(u64, Vec<LogEntry>),
+    /// Entries were appended, the first of them at this place.
+    Appended(u64, Vec<LogEntry>),
+    /// The commit block was written.
+    Committed,
+    /// A snapshot as of this place was written, and the log cut below it.
+    Cut(u64),
+    /// The disk is lost, or what it has is not what was written last.
+    Lost,
+}
+
+/// An entry of a log on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Hash of its bytes.
+    pub hash: u64,
+    /// Name of the command, if it is one.
+    pub command: Option<(Life, u64)>,
 }
 
 /// Why a copy stopped by itself.
@@ -195,6 +250,12 @@ pub enum Stop {
     StateLost,
     /// The disk has not finished a job for too long.
     DiskHangs,
+    /// The disk has failed.
+    DiskFailed,
+    /// Its disk is blank and takes the place of another one, which nobody has said.
+    ReplaceNeeded,
+    /// Its disk is of an instance that was given up.
+    GivenUp,
     /// Another reason, in words.
     Other(&'static str),
 }

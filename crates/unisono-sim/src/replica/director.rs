@@ -2,7 +2,9 @@
 //! Then all faults end, and the director demands that the service answers and that all servers have the state.
 
 use super::clients::Asked;
+use super::disks::Place;
 use super::plan::Plan;
+use super::story::{SLOW, Scene};
 use crate::director::Finding;
 use crate::draw::{Draw, MILLISECOND};
 use crate::faults;
@@ -14,8 +16,8 @@ use crate::properties::{self, Checkers};
 use crate::record::{Life, ReplicaRecord};
 use crate::recorder::Recorder;
 use crate::world::{
-    Birth, CallService, Disk, DiskBirth, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
-    ServerBirth, Trigger, World,
+    AIMED, Birth, CallService, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth,
+    Trigger, World,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -71,9 +73,11 @@ pub(crate) struct Director {
     pub(super) is_busy: bool,
     /// True once no fault strikes any more.
     pub(super) is_calm: bool,
-    planted: Option<Planted>,
+    pub(super) planted: Option<Planted>,
     /// The servers' disks; none if they keep their state in memory.
-    disks: Vec<Disk>,
+    pub(super) places: Vec<Place>,
+    /// Where the story is, if the run follows one.
+    pub(super) scene: Option<Scene>,
 }
 
 impl Director {
@@ -101,7 +105,9 @@ impl Director {
             fetch_limit: plan.fetch_limit,
             spoils: plan.spoils,
             stumbles: plan.stumbles,
-            stalls: plan.stalls,
+            job_faults: plan.disks.as_ref().map_or_else(Default::default, |disks| disks.faults),
+            aim: None,
+            good_disks: Default::default(),
             instances: Vec::new(),
             ops_begun: 0,
             not_happened: Default::default(),
@@ -117,11 +123,11 @@ impl Director {
             is_busy: true,
             is_calm: false,
             planted,
-            disks: if plan.on_disk {
-                vec![(); plan.servers].iter().map(|()| Disk::default()).collect()
-            } else {
-                Vec::new()
+            places: match plan.on_disk() {
+                true => (0..plan.servers).map(|_| Place::default()).collect(),
+                false => Vec::new(),
             },
+            scene: plan.disks.as_ref().and_then(|disks| disks.story).map(|_| Scene::default()),
             plan,
         }
     }
@@ -141,7 +147,7 @@ impl Director {
         self.world.note_world(ReplicaRecord::Terms {
             held_by_all,
             servers: self.plan.servers,
-            on_disk: self.plan.on_disk,
+            disks: self.plan.disks.as_ref().map(|disks| disks.durability),
         });
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
@@ -152,10 +158,11 @@ impl Director {
         self.schedule_end();
         // No fault disturbs the beginning.
         self.injector.clear_faults(&mut self.world);
+        self.scene.iter_mut().for_each(|scene| scene.present = (0..self.plan.servers).collect());
         for server in 0..self.plan.servers {
             self.begin_server(server, self.plan.entry(), None);
         }
-        for client in self.plan.servers..self.places() {
+        for client in self.plan.servers..self.process_count() {
             self.begin_client(client);
         }
     }
@@ -169,15 +176,21 @@ impl Director {
             Trigger::Notice { process, notice: Notice::Over, .. } => self.start_later(process.into()),
             Trigger::Fault(code) => self.fault(code),
             Trigger::Line(CORRUPT) => self.corrupt(),
-            Trigger::Line(_) => self.end_one(),
+            Trigger::Line(END_ONE) => self.end_one(),
+            Trigger::Line(SLOW) => self.slow_down(),
+            Trigger::Line(line) => self.follow_story(line),
             Trigger::Part(part) => match part {
                 Part::Chaos => {
                     self.injector.begin(&mut self.world);
                     self.injector.schedule_faults(&mut self.world);
+                    self.begin_act();
                 }
                 Part::Settling => self.settle(),
                 Part::Healed => self.demand(),
-                Part::Quiet => self.is_busy = false,
+                Part::Quiet => {
+                    self.is_busy = false;
+                    self.end_story();
+                }
             },
             Trigger::ResetAgain { process, life } => {
                 if self.is_current(process.into(), life) {
@@ -192,7 +205,7 @@ impl Director {
         }
     }
 
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn process_count(&self) -> usize {
         self.plan.servers + self.plan.clients
     }
 
@@ -202,7 +215,7 @@ impl Director {
 
     // --- lives ---
 
-    fn start_later(&mut self, process: usize) {
+    pub(super) fn start_later(&mut self, process: usize) {
         let delay = self.app_random.spread(MILLISECOND, self.plan.restart_max);
         self.world.trigger(delay, Trigger::Start { process: process as u16 });
     }
@@ -212,6 +225,9 @@ impl Director {
             if self.world.resident(process).is_none() {
                 self.begin_client(process);
             }
+            return;
+        }
+        if !self.may_run(process) {
             return;
         }
         let Some(resident) = self.world.resident(process) else {
@@ -226,28 +242,27 @@ impl Director {
             return;
         }
         let entry = match over {
-            _ if self.plan.on_disk => self.plan.entry(),
+            _ if self.plan.on_disk() => self.plan.entry(),
             Over::Reenters => self.plan.entry(),
             Over::Excluded => server.replica.entry_after_exclusion(&self.plan.config),
             Over::JoinFailed => server.entry.clone(),
             Over::Gone | Over::Stopped => self.plan.entry(),
         };
+        let stop = server.stop;
         let former = self.world.take_former(process);
+        stop.into_iter().for_each(|stop| self.heed_stop(process, stop));
         let goes_on = matches!(over, Over::Excluded | Over::JoinFailed | Over::Reenters);
         self.begin_server(process, entry, former.filter(|_| goes_on));
     }
 
     fn begin_server(&mut self, process: usize, entry: EntryMode, former: Option<Former>) {
+        let disk = if former.is_none() { self.open_disk(process) } else { None };
         let server = ServerBirth {
             entry,
             settings: Settings { ..self.plan.settings.clone() },
             durability: self.plan.durability,
             message_bytes_max: self.plan.config.message_bytes_max as usize,
-            disk: self.disks.get(process).map(|disk| DiskBirth {
-                disk: disk.clone(),
-                server: process as u8 + 1,
-                servers: self.plan.servers as u8,
-            }),
+            disk,
             former,
         };
         self.give_life(process, Some(server));
@@ -261,10 +276,12 @@ impl Director {
         if server.as_ref().is_none_or(|server| server.former.is_none()) {
             self.under_way[process] = 0;
         }
+        let clock = server.as_ref().and_then(|server| server.former.as_ref()).map(Former::clock);
         let birth = Birth {
             name: self.plan.name(process),
             side: ReplicaBirth { calls: self.plan.calls.clone(), server },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
+            clock,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };
@@ -273,7 +290,7 @@ impl Director {
             Ok(life) => {
                 self.schedule_act(process, life);
                 if process < self.plan.servers {
-                    let within = if self.plan.on_disk { DISK_ENTERS_WITHIN } else { ENTERS_WITHIN };
+                    let within = if self.plan.on_disk() { DISK_ENTERS_WITHIN } else { ENTERS_WITHIN };
                     self.world.trigger(within, Trigger::ResetAgain { process: process as u16, life });
                 }
             }
@@ -317,7 +334,7 @@ impl Director {
             }
         }
         // Restarts processes that crashed, at once or at a step.
-        for process in 0..self.places() {
+        for process in 0..self.process_count() {
             if self.world.resident(process).is_none() {
                 self.start_later(process);
             }
@@ -327,7 +344,7 @@ impl Director {
     /// Returns a living process: mostly a server, and the sequencer with a probability of at least a third.
     fn victim(&mut self) -> Option<usize> {
         let sequencer = self.sequencer().filter(|_| self.injector.random.chance(0.35));
-        let range = if self.injector.random.chance(0.85) { self.plan.servers } else { self.places() };
+        let range = if self.injector.random.chance(0.85) { self.plan.servers } else { self.process_count() };
         let any = self.injector.random.below(range as u64) as usize;
         let victim = sequencer.unwrap_or(any);
         self.world.resident(victim).is_some_and(|resident| !resident.is_over).then_some(victim)
@@ -406,7 +423,7 @@ impl Director {
         }
         let victim = self.app_random.below(self.plan.servers as u64) as usize;
         // A program whose leave does not end in time ends its copy at once. These runs lose their quorum often.
-        let leaves = self.app_random.chance(0.5) && !self.plan.on_disk;
+        let leaves = self.app_random.chance(0.5) && !self.plan.on_disk();
         if self.can_lose(victim) {
             self.world.end_server(victim, leaves);
         }
@@ -419,9 +436,10 @@ impl Director {
     fn settle(&mut self) {
         self.is_calm = true;
         (self.world.common.spoils, self.world.common.stumbles) = (0.0, 0.0);
-        self.world.common.stalls = 0.0;
+        self.world.common.job_faults = Default::default();
+        self.calm_story();
         self.injector.end(&mut self.world);
-        for process in 0..self.places() {
+        for process in 0..self.process_count() {
             self.world.schedule_crash(process, None);
             self.world.resume(process);
             self.world.end_doze(process);
@@ -456,11 +474,13 @@ impl Director {
             // A group whose copies have all crashed waits for an operator.
             is_majority && (living == view.len() || view.iter().any(|uid| copies.contains(uid)))
         };
-        let serves = self.plan.on_disk || !views.is_empty() && views.iter().all(has_quorum);
+        let serves = self.plan.on_disk() || !views.is_empty() && views.iter().all(has_quorum);
         self.world.note_world(ReplicaRecord::Calm { serves });
     }
 }
 
-/// Numbers of the lines that the director triggers: a copy's memory goes bad, or a program ends its copy.
+/// Numbers of the lines that the director triggers: a copy's memory goes bad, or a program ends its copy. Those of stories
+/// are others.
 const CORRUPT: u32 = 0;
 const END_ONE: u32 = 1;
+const _: () = assert!(AIMED > END_ONE && SLOW > AIMED);

@@ -2,11 +2,11 @@
 
 mod clients;
 mod director;
+mod disks;
 mod plan;
 mod states;
+mod story;
 
 pub(crate) use director::Director;
-#[cfg(test)]
-pub(crate) use states::Model;
-pub(crate) use states::{Copy, Object, Stepped, Value, Watch};
+pub(crate) use states::{Copy, Model, Object, Stepped, Value, Watch};
 pub use states::{Op, Reply};

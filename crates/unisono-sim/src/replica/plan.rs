@@ -1,11 +1,14 @@
 //! The plan of a run of a replicated service: the servers, the clients, what they do, and the kinds, rates and strengths
 //! of faults.
 
+use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
 use crate::plan::{FaultKind, Parts, Recurring, add, degrade, name};
+use crate::world::JobFaults;
 use std::time::Duration;
 use unisono_core::replica::Durability;
+use unisono_core::replica::disk::DiskDurability;
 use unisono_core::rpc::CallSettings;
 use unisono_core::{
     EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport,
@@ -18,9 +21,8 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     pub(crate) clients: usize,
     pub(crate) durability: Durability,
-    /// True if the servers have disks, and the fraction of jobs of a disk that stall.
-    pub(crate) on_disk: bool,
-    pub(crate) stalls: f64,
+    /// Present if the servers have disks.
+    pub(crate) disks: Option<DiskPlan>,
     pub(crate) config: GroupConfig,
     pub(crate) settings: Settings,
     pub(crate) calls: CallSettings,
@@ -46,6 +48,15 @@ pub(crate) struct Plan {
     pub(crate) conditions: Conditions,
     pub(crate) faults: Vec<Recurring>,
     pub(crate) parts: Parts,
+}
+
+/// What the disks of servers are, and what befalls them.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskPlan {
+    pub(crate) durability: DiskDurability,
+    pub(crate) faults: JobFaults,
+    /// Present if crashes follow a story; otherwise they strike at random.
+    pub(crate) story: Option<Story>,
 }
 
 /// What callers do.
@@ -100,8 +111,7 @@ impl Plan {
             servers,
             clients: random.between(1, 6) as usize,
             durability,
-            on_disk: false,
-            stalls: 0.0,
+            disks: None,
             config: GroupConfig {
                 resilience: durability.resilience(),
                 members_min: majority,
@@ -200,27 +210,55 @@ impl Plan {
 
     /// Lets the servers of some runs keep their state on disk. Any of them may crash then, and all of them.
     fn draw_disks(&mut self, random: &mut Random) {
-        if self.durability != Durability::HeldByAll || self.corrupts_at.is_some() || !random.chance(0.4) {
+        if self.durability != Durability::HeldByAll || self.corrupts_at.is_some() || !random.chance(0.5) {
             return;
         }
-        (self.on_disk, self.is_reckless) = (true, true);
+        let durability = random.weigh(&[(3, DiskDurability::Majority), (2, DiskDurability::One)]);
+        let faults = JobFaults {
+            stalls: random.pick(&[0.0, 0.0, 0.002, 0.01]),
+            fails: random.pick(&[0.0, 0.0, 0.002]),
+        };
+        let story = random.chance(0.6).then(|| self.draw_story(random));
+        self.disks = Some(DiskPlan { durability, faults, story });
+        self.is_reckless = true;
         self.within = Duration::from_secs(1);
-        self.stalls = random.pick(&[0.0, 0.0, 0.002, 0.01]);
         self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());
         self.config.members_max = self.servers as u16;
+        self.config.members_min = self.servers as u16 / 2 + 1;
         self.config.keeps_state = false;
+    }
+
+    /// In a story only servers with disks crash, in acts, while callers are busy.
+    fn draw_story(&mut self, random: &mut Random) -> Story {
+        self.servers = random.weigh(&[(6, 3), (1, 5)]);
+        let spoils = random.pick(&[0.0, 0.1, 0.3]);
+        let stays = [FaultKind::Pause, FaultKind::DropFrames, FaultKind::Partition, FaultKind::HalfDead];
+        match spoils == 0.0 && random.chance(0.5) {
+            true => self.faults.retain(|fault| stays.contains(&fault.kind)),
+            false => self.faults.clear(),
+        }
+        self.ends_every = None;
+        self.restart_max = random.millis(10, 500);
+        self.load.every = random.millis(20, 120);
+        self.clients = random.between(2, 4) as usize;
+        Story { spoils, begins_anew: spoils > 0.0 && random.chance(0.15) }
+    }
+
+    /// True if the servers have disks.
+    pub(crate) fn on_disk(&self) -> bool {
+        self.disks.is_some()
     }
 
     /// Lets no newcomer of some runs get the state while faults strike, so that few members have it.
     fn draw_transfers(&mut self, random: &mut Random) {
-        if !self.on_disk && self.corrupts_at.is_none() && random.chance(0.15) {
+        if !self.on_disk() && self.corrupts_at.is_none() && random.chance(0.15) {
             self.spoils = 1.0;
         }
     }
 
     /// Returns the name of a process. A server with a disk is named after its id.
     pub(crate) fn name(&self, process: usize) -> Name {
-        match self.on_disk && process < self.servers {
+        match self.on_disk() && process < self.servers {
             true => Name::new(&(process + 1).to_string()).unwrap_or_default(),
             false => name(process, false),
         }

@@ -147,6 +147,11 @@ impl Model {
         reply
     }
 
+    /// Returns a hash of the values of all objects.
+    pub(crate) fn hash(&self) -> u64 {
+        self.values.iter().fold(3, |hash, value| mix(mix(hash, value.0), value.1))
+    }
+
     pub(crate) fn value(&self, object: Object) -> Value {
         self.values[usize::from(object)]
     }
@@ -193,6 +198,11 @@ impl Copy {
 
     pub(crate) fn trail(&self) -> Trail {
         self.trail
+    }
+
+    /// Returns a hash of the values of all objects.
+    pub(crate) fn values(&self) -> u64 {
+        self.model.hash()
     }
 
     /// Returns the reply to an operation that changes nothing.

@@ -62,6 +62,7 @@ impl Stage<'_, CallSide> {
             name: name(process, false),
             side: CallBirth { settings: CallSettings::default(), workers: usize::MAX, forges: false },
             gain: 0,
+            clock: None,
             events_first: false,
             planted: None,
         };

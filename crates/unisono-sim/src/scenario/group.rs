@@ -90,6 +90,7 @@ impl Stage<'_, GroupSide> {
             name: name(process, false),
             side: GroupBirth { entry, settings },
             gain: 0,
+            clock: None,
             events_first: false,
             planted: None,
         };

@@ -1,5 +1,6 @@
 //! The disks of servers. A disk outlives the processes that use it: a crash leaves what was synced, any part of what was
-//! not, and any part of the job that was under way.
+//! not, and any part of the job that was under way. Disks stall, fail, lose or change bits, and are put back as they were
+//! before.
 
 use crate::draw::Draw;
 use std::cell::RefCell;
@@ -7,10 +8,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::replica::disk::{FileError, Files, Loaded, MemoryFiles, Store, StoreError};
 use unisono_core::replica::{Digest, Job};
-use unisono_core::{Random, Time};
+use unisono_core::{Planted, Random, Time};
 
 /// Most writes that a job consists of, about.
 const JOB_WRITES: u64 = 12;
+/// How often a bit is drawn that a process would notice if it were flipped.
+const FLIPS_MAX: usize = 20;
 
 /// A disk, shared with the process that uses it.
 #[derive(Clone, Debug, Default)]
@@ -23,12 +26,61 @@ struct Inner {
     under_way: Option<Job>,
 }
 
+/// What a disk had at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Image(MemoryFiles);
+
+/// Kinds of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    Append,
+    Commit,
+    Adopt,
+    Snapshot,
+}
+
+impl JobKind {
+    pub(crate) fn of(job: &Job) -> JobKind {
+        match job {
+            Job::Append { .. } => JobKind::Append,
+            Job::Commit(_) => JobKind::Commit,
+            Job::Adopt { .. } => JobKind::Adopt,
+            Job::Snapshot { .. } => JobKind::Snapshot,
+        }
+    }
+}
+
+/// What befalls jobs of disks: fractions of those that take long, and of those that fail.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JobFaults {
+    pub(crate) stalls: f64,
+    pub(crate) fails: f64,
+}
+
 /// A disk in use.
 pub(crate) struct DiskInUse {
     disk: Disk,
     store: Store<Disk>,
-    /// Number of the job under way, and when it is done.
-    job: Option<(u64, Time)>,
+    under_way: Option<UnderWay>,
+    /// True while all its jobs take hundreds of milliseconds.
+    is_slow: bool,
+}
+
+/// A job under way.
+struct UnderWay {
+    number: u64,
+    done_at: Time,
+    /// Number of writes after which the disk fails.
+    fails_after: Option<u64>,
+}
+
+/// A job that has been done, or has failed.
+pub(crate) struct Finished {
+    pub(crate) number: u64,
+    pub(crate) job: Job,
+    pub(crate) outcome: Result<(), String>,
+    /// The service on the disk, 0 before its creation, and the generation of its log.
+    pub(crate) state: (u128, u64),
 }
 
 impl Files for Disk {
@@ -63,66 +115,131 @@ impl Disk {
     pub(crate) fn open(
         &self,
         digest: fn(&[u8]) -> Digest,
+        bug: Option<Planted>,
         random: &mut Random,
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
         let under_way = self.0.borrow_mut().under_way.take();
         if let Some(job) = under_way
             && random.chance(0.7)
-            && let Ok((mut store, _)) = Store::open(self.clone(), digest)
+            && let Ok((mut store, _)) = Store::open_planted(self.clone(), digest, bug)
         {
             let writes = random.below(JOB_WRITES);
             self.0.borrow_mut().files.fail_after(writes);
-            _ = carry_out(&mut store, job);
+            _ = carry_out(&mut store, &job);
             self.0.borrow_mut().files.repair();
         }
         if random.chance(0.6) {
             self.0.borrow_mut().files.crash(&mut || random.chance(0.5));
         }
-        let (store, loaded) = Store::open(self.clone(), digest)?;
-        Ok((DiskInUse { disk: self.clone(), store, job: None }, loaded))
+        let (store, loaded) = Store::open_planted(self.clone(), digest, bug)?;
+        Ok((DiskInUse { disk: self.clone(), store, under_way: None, is_slow: false }, loaded))
+    }
+
+    /// Returns what is synced.
+    pub(crate) fn image(&self) -> Image {
+        let mut files = self.0.borrow().files.clone();
+        files.crash(&mut || false);
+        Image(files)
+    }
+
+    /// Puts an image in the place of what the disk has. No process uses it.
+    pub(crate) fn put_back(&self, image: &Image) {
+        *self.0.borrow_mut() = Inner { files: image.0.clone(), under_way: None };
+    }
+
+    /// Puts a blank disk in its place. No process uses it.
+    pub(crate) fn replace(&self) {
+        *self.0.borrow_mut() = Inner::default();
+    }
+
+    /// Flips a bit that the next process notices; a bit of the last record of the log would look like the end of a write
+    /// that a crash cut off. Returns true if it has flipped one.
+    pub(crate) fn flip(&self, digest: fn(&[u8]) -> Digest, random: &mut Random) -> bool {
+        let image = self.image();
+        let names = image.0.list().unwrap_or_default();
+        for _ in 0..FLIPS_MAX {
+            let Some(name) = names.get(random.below(names.len().max(1) as u64) as usize) else {
+                return false;
+            };
+            let bits = 8 * image.0.read(name).map_or(0, |content| content.len() as u64);
+            let mut flipped = image.clone();
+            flipped.0.flip(name, random.below(bits.max(1)));
+            if Store::open(flipped.0.clone(), digest).is_err() {
+                self.put_back(&flipped);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Image {
+    /// Returns what a process would find on it.
+    pub(crate) fn load(&self, digest: fn(&[u8]) -> Digest) -> Option<Loaded> {
+        Store::open(self.0.clone(), digest).ok().and_then(|(_, loaded)| loaded)
     }
 }
 
 impl DiskInUse {
-    /// Takes a job, which is done after a while. `stalls` is the fraction of jobs that take long.
-    pub(crate) fn begin(&mut self, now: Time, (number, job): (u64, Job), stalls: f64, random: &mut Random) {
-        let takes = match random.chance(stalls) {
-            true => random.duration(500, 12_000),
+    /// Takes a job, which is done after a while.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        (number, job): (u64, Job),
+        faults: JobFaults,
+        random: &mut Random,
+    ) {
+        let takes = match random.chance(faults.stalls) {
+            true => random.duration(500, 30_000),
             false => Duration::from_nanos(random.spread(50_000, 8_000_000)),
         };
+        let takes = if self.is_slow { random.duration(200, 3_000) } else { takes };
+        let fails_after =
+            (faults.fails > 0.0 && random.chance(faults.fails)).then(|| random.below(JOB_WRITES));
         self.disk.0.borrow_mut().under_way = Some(job);
-        self.job = Some((number, now + takes));
+        self.under_way = Some(UnderWay { number, done_at: now + takes, fails_after });
+    }
+
+    /// Lets all jobs take hundreds of milliseconds from now on, or no longer.
+    pub(crate) fn set_slow(&mut self, is_slow: bool) {
+        self.is_slow = is_slow;
     }
 
     /// Lets a job that stalls be done soon.
     pub(crate) fn go_on(&mut self, now: Time) {
-        if let Some((_, at)) = &mut self.job {
-            *at = (*at).min(now + Duration::from_millis(8));
+        self.is_slow = false;
+        if let Some(job) = &mut self.under_way {
+            job.done_at = job.done_at.min(now + Duration::from_millis(8));
         }
     }
 
     /// Returns when the job under way is done.
     pub(crate) fn done_at(&self) -> Option<Time> {
-        self.job.map(|(_, at)| at)
+        self.under_way.as_ref().map(|job| job.done_at)
     }
 
-    /// Does the job under way if it is due, and returns its number and outcome.
-    pub(crate) fn finish(&mut self, now: Time) -> Option<(u64, Result<(), String>)> {
-        let (number, _) = self.job.take_if(|(_, at)| *at <= now)?;
+    /// Does the job under way if it is due.
+    pub(crate) fn finish(&mut self, now: Time) -> Option<Finished> {
+        let UnderWay { number, fails_after, .. } = self.under_way.take_if(|job| job.done_at <= now)?;
         let job = self.disk.0.borrow_mut().under_way.take()?;
-        let done = carry_out(&mut self.store, job);
-        Some((number, done.map_err(|error| error.to_string())))
+        if let Some(writes) = fails_after {
+            self.disk.0.borrow_mut().files.fail_after(writes);
+        }
+        let done = carry_out(&mut self.store, &job);
+        self.disk.0.borrow_mut().files.repair();
+        let state = self.store.block().map_or((0, 0), |block| (block.service, block.generation));
+        Some(Finished { number, job, outcome: done.map_err(|error| error.to_string()), state })
     }
 }
 
-fn carry_out(store: &mut Store<Disk>, job: Job) -> Result<(), StoreError> {
+fn carry_out(store: &mut Store<Disk>, job: &Job) -> Result<(), StoreError> {
     match job {
-        Job::Append { first, entries, heard } => store.append(first, &entries, &heard),
-        Job::Commit(block) => store.commit(block),
+        Job::Append { first, entries, heard } => store.append(*first, entries, heard),
+        Job::Commit(block) => store.commit(block.clone()),
         Job::Adopt { block, snapshot, entries, heard } => {
             let snapshot = snapshot.as_ref().map(|(place, parts)| (*place, &parts[..]));
-            store.adopt(block, snapshot, &entries, &heard)
+            store.adopt(block.clone(), snapshot, entries, heard)
         }
-        Job::Snapshot { place, parts } => store.snapshot(place, &parts),
+        Job::Snapshot { place, parts } => store.snapshot(*place, parts),
     }
 }

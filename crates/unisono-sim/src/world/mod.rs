@@ -13,9 +13,11 @@ mod output;
 mod replica;
 
 pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
-pub(crate) use disk::Disk;
+pub(crate) use disk::{Disk, Image, JobFaults, JobKind};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
-pub(crate) use replica::{DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth};
+pub(crate) use replica::{
+    AIMED, Aim, DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, digest,
+};
 
 use crate::clock::Clock;
 use crate::event_log::EventLog;
@@ -136,8 +138,10 @@ pub(crate) struct Birth<B> {
     pub(crate) name: Name,
     /// Parameters of its side.
     pub(crate) side: B,
-    /// Nanoseconds that its clock gains per 2^20.
+    /// Nanoseconds that its clock gains per 2^20, if it gets one of its own.
     pub(crate) gain: i64,
+    /// The clock of its process, if that has been running before this life.
+    pub(crate) clock: Option<Clock>,
     pub(crate) events_first: bool,
     pub(crate) planted: Option<Planted>,
 }
@@ -228,7 +232,8 @@ impl<S: Side> World<S> {
     pub(crate) fn start(&mut self, process: usize, birth: Birth<S::Birth>) -> Result<Life, ConfigError> {
         self.crash(process);
         let uid = Uid(self.random.next_u64());
-        let clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
+        let own_clock = Clock::new(self.now, self.random.below(1 << 50), birth.gain);
+        let clock = birth.clock.unwrap_or(own_clock);
         let context = BirthContext {
             now: clock.read(self.now),
             uid,

@@ -19,6 +19,8 @@ struct Kept {
     may_be_lost: bool,
     /// Highest position of a command that a caller got an answer to.
     answered: u64,
+    /// The commands with an answer, by position.
+    commands: Map<u64, (Life, u64)>,
 }
 
 /// The checker of `answered_kept`.
@@ -78,8 +80,8 @@ impl Property for AnsweredKept {
             self.lose(record.life);
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { held_by_all, servers, on_disk }) => {
-                self.on_disk = *on_disk;
+            Some(ReplicaRecord::Terms { held_by_all, servers, disks }) => {
+                self.on_disk = disks.is_some();
                 (self.held_by_all, self.servers) = (*held_by_all, *servers);
             }
             Some(ReplicaRecord::Begun { name, .. }) => self.names.push(*name),
@@ -88,10 +90,20 @@ impl Property for AnsweredKept {
                 if let Some((service, position)) = executed {
                     let kept = self.services.entry(*service).or_default();
                     kept.answered = kept.answered.max(*position);
+                    kept.commands.insert(*position, self.names[id.index()]);
                 }
             }
             Some(ReplicaRecord::Applied { at, name, .. }) => {
                 self.executed.insert(*name, (at.service, at.position));
+                let kept = self.services.get(&at.service).filter(|_| self.held_by_all);
+                let answered = kept.and_then(|kept| kept.commands.get(&at.position)).copied();
+                if let Some(answered) = answered.filter(|answered| answered != name) {
+                    return broken(self, record, || format!("{answered:?} had this position, and an answer"));
+                }
+            }
+            // Whatever the disk lacks with which it begins anew is lost.
+            Some(ReplicaRecord::BeginsAnew) => {
+                self.services.values_mut().for_each(|kept| kept.may_be_lost = true);
             }
             Some(ReplicaRecord::Informed(at)) => return self.inform(record, at.service),
             Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
@@ -187,6 +199,15 @@ mod tests {
         fixture.crash(A);
         let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
         fixture.record(A, ReplicaRecord::Informed(place));
+        fixture.bad(AnsweredKept::default());
+    }
+
+    #[test]
+    fn rejects_another_command_at_the_position_of_an_answered_one() {
+        let mut fixture = used();
+        let at = fixture.place(A);
+        let (op, reply) = (Op::Append(9), Reply(0, 0));
+        fixture.record(A, ReplicaRecord::Applied { at, name: (CLIENT, 99), op, reply });
         fixture.bad(AnsweredKept::default());
     }
 

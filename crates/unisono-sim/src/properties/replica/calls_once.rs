@@ -61,6 +61,8 @@ impl Property for CallsOnce {
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match content(record) {
             Some(ReplicaRecord::Terms { held_by_all, .. }) => self.held_by_all = *held_by_all,
+            // A disk with which a service begins anew replays its commands, in another service.
+            Some(ReplicaRecord::BeginsAnew) => self.executed.clear(),
             Some(ReplicaRecord::Begun { name, mode, .. }) => {
                 self.commands.push((*mode == Mode::Command).then_some(*name));
             }

@@ -55,7 +55,15 @@ impl CopiesAgree {
             (Stop::Differs(since, through), Some(bad)) if since <= bad && bad < through => Ok(()),
             (Stop::Differs(..), bad) => broken(self, record, || format!("its memory went bad at {bad:?}")),
             (Stop::Other(_), _) => broken(self, record, || "no copy has a reason for that".into()),
-            (Stop::GivesWay | Stop::StateLost | Stop::DiskHangs, _) => Ok(()),
+            (
+                Stop::GivesWay
+                | Stop::StateLost
+                | Stop::DiskHangs
+                | Stop::DiskFailed
+                | Stop::ReplaceNeeded
+                | Stop::GivenUp,
+                _,
+            ) => Ok(()),
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::properties::{Checkers, Property, Violation};
 use crate::record::{
-    End, Epoch, Life, Mode, OpId, OpOutcome, Place, Record, ReplicaRecord, Service, Trail, What, mix,
+    DiskRecord, End, Epoch, Life, LogEntry, Mode, OnDisk, OpId, OpOutcome, Place, Record, ReplicaRecord,
+    Service, Trail, What, mix,
 };
 use crate::replica::{Model, Op, Reply};
 use std::time::Duration;
 use unisono_core::Time;
+use unisono_core::replica::disk::DiskDurability;
 
 pub(super) const A: Life = Life(0);
 pub(super) const B: Life = Life(1);
@@ -28,8 +30,18 @@ pub(super) struct Fixture {
 impl Fixture {
     /// Three copies of a service that has just been founded.
     pub(super) fn three_copies() -> Fixture {
-        let place =
-            Place { service: SERVICE, epoch: Epoch(0), position: 0, trail: Trail { steps: 1, hash: 9 } };
+        Fixture::new(None)
+    }
+
+    /// The same with disks, two of which must have a command; the copies are of generation 1.
+    pub(super) fn three_disks() -> Fixture {
+        Fixture::new(Some(DiskDurability::Majority))
+    }
+
+    fn new(disks: Option<DiskDurability>) -> Fixture {
+        let trail = Trail { steps: 1, hash: 9 };
+        let generation = disks.map_or(0, |_| 1);
+        let place = Place { service: SERVICE, generation, epoch: Epoch(0), position: 0, trail };
         let mut fixture = Fixture {
             records: Vec::new(),
             now: Time::from_nanos(1_000),
@@ -37,7 +49,7 @@ impl Fixture {
             model: Model::default(),
             ops: Vec::new(),
         };
-        fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, on_disk: false });
+        fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, disks });
         for copy in COPIES {
             fixture.record(copy, ReplicaRecord::Members(place));
             fixture.record(copy, ReplicaRecord::Informed(place));
@@ -48,6 +60,22 @@ impl Fixture {
     pub(super) fn record(&mut self, life: Life, content: ReplicaRecord) {
         let what = What::Replica(Box::new(content));
         self.records.push(Record { at: self.now, process: life.0, life, what });
+    }
+
+    /// Something new on the disk of a server.
+    pub(super) fn on_disk(&mut self, server: u8, generation: u64, what: OnDisk) {
+        let disk = DiskRecord { server, service: Some(SERVICE), generation, what };
+        self.record(Life(u32::from(server) - 1), ReplicaRecord::Disk(disk));
+    }
+
+    /// Entries with these hashes, which are no commands.
+    pub(super) fn entries(hashes: &[u64]) -> Vec<LogEntry> {
+        hashes.iter().map(|hash| LogEntry { hash: *hash, command: None }).collect()
+    }
+
+    /// Hash of the values of all objects.
+    pub(super) fn values(&self) -> u64 {
+        self.model.hash()
     }
 
     pub(super) fn crash(&mut self, life: Life) {

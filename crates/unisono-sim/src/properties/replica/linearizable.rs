@@ -41,6 +41,8 @@ pub(super) struct Linearizable {
     /// Calls that a copy with bad memory answered, and such copies.
     tainted: BTreeSet<Name>,
     corrupted: BTreeSet<Life>,
+    /// Services that began before an administrator let one begin anew; what that one begins with is not known.
+    before_anew: Option<usize>,
     checked: u64,
 }
 
@@ -272,6 +274,7 @@ impl Property for Linearizable {
             }
             Some(ReplicaRecord::Looked { service, name }) => _ = self.answered.insert(*name, *service),
             Some(ReplicaRecord::Corrupted) => _ = self.corrupted.insert(record.life),
+            Some(ReplicaRecord::BeginsAnew) => self.before_anew = Some(self.commands.len()),
             _ => {}
         }
         Ok(())
@@ -281,7 +284,8 @@ impl Property for Linearizable {
         if !self.held_by_all {
             return Ok(());
         }
-        let services: Vec<Service> = self.commands.keys().copied().collect();
+        let known = self.before_anew.unwrap_or(usize::MAX);
+        let services: Vec<Service> = self.commands.keys().copied().take(known).collect();
         let fault = services.into_iter().find_map(|service| self.check(service).err());
         final_result(self, end, fault)
     }

@@ -4,12 +4,17 @@
 mod answered_kept;
 mod calls_once;
 mod copies_agree;
+mod created_once;
+mod disks_agree;
 mod ended_is_silent;
 #[cfg(test)]
 mod fixture;
 mod goes_on;
 mod linearizable;
+mod logs;
 mod one_service;
+mod only_synced_counts;
+mod replay_equals;
 mod replica_bounds;
 mod state_goes_on;
 mod wing_gong;
@@ -21,10 +26,14 @@ use std::collections::BTreeMap;
 /// Returns all properties of replicated state.
 pub fn all() -> Vec<Box<dyn Property>> {
     vec![
+        Box::<created_once::CreatedOnce>::default(),
+        Box::<only_synced_counts::OnlySyncedCounts>::default(),
+        Box::<disks_agree::DisksAgree>::default(),
+        Box::<answered_kept::AnsweredKept>::default(),
+        Box::<replay_equals::ReplayEquals>::default(),
         Box::<copies_agree::CopiesAgree>::default(),
         Box::<calls_once::CallsOnce>::default(),
         Box::<one_service::OneService>::default(),
-        Box::<answered_kept::AnsweredKept>::default(),
         Box::<linearizable::Linearizable>::default(),
         Box::<goes_on::GoesOn>::default(),
         Box::<state_goes_on::StateGoesOn>::default(),

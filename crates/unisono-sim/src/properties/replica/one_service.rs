@@ -84,8 +84,8 @@ impl Property for OneService {
             self.lose(record.life);
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { servers, on_disk, .. }) => {
-                (self.servers, self.on_disk) = (*servers, *on_disk);
+            Some(ReplicaRecord::Terms { servers, disks, .. }) => {
+                (self.servers, self.on_disk) = (*servers, disks.is_some());
             }
             Some(ReplicaRecord::Begun { name, .. }) => {
                 self.begun.insert(*name, self.answered.len());

@@ -27,7 +27,7 @@ impl Property for StateGoesOn {
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match content(record) {
-            Some(ReplicaRecord::Terms { on_disk, .. }) => self.on_disk = *on_disk,
+            Some(ReplicaRecord::Terms { disks, .. }) => self.on_disk = disks.is_some(),
             Some(ReplicaRecord::Joined { life, .. }) => _ = self.joined.insert(*life),
             Some(ReplicaRecord::Informed(_)) => _ = self.informed.insert(record.life),
             Some(ReplicaRecord::WentOn { members, forced: false }) if !self.on_disk => {

@@ -1,13 +1,14 @@
 //! What a replicated service's processes share, and what a new life begins with.
 
+use crate::clock::Clock;
 use crate::record::{OpId, Service};
 use crate::replica::{Copy, Op, Watch};
 use crate::world::CallService;
-use crate::world::disk::{Disk, DiskInUse};
+use crate::world::disk::{DiskInUse, JobFaults, JobKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
-use unisono_core::replica::{CommandNumber, Durability, ReadNumber, Replica};
+use unisono_core::replica::{CommandNumber, DiskStart, Durability, ReadNumber, Replica};
 use unisono_core::rpc::CallSettings;
 use unisono_core::{EntryMode, Instance, Port, Settings, Uid};
 
@@ -24,8 +25,12 @@ pub(crate) struct ReplicaCommon {
     /// Fraction of pieces of a state that a donor spoils, and of questions for a piece that it cannot answer any more.
     pub(crate) spoils: f64,
     pub(crate) stumbles: f64,
-    /// Fraction of jobs of disks that take long.
-    pub(crate) stalls: f64,
+    /// What befalls the jobs of disks.
+    pub(crate) job_faults: JobFaults,
+    /// Step of a disk at which the director acts next.
+    pub(crate) aim: Option<Aim>,
+    /// Ids of the servers whose disks are of the service.
+    pub(crate) good_disks: BTreeSet<u8>,
     /// Instances of groups that had a copy, in the order in which the run names them.
     pub(crate) instances: Vec<Instance>,
     pub(crate) ops_begun: u32,
@@ -40,6 +45,19 @@ impl ReplicaCommon {
             self.instances.push(instance);
             self.instances.len() - 1
         }) as u16)
+    }
+
+    /// True if this is the step at which the director has aimed.
+    pub(super) fn is_aimed_at(&mut self, kind: JobKind, done: bool) -> bool {
+        let Some(aim) = self.aim.as_mut().filter(|aim| aim.done == done && aim.jobs.contains(&kind)) else {
+            return false;
+        };
+        aim.left = aim.left.saturating_sub(1);
+        let is_reached = aim.left == 0;
+        if is_reached {
+            self.aim = None;
+        }
+        is_reached
     }
 }
 
@@ -62,20 +80,40 @@ pub(crate) struct ServerBirth {
     pub(crate) former: Option<Former>,
 }
 
-/// The disk of a server.
+/// The disk of a server, which has been opened.
 pub(crate) struct DiskBirth {
-    pub(crate) disk: Disk,
-    pub(crate) server: u8,
-    pub(crate) servers: u8,
+    pub(crate) disk: DiskInUse,
+    pub(crate) start: DiskStart,
 }
+
+/// A step of any disk at which the director acts: it sends [`AIMED`] when the step comes that often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aim {
+    pub(crate) jobs: &'static [JobKind],
+    /// True if it is when a job is done and its server does not know it yet, false if it is when the job begins.
+    pub(crate) done: bool,
+    pub(crate) left: u32,
+}
+
+/// The line that is triggered when the step comes at which the director has aimed.
+pub(crate) const AIMED: u32 = 2;
 
 /// What a server takes into its next life.
 pub(crate) struct Former {
+    /// Its process goes on, and so does the process's clock: deadlines and jobs under way are by it.
+    pub(super) clock: Clock,
     pub(super) replica: Replica<Copy>,
     pub(super) watch: Rc<Watch>,
     pub(super) client: Uid,
     pub(super) own: Own,
     pub(super) disk: Option<DiskInUse>,
+}
+
+impl Former {
+    /// Returns the clock of the process.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
 }
 
 /// Operations of a server's own process that have not ended.

@@ -51,7 +51,7 @@ pub(super) fn barrier_number(number: ReadNumber) -> u64 {
 }
 
 /// A digest that is cheap to compute.
-pub(super) fn digest(bytes: &[u8]) -> Digest {
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
     let first = record::hash(bytes);
     let mut digest = Digest::default();
     let mut word = first;

@@ -5,7 +5,7 @@ use super::{Former, ReplicaSide};
 use crate::record::{self, Life, ReplicaRecord, What};
 use crate::world::{Side, World};
 use bytes::Bytes;
-use unisono_core::{Phase, Time};
+use unisono_core::{Event, Phase, Time};
 
 impl World<ReplicaSide> {
     /// Lets a server's program end its copy: at once, or by a leave if `leaves` and the state does not go with it.
@@ -48,16 +48,6 @@ impl World<ReplicaSide> {
         self.common.not_happened.contains(&id)
     }
 
-    /// Lets the disk of a server do its job, if it stalls.
-    pub(crate) fn end_stall(&mut self, process: usize) {
-        self.with(process, |side, cx| {
-            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
-                disk.go_on(cx.local);
-            }
-        });
-        self.drain(process);
-    }
-
     /// Makes the memory of a copy bad.
     pub(crate) fn corrupt(&mut self, process: usize) {
         self.with(process, |side, cx| {
@@ -70,17 +60,20 @@ impl World<ReplicaSide> {
 
     /// Takes what the next life of a server needs, and removes the life. `None` if it was no server.
     pub(crate) fn take_former(&mut self, process: usize) -> Option<Former> {
+        self.keep_what_it_held(process);
         let resident = self.processes[process].resident.as_ref()?;
         resident.side.server.as_ref()?;
         self.probes |= resident.side.probes();
         if resident.side.is_needed() {
             self.recorder.crashed.push(resident.uid);
         }
-        let side = self.processes[process].resident.take()?.side;
+        let resident = self.processes[process].resident.take()?;
+        let (clock, side) = (resident.clock, resident.side);
         // The rest of the place is left as after a crash.
         self.retire(process);
         let server = *side.server?;
         Some(Former {
+            clock,
             replica: server.replica,
             watch: server.watch,
             client: server.client,
@@ -89,9 +82,28 @@ impl World<ReplicaSide> {
         })
     }
 
+    /// Hands a copy the events that its life held when it ended.
+    fn keep_what_it_held(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            let Some(server) = side.server.as_deref_mut().filter(|server| server.disk.is_some()) else {
+                return;
+            };
+            let mut held: Vec<Event> = std::iter::from_fn(|| server.group.poll_event()).collect();
+            held.extend(std::iter::from_fn(|| server.group.poll_undelivered()));
+            held.into_iter().for_each(|event| server.replica.handle_event(cx.local, event));
+            server.note_steps(cx);
+            server.take_outputs(cx, &mut side.endpoint);
+        });
+    }
+
     /// Records a fact of the whole run.
     pub(crate) fn note_world(&mut self, record: ReplicaRecord) {
         self.recorder.note(self.now, 0, Life::WORLD, What::Replica(Box::new(record)));
+    }
+
+    /// Writes a line to the trace, if there is one.
+    pub(crate) fn note_trace(&mut self, process: usize, text: &str) {
+        self.recorder.trace(self.now, &format!("m{process}"), format_args!("{text}"));
     }
 
     /// Records where all copies are at the end of the run, and collects the probes.

@@ -8,13 +8,8 @@ use unisono_core::{ConfirmError, EpochTag, Event, SendError};
 
 impl Server {
     pub(super) fn take_events(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
         self.follow_views(cx);
-        if let Some((number, done)) = self.disk.as_mut().and_then(|disk| disk.finish(cx.local)) {
-            moved = true;
-            self.replica.handle_stored(cx.local, number, done);
-            self.note_steps(cx);
-        }
+        let mut moved = self.finish_job(cx);
         while cx.takes_events
             && let Some(event) = self.group.poll_event()
         {

@@ -4,6 +4,7 @@
 
 mod birth;
 mod context;
+mod disks;
 mod lives;
 mod member;
 mod outputs;
@@ -11,7 +12,8 @@ mod programs;
 mod requests;
 mod server;
 
-pub(crate) use birth::{DiskBirth, Former, ReplicaBirth, ReplicaCommon, ServerBirth};
+pub(crate) use birth::{AIMED, Aim, DiskBirth, Former, ReplicaBirth, ReplicaCommon, ServerBirth};
+pub(crate) use context::digest;
 pub(crate) use server::{Over, Server};
 
 use super::{BirthContext, Side, World};

@@ -18,11 +18,7 @@ impl Server {
             match output {
                 Output::Submit(message) => self.to_send.push_back((message, None)),
                 Output::Announce(message) => self.to_send.push_back((message, Some(0))),
-                Output::Store(number, job) => {
-                    if let Some(disk) = &mut self.disk {
-                        disk.begin(cx.local, (number, *job), cx.common.stalls, cx.random);
-                    }
-                }
+                Output::Store(number, job) => self.begin_job(cx, number, *job),
                 Output::Reenter => {
                     self.leave_service(cx, endpoint);
                     self.end_part(cx, Over::Reenters);
@@ -81,6 +77,7 @@ impl Server {
         _ = endpoint.serve(private, ServeOptions { instance, ..options });
         self.serves = true;
         if let Some(at) = self.place(cx) {
+            self.note_replayed(cx, at);
             cx.note(ReplicaRecord::Informed(at));
         }
     }
@@ -92,11 +89,14 @@ impl Server {
             StopReason::StateLost => Stop::StateLost,
             StopReason::Panicked { .. } => Stop::Other("panicked"),
             StopReason::DiskHangs => Stop::DiskHangs,
-            StopReason::DiskFailed(_) => Stop::Other("the disk failed"),
+            StopReason::DiskFailed(_) => Stop::DiskFailed,
+            StopReason::ReplaceNeeded => Stop::ReplaceNeeded,
+            StopReason::DiskGivenUp => Stop::GivenUp,
             StopReason::NotRestored(reason) => Stop::Other(reason.0),
             _ => Stop::Other("for a reason that the simulator does not know"),
         };
         let at = self.place(cx);
+        self.stop = Some(stop);
         cx.note(ReplicaRecord::Stopped { at, reason: stop });
         self.leave_service(cx, endpoint);
         self.end_part(cx, Over::Stopped);

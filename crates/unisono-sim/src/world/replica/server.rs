@@ -2,8 +2,8 @@
 
 use super::birth::Own;
 use super::context::{Context, digest};
-use super::{ReplicaCommon, ServerBirth};
-use crate::record::{Place, ReplicaRecord, Trail, What};
+use super::{DiskBirth, ReplicaCommon, ServerBirth};
+use crate::record::{Place, ReplicaRecord, Stop, Trail, What};
 use crate::replica::{Copy, Stepped, Watch};
 use crate::seal::Seal;
 use crate::world::BirthContext;
@@ -11,8 +11,7 @@ use crate::world::disk::DiskInUse;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use unisono_core::replica::disk::DiskDurability;
-use unisono_core::replica::{DiskStart, Donor, FetchNumber, Kind, Replica, ReplicaSettings};
+use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Uid};
 
@@ -60,6 +59,8 @@ pub(crate) struct Server {
     pub(super) epoch: EpochTag,
     pub(super) epoch_counter: u64,
     pub(super) instance: Instance,
+    /// Why the copy has stopped by itself.
+    pub(crate) stop: Option<Stop>,
     /// True if it sent a datagram of the group after its life had ended, and that was not recorded.
     pub(super) sent_after_end: bool,
     /// The highest amounts recorded.
@@ -84,23 +85,9 @@ impl Server {
                 let replica = former.replica.into_next(context.uid);
                 (replica, former.watch, former.client, former.own, former.disk)
             }
-            (None, Some(birth)) => {
+            (None, Some(DiskBirth { disk, start })) => {
                 let watch = Rc::new(Watch::default());
                 let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
-                let mut draws = context.random.clone();
-                let opened = birth.disk.open(digest, &mut draws);
-                let (disk, loaded) = opened.unwrap_or_else(|error| panic!("a disk is spoiled: {error}"));
-                let start = DiskStart {
-                    name: "replicated".into(),
-                    server: birth.server,
-                    servers: birth.servers,
-                    durability: DiskDurability::Majority,
-                    loaded,
-                    disk: draws.next_u64(),
-                    nonce: u128::from(draws.next_u64()),
-                    replaces: false,
-                    begins_anew: None,
-                };
                 let copy = Copy::new(Rc::clone(&watch));
                 let replica = Replica::with_disk(context.uid, copy, settings, &start);
                 let replica = replica.unwrap_or_else(|reason| panic!("a disk cannot be restored: {reason}"));
@@ -131,6 +118,7 @@ impl Server {
             epoch: EpochTag::OUTSIDE,
             epoch_counter: 0,
             instance: Instance(0),
+            stop: None,
             sent_after_end: false,
             held: [0; 4],
         })
@@ -158,7 +146,15 @@ impl Server {
     pub(super) fn place_at(&self, cx: &mut Context<'_>, position: u64, trail: Trail) -> Place {
         let epoch = self.replica.view().map_or_else(Default::default, |view| view.epoch);
         let epoch = cx.recorder.names.epoch(epoch);
-        Place { service: cx.common.service_of(self.service()), epoch, position, trail }
+        let (service, generation) = (cx.common.service_of(self.service()), self.replica.generation());
+        Place { service, generation, epoch, position, trail }
+    }
+
+    /// Notes what the copy has when it begins to serve.
+    pub(super) fn note_replayed(&mut self, cx: &mut Context<'_>, at: Place) {
+        let (Some(machine), Some(chain)) = (self.replica.machine(), self.replica.chain()) else { return };
+        let outcomes = chain.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        cx.note(ReplicaRecord::Replayed { at, values: machine.values(), outcomes });
     }
 
     pub(super) fn note_steps(&mut self, cx: &mut Context<'_>) {

@@ -1,0 +1,75 @@
+//! What the disks of servers have, as the records tell it: for the checkers of disks.
+
+use super::Map;
+use crate::record::{DiskRecord, LogEntry, OnDisk, Service};
+
+/// A service and a generation of its log.
+pub(super) type Generation = (Service, u64);
+
+/// The disks of all servers. See the module.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    disks: Map<u8, Log>,
+}
+
+/// The log on one disk.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) generation: Option<Generation>,
+    /// Place as of which the snapshot is.
+    snapshot_at: u64,
+    entries: Vec<LogEntry>,
+}
+
+impl Log {
+    /// Place of the last entry.
+    pub(super) fn end(&self) -> u64 {
+        self.snapshot_at + self.entries.len() as u64
+    }
+}
+
+/// Entries that a disk has from now on in a generation; the first of them has this place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct News<'a> {
+    pub(super) generation: Generation,
+    pub(super) first: u64,
+    pub(super) entries: &'a [LogEntry],
+}
+
+impl Logs {
+    /// Follows a record. Returns the entries that count in a generation from now on.
+    pub(super) fn follow(&mut self, record: &DiskRecord) -> Option<News<'_>> {
+        let log = self.disks.entry(record.server).or_default();
+        let generation = record.service.map(|service| (service, record.generation));
+        let is_new = std::mem::replace(&mut log.generation, generation) != generation;
+        let mut from = log.end() + 1;
+        match &record.what {
+            OnDisk::Found(snapshot_at, entries) | OnDisk::Adopted(snapshot_at, entries) => {
+                (log.snapshot_at, log.entries) = (*snapshot_at, entries.clone());
+                from = snapshot_at + 1;
+            }
+            OnDisk::Appended(first, entries) => {
+                log.entries.truncate(first.saturating_sub(log.snapshot_at + 1) as usize);
+                log.entries.extend(entries);
+                from = *first;
+            }
+            OnDisk::Cut(at) => {
+                let cut = at.saturating_sub(log.snapshot_at).min(log.entries.len() as u64);
+                log.entries.drain(..cut as usize);
+                log.snapshot_at = *at;
+            }
+            OnDisk::Committed => {}
+            OnDisk::Lost => *log = Log::default(),
+        }
+        if is_new {
+            from = log.snapshot_at + 1;
+        }
+        let entries = log.entries.get(from.saturating_sub(log.snapshot_at + 1) as usize..)?;
+        Some(News { generation: log.generation?, first: from, entries })
+    }
+
+    /// Iterates over the disks that are of this generation.
+    pub(super) fn of(&self, generation: Generation) -> impl Iterator<Item = &Log> {
+        self.disks.values().filter(move |log| log.generation == Some(generation))
+    }
+}

@@ -1,0 +1,131 @@
+//! What a server does with its disk, and the records of what the disk has.
+
+use super::context::Context;
+use super::server::Server;
+use super::{AIMED, ReplicaCommon, ReplicaSide};
+use crate::record::{DiskRecord, Life, LogEntry, Names, OnDisk, ReplicaRecord, What, hash};
+use crate::world::disk::{Finished, JobKind};
+use crate::world::{Trigger, World};
+use bytes::Bytes;
+use unisono_core::replica::disk::{Created, Loaded};
+use unisono_core::replica::{Job, JobNumber};
+use unisono_core::{Instance, Uid};
+
+/// First byte of a command in a log. Its client and number follow eight more bytes.
+const COMMAND: u8 = 1;
+
+impl Server {
+    /// Gives a job to the disk.
+    pub(super) fn begin_job(&mut self, cx: &mut Context<'_>, number: JobNumber, job: Job) {
+        let Some(disk) = &mut self.disk else { return };
+        if cx.common.is_aimed_at(JobKind::of(&job), false) {
+            cx.trigger(Trigger::Line(AIMED));
+        }
+        disk.begin(cx.local, (number, job), cx.common.job_faults, cx.random);
+    }
+
+    /// Takes a job that is done. Returns true if there was one.
+    pub(super) fn finish_job(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(finished) = self.disk.as_mut().and_then(|disk| disk.finish(cx.local)) else { return false };
+        let Finished { number, job, outcome, state } = finished;
+        let kind = JobKind::of(&job);
+        if outcome.is_ok()
+            && let Some(server) = self.replica.server_id()
+        {
+            let what = written(job, &mut cx.recorder.names);
+            let record = record(cx.common, server, state, what);
+            cx.note(record);
+        }
+        match cx.common.is_aimed_at(kind, true) {
+            // It crashes before it knows.
+            true => cx.trigger(Trigger::Line(AIMED)),
+            false => {
+                self.replica.handle_stored(cx.local, number, outcome);
+                self.note_steps(cx);
+            }
+        }
+        true
+    }
+}
+
+fn written(job: Job, names: &mut Names) -> OnDisk {
+    match job {
+        Job::Append { first, entries, .. } => OnDisk::Appended(first, log(&entries, names)),
+        Job::Commit(_) => OnDisk::Committed,
+        Job::Adopt { snapshot, entries, .. } => {
+            OnDisk::Adopted(snapshot.map_or(0, |(place, _)| place), log(&entries, names))
+        }
+        Job::Snapshot { place, .. } => OnDisk::Cut(place),
+    }
+}
+
+fn log(entries: &[Bytes], names: &mut Names) -> Vec<LogEntry> {
+    let number = |bytes: &[u8], at: usize| Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    let mut entry = |bytes: &Bytes| {
+        let command = match bytes.first() {
+            Some(&COMMAND) => number(bytes, 9).zip(number(bytes, 17)),
+            _ => None,
+        };
+        let command = command.map(|(client, call)| (names.life(Uid(client)), call));
+        LogEntry { hash: hash(bytes), command }
+    };
+    entries.iter().map(&mut entry).collect()
+}
+
+fn record(
+    common: &mut ReplicaCommon,
+    server: u8,
+    (service, generation): (u128, u64),
+    what: OnDisk,
+) -> ReplicaRecord {
+    let service = (service != 0).then(|| common.service_of(Instance(service)));
+    match service.is_some() && what != OnDisk::Lost {
+        true => common.good_disks.insert(server),
+        false => common.good_disks.remove(&server),
+    };
+    ReplicaRecord::Disk(DiskRecord { server, service, generation, what })
+}
+
+impl World<ReplicaSide> {
+    /// Records what a process finds on its disk.
+    pub(crate) fn note_found(&mut self, server: u8, loaded: Option<&Loaded>) {
+        let Some(loaded) = loaded else { return };
+        let what = OnDisk::Found(loaded.snapshot_at, log(&loaded.entries, &mut self.recorder.names));
+        let service = match loaded.block.created {
+            Created::Done(service) => service,
+            _ => 0,
+        };
+        let record = record(&mut self.common, server, (service, loaded.block.generation), what);
+        self.note_of_disk(server, record);
+    }
+
+    /// Records that a disk is lost, or has not what was written last.
+    pub(crate) fn note_lost(&mut self, server: u8) {
+        let record = record(&mut self.common, server, (0, 0), OnDisk::Lost);
+        self.note_of_disk(server, record);
+    }
+
+    fn note_of_disk(&mut self, server: u8, record: ReplicaRecord) {
+        let process = usize::from(server).saturating_sub(1);
+        self.recorder.note(self.now, process, Life::WORLD, What::Replica(Box::new(record)));
+    }
+
+    /// Lets the disk of a server be slow from now on, or no longer.
+    pub(crate) fn set_slow(&mut self, process: usize, is_slow: bool) {
+        self.with(process, |side, _| {
+            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
+                disk.set_slow(is_slow);
+            }
+        });
+    }
+
+    /// Lets the disk of a server do its job, if it stalls.
+    pub(crate) fn end_stall(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
+                disk.go_on(cx.local);
+            }
+        });
+        self.drain(process);
+    }
+}
