@@ -196,8 +196,8 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
         }
         JoinFailure::OtherVersion { by, version } => return other_version(*by, *version).into(),
         JoinFailure::NotFound => {
-            "no member of this group answered: check its name, that a member runs, that all use the same key or all `--insecure`, \
-             and that multicast reaches it or --seeds names a member"
+            "no member of this group answered: check its name, that a member runs, that all use the same key or all \
+             `--insecure`, and that multicast reaches it or --seeds names a member"
         }
         JoinFailure::Lost => {
             "a member of the group answered, and then none did: the members have crashed or left, or are out of reach; \

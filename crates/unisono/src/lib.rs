@@ -89,10 +89,10 @@
 //! # What happens in a crash
 //!
 //! By default the other members suspect a crashed member after about 250 ms ([`Settings::silence`] plus
-//! [`Settings::patience`]), or after about 125 ms if a message waits for it. They agree on the members that remain, and exchange the messages that some of them lack. Then they go on with an
-//! [`Event::Reset`], which has the same seqno at all of them and names the excluded members. All remaining members have
-//! received the same events before it. If r > 0 and more than r members are missing, the event says `degraded`:
-//! messages may be lost, but never silently.
+//! [`Settings::patience`]), or after about 125 ms if a message waits for it. They agree on the members that remain, and
+//! exchange the messages that some of them lack. Then they go on with an [`Event::Reset`], which has the same seqno at all
+//! of them and names the excluded members. All remaining members have received the same events before it. If r > 0 and
+//! more than r members are missing, the event says `degraded`: messages may be lost, but never silently.
 //!
 //! A message that was under way has one of three outcomes:
 //!

@@ -6,8 +6,9 @@
 //! is sent, and a peer that answers none within `patience` (the second knob) is suspected. A peer for which a message
 //! waits is probed after a sixth of `silence`: the sequencer, while it owes a number to a message that was sent to it or
 //! has not announced an entry as accepted; another member, while it has not acknowledged the oldest entry that is not
-//! accepted. So a working group notices a loss at once, and an idle group need not probe all the time. Time in which this process was itself asleep hardly counts for
-//! any peer's silence. Patience grows where members are seen to be late though alive.
+//! accepted. So a working group notices a loss at once, and an idle group need not probe all the time. Time in which this
+//! process was itself asleep hardly counts for any peer's silence. Patience grows where members are seen to be late though
+//! alive.
 
 use crate::episode::Episode;
 use crate::event::{Event, Suspicion};

@@ -77,8 +77,7 @@ impl Life {
         };
         let client = Client::beside(&group)?;
         let port = transfer::port(name);
-        let parts = std::env::var("UP_PARTS").ok().and_then(|v| v.parse().ok()).unwrap_or(REPLY_PARTS_MAX);
-        let serve = ServeOptions { reply_parts_max: parts, ..ServeOptions::default() };
+        let serve = ServeOptions { reply_parts_max: REPLY_PARTS_MAX, ..ServeOptions::default() };
         let transfer = Server::beside(&group, &port, serve).map_err(open)?;
         Ok(Life { me, client, transfer, services: Mutex::default(), due: Mutex::default(), group })
     }

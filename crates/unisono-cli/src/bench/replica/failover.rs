@@ -44,7 +44,10 @@ impl Bench<'_> {
         ];
         Ok((
             lines,
-            json!({"p50_us": p50, "p99_us": max, "max_us": max, "trials": FAILOVERS, "sequencer_p50_us": of_sequencer, "other_p50_us": of_other}),
+            json!({
+                "p50_us": p50, "p99_us": max, "max_us": max, "trials": FAILOVERS,
+                "sequencer_p50_us": of_sequencer, "other_p50_us": of_other,
+            }),
         ))
     }
 }
