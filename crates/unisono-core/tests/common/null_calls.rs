@@ -10,6 +10,10 @@ use unisono_core::*;
 
 /// Time from one round to the next.
 const PACE: Duration = Duration::from_micros(20);
+/// Time from one client to the next: the server proves to each that it has the port, at most 1,000 times per second.
+const CLIENT_PACE: Duration = Duration::from_millis(2);
+/// Maximum number of exchanges of a round.
+const EXCHANGES_MAX: usize = 1_000;
 
 const CLIENT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
 const SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 2));
@@ -63,6 +67,7 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
     /// Replaces the client by another one.
     #[allow(dead_code)]
     pub(crate) fn change_client(&mut self, uid: u64) {
+        self.now = self.now + CLIENT_PACE;
         self.client = endpoint(self.now, uid);
     }
 
@@ -72,8 +77,11 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
             self.client.call(self.now, self.port, Bytes::new(), Duration::from_secs(5)).unwrap();
         }
         let until = self.answered + at_once as u64;
+        let mut exchanges = 0;
         while self.answered < until {
+            assert!(exchanges < EXCHANGES_MAX, "{} of {until} calls are answered", self.answered);
             self.exchange();
+            exchanges += 1;
         }
     }
 

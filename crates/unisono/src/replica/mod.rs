@@ -36,7 +36,7 @@
 //! }
 //!
 //! # let start = |me: &'static str| {
-//! #     std::thread::spawn(move || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! #     std::thread::spawn(move || -> Result<Replica<Counter>, Box<dyn std::error::Error + Send + Sync>> {
 //! // In three processes, one with each of the names. Two suffice to begin.
 //! let participants = vec!["ann".parse()?, "bob".parse()?, "cleo".parse()?];
 //! let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
@@ -48,12 +48,13 @@
 //! println!("{} after command {}", String::from_utf8_lossy(&done.reply), done.position);
 //! println!("at least that: {}", replica.read(|counter| counter.value)?);
 //! # assert!(replica.read(|counter| counter.value)? >= 5);
-//! #         Ok(())
+//! #         // The other one cannot read without this one.
+//! #         Ok(replica)
 //! #     })
 //! # };
 //! # let (ann, bob) = (start("ann"), start("bob"));
-//! # ann.join().unwrap().unwrap();
-//! # bob.join().unwrap().unwrap();
+//! # let both = [ann.join().unwrap().unwrap(), bob.join().unwrap().unwrap()];
+//! # drop(both);
 //! ```
 //!
 //! # Callers
