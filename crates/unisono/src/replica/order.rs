@@ -149,7 +149,7 @@ fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>, questions: &Sender<Re
     let ended = loop {
         match life.wait(&mut turn, &mut events) {
             Ok(Input::Request(request)) => {
-                copy.step(|state, now| state.take_request(now, request));
+                copy.step(|state, now| state.take_request(now, request, 0));
             }
             Ok(Input::Events) => apply(copy, &mut events),
             Ok(Input::Confirmed(seqno)) => copy.report(life, Report::Confirmed(seqno)),

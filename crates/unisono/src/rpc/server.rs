@@ -322,6 +322,11 @@ impl Request {
         asked
     }
 
+    /// Returns the address at which the request arrived.
+    pub(crate) fn arrived_at(&self) -> SocketAddr {
+        self.service.shared.address()
+    }
+
     /// Returns the bytes of the request.
     pub fn payload(&self) -> &Bytes {
         &self.asked.payload
