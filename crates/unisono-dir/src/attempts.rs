@@ -124,6 +124,9 @@ impl Attempts {
             Standing::NoMajority(missing) if is_last || elapsed >= BELIEVES_AFTER => {
                 Some(Err(Failure::NoMajority { missing, may_have_happened }))
             }
+            Standing::Recovers(missing) if is_last && !missing.is_empty() => {
+                Some(Err(Failure::NoMajority { missing, may_have_happened }))
+            }
             Standing::Silent if is_last => Some(Err(Failure::NoServer { may_have_happened })),
             _ if is_last => Some(Err(Failure::Late { may_have_happened })),
             _ => None,
@@ -198,7 +201,8 @@ mod tests {
 
     #[test]
     fn a_request_ends_in_time_whatever_the_servers_say() {
-        let serving = ServerStatus { server: 1, servers: 3, state: State::Serving, ..ServerStatus::default() };
+        let serving =
+            ServerStatus { server: 1, servers: 3, state: State::Serving, ..ServerStatus::default() };
         let mut attempts = Attempts::new(RequestKind::Query, SECOND);
         let mut calls = 0;
         while let Step::Call(_) = attempts.step(Duration::ZERO) {

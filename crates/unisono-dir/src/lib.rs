@@ -66,7 +66,9 @@ pub use root::{CapabilityFileError, ROOT_FILE, read_capability};
 pub use server::{RestoreError, Server, ServerEnd, ServerOptions, StartError, restore};
 pub use status::{BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, standing};
 #[cfg(feature = "net")]
-pub use unisono::replica::{DiskDurability, DiskError, DiskOptions, Notice, ReplicaEnd, ReplicaError, StopReason};
+pub use unisono::replica::{
+    DiskDurability, DiskError, DiskOptions, Notice, ReplicaEnd, ReplicaError, StopReason,
+};
 #[cfg(feature = "net")]
 pub use unisono::{Key, OpenError, Options};
 pub use unisono_table::*;

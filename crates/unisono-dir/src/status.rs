@@ -31,14 +31,8 @@ pub enum State {
 }
 
 impl State {
-    const ALL: [State; 6] = [
-        State::Creating,
-        State::Joining,
-        State::Serving,
-        State::Recovering,
-        State::Waiting,
-        State::Stopped,
-    ];
+    const ALL: [State; 6] =
+        [State::Creating, State::Joining, State::Serving, State::Recovering, State::Waiting, State::Stopped];
 
     /// Returns the word for it.
     pub fn word(self) -> &'static str {
@@ -168,10 +162,11 @@ fn take(from: &mut Bytes, length: usize) -> Option<Bytes> {
 pub enum Standing {
     /// At least one serves.
     Serves,
-    /// None serves, and these servers are missing: each of those that answer waits for them, or they do not answer.
+    /// None serves, and too few answer. These are missing.
     NoMajority(Vec<u8>),
-    /// None serves, but enough are there: they are about to.
-    Recovers,
+    /// None serves, but enough answer: they are about to, unless they do not reach each other, or a disk is not good. They
+    /// wait for these.
+    Recovers(Vec<u8>),
     /// None answers.
     Silent,
 }
@@ -182,23 +177,15 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
     if answered.iter().any(|status| status.state == State::Serving) {
         return Standing::Serves;
     }
-    let here: BTreeSet<u8> = answered
-        .iter()
-        .filter(|status| status.state != State::Stopped)
-        .map(|status| status.server)
-        .collect();
+    let here: BTreeSet<u8> =
+        answered.iter().filter(|status| status.state != State::Stopped).map(|status| status.server).collect();
     let is_creating = answered.iter().any(|status| status.state == State::Creating);
     let majority = usize::from(servers / 2 + 1);
     let needed = if is_creating { usize::from(servers) } else { majority };
     let waited_for = answered.iter().flat_map(|status| &status.waits_for).copied();
-    let missing: BTreeSet<u8> = match here.len() < needed {
-        true => (1..=servers).filter(|id| !here.contains(id)).collect(),
-        // Those that answer here may not reach each other.
-        false => waited_for.filter(|id| !here.contains(id)).collect(),
-    };
-    match missing.is_empty() {
-        true => Standing::Recovers,
-        false => Standing::NoMajority(missing.into_iter().collect()),
+    match here.len() < needed {
+        true => Standing::NoMajority((1..=servers).filter(|id| !here.contains(id)).collect()),
+        false => Standing::Recovers(waited_for.collect::<BTreeSet<u8>>().into_iter().collect()),
     }
 }
 
@@ -255,9 +242,12 @@ mod tests {
         let serving = status(2, State::Serving, &[]);
         assert_eq!(standing(&[alone.clone(), serving]), Standing::Serves);
         let second = status(2, State::Recovering, &[]);
-        assert_eq!(standing(&[status(1, State::Recovering, &[]), second.clone()]), Standing::Recovers);
-        // A server that waits for more than the others need has a reason, such as an old disk.
-        assert_eq!(standing(&[alone, second]), Standing::NoMajority(vec![3]));
+        assert_eq!(
+            standing(&[status(1, State::Recovering, &[]), second.clone()]),
+            Standing::Recovers(vec![])
+        );
+        // They may not reach each other.
+        assert_eq!(standing(&[alone, second]), Standing::Recovers(vec![2, 3]));
         // All servers have to be there once.
         let half = [1, 2].map(|id| status(id, State::Creating, &[3]));
         assert_eq!(standing(&half), Standing::NoMajority(vec![3]));

@@ -11,7 +11,9 @@ use unisono_dir::{Capability, Place, Rights, operation};
 
 /// Look at a capability, or make another one of it
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir cap restrict CAPABILITY --rights 04   for the column `other` alone")]
+#[command(
+    after_help = "Example:\n  unisono dir cap restrict CAPABILITY --rights 04   for the column `other` alone"
+)]
 pub(crate) struct Cap {
     #[command(subcommand)]
     what: What,

@@ -34,7 +34,9 @@ pub(crate) fn mkdir(command: &Mkdir, settings: &Settings, output: &Output) -> Re
         .collect::<Result<_, _>>()?;
     let is_repeated = (1..columns.len()).any(|index| columns[..index].contains(&columns[index]));
     if columns.len() > unisono_dir::COLUMNS_MAX || is_repeated {
-        return Err(Problem::usage("a directory has 1 to 4 columns, none twice: --columns owner,group,other"));
+        return Err(Problem::usage(
+            "a directory has 1 to 4 columns, none twice: --columns owner,group,other",
+        ));
     }
     let masks = command.masks.as_deref().map(parse_masks).transpose()?;
     let session = Session::begin(&command.at, settings)?;

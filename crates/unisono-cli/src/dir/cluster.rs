@@ -75,7 +75,9 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
         serve::follow(server)?;
     }
     let root = quoted(&command.data_of(1).join(ROOT_FILE).display().to_string());
-    output.say(format_args!("type in another terminal: export UNISONO_CAP={root}; unisono dir mkdir home; unisono dir ls"))?;
+    output.say(format_args!(
+        "type in another terminal: export UNISONO_CAP={root}; unisono dir mkdir home; unisono dir ls"
+    ))?;
     // The first that ends by itself ends all.
     let ended = wait_for_one(&servers);
     end(&servers);

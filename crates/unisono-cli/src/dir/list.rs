@@ -26,7 +26,8 @@ pub(crate) struct Ls {
 pub(crate) fn ls(command: &Ls, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let session = Session::begin(&command.at, settings)?;
     let listed = session.client.list(&session.place(&command.path)?, command.reads.is_local())?;
-    let width = listed.value.rows.iter().map(|row| visible(row.name.as_str()).chars().count()).max().unwrap_or(0);
+    let width =
+        listed.value.rows.iter().map(|row| visible(row.name.as_str()).chars().count()).max().unwrap_or(0);
     for row in &listed.value.rows {
         let (name, masks) = (row.name.as_str(), masks(&row.masks));
         let capability = row.capability.map(|capability| capability.reveal());

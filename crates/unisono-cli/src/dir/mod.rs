@@ -25,9 +25,11 @@ use clap::{Args, Subcommand};
 /// A directory is a table: each row has a name, a capability (what opens an object), and a mask of rights for each column
 /// of the directory. A path leads from the directory of --cap down.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir cluster --data /tmp/dir                  three servers, in one terminal\n  \
+#[command(
+    after_help = "Example:\n  unisono dir cluster --data /tmp/dir                  three servers, in one terminal\n  \
                   export UNISONO_CAP=/tmp/dir/1/root.cap               in another\n  \
-                  unisono dir mkdir home && unisono dir ls")]
+                  unisono dir mkdir home && unisono dir ls"
+)]
 pub(crate) struct Dir {
     #[command(subcommand)]
     what: What,

@@ -29,9 +29,11 @@ const SHORT_START: Duration = Duration::from_secs(2);
 /// All servers create the service together; afterwards any majority of them goes on, whatever crashes. The first start
 /// writes the root's capability to DIR/root.cap, which only the owner can read. After a crash, start the server as before.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  unisono dir serve --id 1 --data /var/lib/unisono --key servers.key --client-key clients.key\n  \
+#[command(
+    after_help = "Examples:\n  unisono dir serve --id 1 --data /var/lib/unisono --key servers.key --client-key clients.key\n  \
                         unisono dir serve --id 2 --data /mnt/new --replace       the disk of server 2 is lost\n  \
-                        unisono dir serve --id 1 --data /var/lib/unisono --begin-anew   the disks of a majority are lost for ever")]
+                        unisono dir serve --id 1 --data /var/lib/unisono --begin-anew   the disks of a majority are lost for ever"
+)]
 pub(crate) struct Serve {
     /// Id of this server, from 1 to the number of servers
     #[arg(long, value_name = "ID")]
@@ -119,7 +121,9 @@ pub(crate) fn begin(options: ServerOptions) -> Result<Server, Problem> {
     let replicas = options.disk.servers;
     if !(1..=options.disk.servers).contains(&options.disk.id) && (1..=9).contains(&replicas) {
         let id = options.disk.id;
-        return Err(Problem::usage(format!("there is no server {id}: with --replicas {replicas} the ids are 1 to {replicas}")));
+        return Err(Problem::usage(format!(
+            "there is no server {id}: with --replicas {replicas} the ids are 1 to {replicas}"
+        )));
     }
     Server::begin(options).map_err(|error| match error {
         StartError::Replica(ReplicaError::Disk(DiskError::OtherServers { folder, found })) => {

@@ -117,14 +117,15 @@ pub(crate) fn parse_capability(text: &str) -> Result<Capability, Problem> {
 /// Returns masks, such as `ff,02,04`.
 pub(crate) fn parse_masks(text: &str) -> Result<Masks, Problem> {
     let masks: Result<Vec<Rights>, _> = text.split(',').map(str::parse).collect();
-    let masks = masks.map_err(|error| Problem::usage(format!("--masks: {error}, one for each column: ff,02,04")))?;
+    let masks =
+        masks.map_err(|error| Problem::usage(format!("--masks: {error}, one for each column: ff,02,04")))?;
     Masks::new(&masks).ok_or_else(|| Problem::usage("a row has 1 to 4 masks, one for each column: ff,02,04"))
 }
 
 /// Returns what an argument names: the object of a capability, or that at a path.
 pub(crate) fn target(text: &str, at: &At) -> Result<Place, Problem> {
-    let looks_like_capability = text.split(':').count() == 4
-        && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
+    let looks_like_capability =
+        text.split(':').count() == 4 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
     match looks_like_capability {
         true => Ok(Place::of(parse_capability(text)?)),
         false => Ok(Place { path: parse_path(text)?, capability: at.capability()? }),

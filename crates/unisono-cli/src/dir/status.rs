@@ -35,12 +35,8 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
     let highest = answered.iter().map(|status| status.number).max().unwrap_or(0);
     let diverged = diverged(&answered);
     for id in 1..=servers {
-        let silent = ServerStatus {
-            server: id,
-            servers,
-            why: "it does not answer".into(),
-            ..ServerStatus::default()
-        };
+        let silent =
+            ServerStatus { server: id, servers, why: "it does not answer".into(), ..ServerStatus::default() };
         let status = answered.iter().find(|status| status.server == id);
         let lag = status.map(|status| highest - status.number);
         let status = status.unwrap_or(&silent);
@@ -48,7 +44,9 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
     }
     match standing(&answered) {
         Standing::Serves => Ok(()),
-        Standing::Recovers => Err(Problem::not_primary("the service is about to serve; ask again in a moment")),
+        Standing::Recovers(_) => {
+            Err(Problem::not_primary("the service is about to serve; ask again in a moment"))
+        }
         Standing::NoMajority(missing) => {
             let missing: Vec<String> = missing.iter().map(u8::to_string).collect();
             let missing = missing.join(", ");
@@ -89,14 +87,12 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         output.say(output.tone(Tone::Bad, "  its state differs from the others'"))?;
     }
     for anew in &status.begun_anew {
-        output.say(format_args!("  began anew from server {}, at {} ms since 1970", anew.server, anew.at_ms))?;
+        output
+            .say(format_args!("  began anew from server {}, at {} ms since 1970", anew.server, anew.at_ms))?;
     }
     let known = lag.is_some();
-    let begun_anew: Vec<_> = status
-        .begun_anew
-        .iter()
-        .map(|anew| json!({"server": anew.server, "at_ms": anew.at_ms}))
-        .collect();
+    let begun_anew: Vec<_> =
+        status.begun_anew.iter().map(|anew| json!({"server": anew.server, "at_ms": anew.at_ms})).collect();
     output.object(&json!({
         "server": status.server,
         "state": status.state.word(),

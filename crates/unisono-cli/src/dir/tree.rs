@@ -52,7 +52,8 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            let is_new = found.is_ok_and(|found| !found.is_directory || self.shown.insert(found.capability.object));
+            let is_new =
+                found.is_ok_and(|found| !found.is_directory || self.shown.insert(found.capability.object));
             self.print(&path, &name, depth, found, is_new)?;
             if found.is_ok_and(|found| found.is_directory) && is_new {
                 self.show(&Place { capability: place.capability, path }, depth + 1)?;
@@ -82,7 +83,8 @@ impl Walk<'_> {
             _ => "  (not shown to this capability)",
         };
         self.output.say(format_args!("{}{}{ending}", "  ".repeat(depth), visible(name.as_str())))?;
-        let object = json!({"path": path.to_string(), "kind": kind, "seen_before": kind == "directory" && !is_new});
+        let object =
+            json!({"path": path.to_string(), "kind": kind, "seen_before": kind == "directory" && !is_new});
         Ok(self.output.object(&object)?)
     }
 
@@ -90,7 +92,8 @@ impl Walk<'_> {
     fn rows(&self, place: &Place) -> Result<Vec<(Name, Result<Looked, Reason>)>, Problem> {
         let listed = match self.session.client.list(place, self.reads.is_local()) {
             Err(ClientError::Refused(refusal)) if !self.shown.is_empty() => {
-                let is_gone = matches!(refusal.reason, Reason::NotFound | Reason::Denied | Reason::NotADirectory);
+                let is_gone =
+                    matches!(refusal.reason, Reason::NotFound | Reason::Denied | Reason::NotADirectory);
                 return if is_gone { Ok(Vec::new()) } else { Err(ClientError::Refused(refusal).into()) };
             }
             listed => listed?,

@@ -11,7 +11,9 @@ use unisono_dir::{ClientError, Reason};
 
 /// Print every change of a directory's rows, none twice and none missing, whichever servers fail meanwhile
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir watch home\n  unisono dir watch home --from 18   go on after change 17")]
+#[command(
+    after_help = "Example:\n  unisono dir watch home\n  unisono dir watch home --from 18   go on after change 17"
+)]
 pub(crate) struct Watch {
     /// Path of the directory [default: that of --cap]
     #[arg(default_value = "")]
@@ -38,7 +40,11 @@ pub(crate) fn run(command: &Watch, settings: &Settings, output: &Output) -> Resu
                 output.say(format_args!("{number}  {event}  {}", visible(name)))?;
                 output.object(&json!({"seqno": number, "event": event, "name": name}))?;
             }
-            Err(error @ (ClientError::NoMajority { .. } | ClientError::NoServer { .. } | ClientError::Late { .. })) => {
+            Err(
+                error @ (ClientError::NoMajority { .. }
+                | ClientError::NoServer { .. }
+                | ClientError::Late { .. }),
+            ) => {
                 if !std::mem::replace(&mut is_waiting, true) {
                     tell(format_args!("{error}; the watch goes on when the service does"));
                 }

@@ -4,7 +4,7 @@ mod save;
 mod status;
 mod watch;
 
-pub use save::{Saved, SaveError};
+pub use save::{SaveError, Saved};
 pub use watch::Watch;
 
 use crate::attempts::{Attempts, Failure, Heard, Step, taken};
@@ -94,7 +94,9 @@ struct Perhaps(bool);
 impl fmt::Display for Perhaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            true => f.write_str("; the command may have been executed, once at most: look before you repeat it"),
+            true => {
+                f.write_str("; the command may have been executed, once at most: look before you repeat it")
+            }
             false => Ok(()),
         }
     }

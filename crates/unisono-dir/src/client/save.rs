@@ -63,7 +63,8 @@ impl Client {
     fn begin_save(&self, port: Port, owner: Capability) -> Result<Begun, ClientError> {
         let started = Instant::now();
         loop {
-            let answer = self.calls.start(port, begin_question(owner), self.within).map_err(ClientError::NotSent)?;
+            let answer =
+                self.calls.start(port, begin_question(owner), self.within).map_err(ClientError::NotSent)?;
             let answer = answer.wait().unwrap_or_default();
             if let Some(begun) = Begun::decode(&answer) {
                 return Ok(begun);

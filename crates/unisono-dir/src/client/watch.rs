@@ -50,8 +50,7 @@ impl Client {
             // The number of the last command before.
             None => self.run(&operation::list(place.clone(), None))?.number + 1,
         };
-        let mut watch =
-            Watch { client: self.clone(), place, from, changes: VecDeque::new(), port: None };
+        let mut watch = Watch { client: self.clone(), place, from, changes: VecDeque::new(), port: None };
         let first = watch.client.run(&operation::changes(watch.place.clone(), from))?.value;
         watch.take(first);
         Ok(watch)
@@ -93,7 +92,8 @@ impl Watch {
             None => *self.port.insert(self.client.ports(self.place.capability.port)?.0),
         };
         let question = Request::LocalQuery(Query::Changes { place: self.place.clone(), from: self.from });
-        let call = self.client.calls.start(port, question.encode(), WAITS_FOR).map_err(ClientError::NotSent)?;
+        let call =
+            self.client.calls.start(port, question.encode(), WAITS_FOR).map_err(ClientError::NotSent)?;
         let reply = match heard(call.wait()) {
             Heard::Reply(reply) => Reply::decode(&reply).ok_or(ClientError::Unreadable)?,
             Heard::OtherInstance => return Err(ClientError::OtherInstance),

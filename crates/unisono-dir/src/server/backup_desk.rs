@@ -130,7 +130,8 @@ impl Kept {
         let mut out = BytesMut::new();
         let first = self.begins.partition_point(|begin| *begin <= offset).saturating_sub(1);
         for (piece, begin) in self.pieces.iter().zip(&self.begins).skip(first) {
-            let skipped = usize::try_from(offset.saturating_sub(*begin)).unwrap_or(usize::MAX).min(piece.len());
+            let skipped =
+                usize::try_from(offset.saturating_sub(*begin)).unwrap_or(usize::MAX).min(piece.len());
             let room = PIECE_BYTES_MAX - out.len();
             out.put_slice(&piece[skipped..piece.len().min(skipped + room)]);
             if out.len() == PIECE_BYTES_MAX {

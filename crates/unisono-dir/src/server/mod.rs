@@ -307,9 +307,8 @@ impl Shared {
                 Ok(false) => continue,
                 Err(end) => return Err(ServerEnd::Replica(end)),
             }
-            let known = self.replica.read(|directory| {
-                directory.table().root().zip(directory.ports().cloned())
-            });
+            let known =
+                self.replica.read(|directory| directory.table().root().zip(directory.ports().cloned()));
             match known {
                 Ok(Some(known)) => return Ok(Some(known)),
                 Ok(None) => self.create()?,

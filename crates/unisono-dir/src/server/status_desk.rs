@@ -59,7 +59,11 @@ impl StatusDesk {
 
 fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
     let Some(replica) = replica else {
-        return ServerStatus { state: State::Recovering, why: "it reads its folder".into(), ..ServerStatus::default() };
+        return ServerStatus {
+            state: State::Recovering,
+            why: "it reads its folder".into(),
+            ..ServerStatus::default()
+        };
     };
     let (present, disk) = (replica.status(), replica.disk());
     let number = replica.look(|directory| directory.table().number());
