@@ -15,8 +15,10 @@ mod connection;
 mod copies;
 mod cut;
 mod demo;
+mod dir;
 mod doctor;
 mod explain;
+mod file;
 mod force;
 mod form;
 mod gathering;
@@ -79,6 +81,8 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
         Command::Force(command) => force::run(command, &settings, &output),
         Command::Rpc(command) => rpc::run(command, &settings, &output),
+        Command::Dir(command) => dir::run(*command, &settings, &output),
+        Command::File(command) => file::run(&command, &settings, &output),
         Command::Doctor(command) => doctor::run(command, &settings, &output),
         Command::Bench(command) => bench::run(command, &settings, &output),
         Command::Lab(command) => lab::run(command, &output),

@@ -95,6 +95,13 @@ impl Table {
         records.end()
     }
 
+    /// Returns the number of the last command in a snapshot with this first part; `None` if it is none.
+    pub fn number_of_snapshot(first: &Bytes) -> Option<u64> {
+        let mut from = Reader::new(first.clone());
+        let is_ours = from.u32()? == MAGIC && from.u16()? == FORMAT_VERSION;
+        is_ours.then(|| Head::read(&mut from)).flatten().map(|head| head.table.number)
+    }
+
     /// Returns the table with this state.
     ///
     /// # Errors

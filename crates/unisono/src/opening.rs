@@ -70,7 +70,7 @@ impl Opening<'_> {
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
         let label = Label { group: self.name.into(), me: options.name.clone() };
-        let way = Way { tag: port.tag(), seeds, label, needs_multicast };
+        let way = Way { tag: port.tag(), seeds, key: options.key.clone(), label, needs_multicast };
         Engine::enter(place, way, options.spin, make)
     }
 }

@@ -97,7 +97,7 @@ struct OnDisk {
     begin_anew: bool,
 }
 
-fn durability(text: &str) -> Result<DiskDurability, String> {
+pub(crate) fn durability(text: &str) -> Result<DiskDurability, String> {
     match text {
         "majority" => Ok(DiskDurability::Majority),
         "one" => Ok(DiskDurability::One),
@@ -258,7 +258,7 @@ fn introduce(replica: &Replica<Sum>, name: &str, port: &str, output: &Output) ->
     )
 }
 
-fn words(notice: &Notice) -> String {
+pub(crate) fn words(notice: &Notice) -> String {
     let names = |members: &[unisono::Member]| {
         let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
         visible(&names.join(", ")).into_owned()
@@ -280,7 +280,7 @@ fn words(notice: &Notice) -> String {
             format!("the group is halted: {} of the members that it needs do not answer", names(missing))
         }
         Notice::Resumed => "the group goes on".into(),
-        Notice::Reentering => "the others excluded this member; it enters again and fetches the sum".into(),
+        Notice::Reentering => "the others excluded this member; it enters again and fetches the state".into(),
         other => format!("{other:?}"),
     }
 }

@@ -6,6 +6,8 @@ mod execute;
 mod newport;
 mod serve;
 
+pub(crate) use counter::{durability, words as notice_words};
+
 use crate::arguments::Common;
 use crate::output::{Output, tell};
 use crate::problem::Problem;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// Says nothing of the call: it may be a repeat of one that was executed elsewhere, or was submitted here.
-const NO_COPY: &[u8] = b"this server has no copy of the state at present";
+pub(super) const NO_COPY: &[u8] = b"this server has no copy of the state at present";
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
 const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";

@@ -2,8 +2,8 @@
 //! that others are to count on.
 
 use super::backlog::Backlog;
-use super::disk::{Created, Heard};
-use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Plan, RoundWord, Stage, Verdict};
+use super::disk::{Block, Created, Heard};
+use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, RoundWord, Stage, Verdict};
 use super::fetch::Fetch;
 use super::replicated::{Applied, Replicated};
 use super::word::Word;
@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::time::Duration;
 
 /// Time after which a server that finds no donor in a group begins anew with entering one.
@@ -89,6 +90,18 @@ impl<S: StateMachine> Replica<S> {
     /// Returns the identity of this server's disk; 0 without one.
     pub fn disk_identity(&self) -> u64 {
         self.durable.as_ref().map_or(0, |durable| durable.block.disk)
+    }
+
+    /// Returns what makes this server's disk count, as it is once everything is written; `None` without a disk.
+    pub fn block(&self) -> Option<&Block> {
+        self.durable.as_ref().map(|durable| &durable.block)
+    }
+
+    /// Returns the state of a serving server with a disk, in the parts that a disk keeps, and the last place that it
+    /// contains: for a backup. `None` unless it serves.
+    pub fn applied_state(&self) -> Option<(Place, Vec<Bytes>)> {
+        let state = self.replicated.as_ref().filter(|_| !self.is_stopped)?;
+        Some((state.ledger()?.applied(), state.state_parts(self.watched)))
     }
 
     /// Returns the instance of the service on this server's disk; 0 before its creation.

@@ -1,5 +1,6 @@
 //! The types of a replica's contract with its driver.
 
+use super::answering::NO_COPY;
 use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
 use crate::identity::{Member, Uid};
@@ -115,6 +116,17 @@ pub enum Answer {
     Refuse(Bytes),
     /// Pass the request on to the server at this address.
     Forward(SocketAddr),
+}
+
+impl Answer {
+    /// True if another server has to answer, because this one has no copy of the state.
+    pub fn is_for_another_server(&self) -> bool {
+        match self {
+            Answer::Forward(_) => true,
+            Answer::Refuse(reason) => reason == NO_COPY,
+            Answer::Reply(_) => false,
+        }
+    }
 }
 
 /// The outcome of a command of this process.

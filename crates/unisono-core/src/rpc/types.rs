@@ -106,6 +106,15 @@ pub struct RequestId {
     pub(super) generation: u64,
 }
 
+impl RequestId {
+    /// Returns the identifier by which an application that takes requests of several endpoints tells them apart. It is for
+    /// that application alone: no endpoint knows it.
+    #[must_use]
+    pub fn of_endpoint(self, endpoint: u16) -> RequestId {
+        RequestId { generation: self.generation | u64::from(endpoint) << 48, ..self }
+    }
+}
+
 #[cfg(test)]
 impl RequestId {
     pub(crate) fn numbered(index: u32) -> RequestId {

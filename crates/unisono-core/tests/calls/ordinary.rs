@@ -38,6 +38,23 @@ fn a_port_without_a_server_is_not_found() {
 }
 
 #[test]
+fn a_short_call_finds_a_service_that_has_just_come_back() {
+    let mut world = World::new();
+    world.start(2);
+    let port = public(&PRIVATE);
+    // Calls without a server, one beginning before the last has ended: the question is never given up.
+    for _ in 0..12 {
+        world.call(2, port, b"hello", MS * 450);
+        world.run(MS * 300);
+    }
+    assert_eq!(world.start_echo(1, PRIVATE), port);
+    let call = world.call(2, port, b"hello", MS * 300);
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome.unwrap(), "hello");
+    assert!(took <= MS * 210, "{took:?}");
+}
+
+#[test]
 fn an_endpoint_tells_what_waits_and_what_is_owed() {
     let mut world = World::new();
     world.start(1);

@@ -308,6 +308,14 @@ pub(crate) struct Entrance {
     pub(crate) spin: Duration,
 }
 
+impl State {
+    /// True if calls with this key may be made here: there are none yet, or they have this key.
+    pub(super) fn has_calls_like(&mut self, key: Option<&Key>) -> bool {
+        let index = self.find(CALLS_TAG);
+        index.is_none_or(|index| is_same_key(self.occupant::<Calls>(index).access.key.as_ref(), key))
+    }
+}
+
 impl Engine {
     /// Returns an endpoint at `place` with this access, which handles share. `make` makes it if there is none yet.
     pub(crate) fn call_from(

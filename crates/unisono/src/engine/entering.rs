@@ -9,6 +9,7 @@ use super::slot::Slot;
 use super::state::State;
 use super::{Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
+use crate::key::Key;
 use crate::log::Label;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
@@ -35,6 +36,8 @@ struct Engines {
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
+    /// Key of the member, and of calls beside it.
+    pub(crate) key: Option<Key>,
     /// Names of the group and of the member, for the log.
     pub(crate) label: Label,
     /// Multicast is the only way to it.
@@ -54,8 +57,12 @@ impl Engine {
             if engine.place != place {
                 continue;
             }
-            let state = engine.lock();
+            let mut state = engine.lock();
             if state.closed {
+                continue;
+            }
+            // Calls with another key may be there; then there is no room for calls beside the member.
+            if place.bind.port() == 0 && !state.has_calls_like(way.key.as_ref()) {
                 continue;
             }
             if !state.has(way.tag) {

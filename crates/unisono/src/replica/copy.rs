@@ -66,7 +66,7 @@ pub(super) struct State<S> {
     /// Number of lives so far.
     pub(super) lives: u64,
     /// Requests that were given to the core and are not answered yet.
-    requests: HashMap<RequestId, rpc::Request>,
+    requests: HashMap<RequestId, Caller>,
     pub(super) commands: Waits<CommandNumber, Result<Done, CommandFailure>>,
     pub(super) reads: Waits<ReadNumber, Result<(), ReadFailure>>,
     pub(super) notices: VecDeque<Notice>,
@@ -86,6 +86,8 @@ pub(super) struct State<S> {
     ask_finished_at: Option<Time>,
     /// The ports that this process serves to callers.
     ports: Vec<PrivatePort>,
+    /// Number of doors so far, each for a port that callers with another key call.
+    pub(super) doors: u16,
     /// Those that could not be served in the present life, and when that is tried again.
     unserved: Vec<PrivatePort>,
     serve_at: Option<Time>,
@@ -98,6 +100,28 @@ pub(super) struct State<S> {
     /// Answers questions while it is none.
     desk: Option<rpc::Server>,
     desk_is_open: bool,
+}
+
+/// A caller that waits for an answer.
+struct Caller {
+    request: rpc::Request,
+    /// True if no other server can be reached at the address that it has in the group.
+    is_at_door: bool,
+}
+
+impl Caller {
+    /// Returns the request with the core's answer. A caller at a door whom another server has to answer asks here once
+    /// more, where the port is no longer served, and so looks for another server.
+    fn with(self, answer: Answer) -> (rpc::Request, rpc::Answer) {
+        let elsewhere = self.is_at_door && answer.is_for_another_server();
+        let answer = match answer {
+            _ if elsewhere => rpc::Answer::Forward(self.request.arrived_at()),
+            Answer::Reply(reply) => rpc::Answer::Reply(reply),
+            Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
+            Answer::Forward(to) => rpc::Answer::Forward(to),
+        };
+        (self.request, answer)
+    }
 }
 
 impl<S> State<S> {
@@ -120,6 +144,7 @@ impl<S> State<S> {
             timer_at: Time::NEVER,
             ask_finished_at: None,
             ports: Vec::new(),
+            doors: 0,
             unserved: Vec::new(),
             serve_at: None,
             jobs: None,
@@ -162,12 +187,18 @@ impl<S: StateMachine> State<S> {
         self.copy.as_ref().is_some_and(|copy| copy.machine().is_some()) && self.life.is_some()
     }
 
-    /// Takes callers' requests, which the core answers.
-    pub(super) fn take_requests(&mut self, now: Time, requests: impl Iterator<Item = rpc::Request>) {
+    /// Takes callers' requests, which the core answers. `door` is 0, or the number of the door at which they arrived.
+    pub(super) fn take_requests(
+        &mut self,
+        now: Time,
+        requests: impl IntoIterator<Item = rpc::Request>,
+        door: u16,
+    ) {
         self.ask_finished_at.get_or_insert(now + ASKS_FINISHED_EVERY);
         for request in requests {
-            let asked = request.for_core(now);
-            self.requests.insert(asked.id, request);
+            let mut asked = request.for_core(now);
+            asked.id = asked.id.of_endpoint(door);
+            self.requests.insert(asked.id, Caller { request, is_at_door: door > 0 });
             if let Some(copy) = &mut self.copy {
                 copy.handle_request(now, asked);
             }
@@ -199,12 +230,7 @@ impl<S: StateMachine> State<S> {
                     (work.stops, is_changed) = (true, true);
                 }
                 Output::Answer(id, answer) => {
-                    let answer = match answer {
-                        Answer::Reply(reply) => rpc::Answer::Reply(reply),
-                        Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
-                        Answer::Forward(to) => rpc::Answer::Forward(to),
-                    };
-                    work.answers.extend(self.requests.remove(&id).map(|request| (request, answer)));
+                    work.answers.extend(self.requests.remove(&id).map(|caller| caller.with(answer)));
                 }
                 Output::Done(number, outcome) => work.wakes.extend(self.commands.resolve(number, outcome)),
                 Output::Ready(number) => work.wakes.extend(self.reads.resolve(number, Ok(()))),
@@ -458,6 +484,8 @@ impl<S: StateMachine> Copy<S> {
 
     /// Ends a life. Requests that wait go to other members.
     pub(super) fn end_life(&self, life: &Life) {
+        // Before the core sends callers away, so that they do not come back here.
+        life.close_doors();
         self.step(|state, _| state.copy.as_mut().map(Replica::end));
         life.withdraw();
         // The next life has the state; nothing may count this one as a member any more.
@@ -498,7 +526,7 @@ impl<S: StateMachine> Copy<S> {
     // --- callers ---
 
     /// Returns the instance of a service on disk, to which callers stay through all of its groups.
-    fn service(&self) -> Option<u128> {
+    pub(super) fn service(&self) -> Option<u128> {
         self.lock().copy().map(Replica::service).filter(|service| *service != 0)
     }
 

@@ -7,12 +7,14 @@ use super::options::Founding;
 use super::transfer::{self, sha256};
 use crate::opening::random;
 use crate::rpc::{ServeOptions, Server};
+use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
-use unisono_core::replica::disk::{Created, FileError, FileErrorKind, Store, StoreError};
+use unisono_core::replica::disk::{Block, Created, FileError, FileErrorKind, Store, StoreError};
 use unisono_core::replica::{DiskStart, Job, JobNumber};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
@@ -57,6 +59,19 @@ impl DiskOptions {
             replace: false,
             begin_anew: false,
         }
+    }
+
+    /// Returns what makes the disk in this folder count; `None` if it is blank. No server may run with it.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn block(&self) -> Result<Option<Block>, DiskError> {
+        let folder = || self.data.clone();
+        let files = Folder::open(&self.data, self.log_dir.as_deref())
+            .map_err(|error| DiskError::Folder { folder: folder(), error })?;
+        let (_, loaded) =
+            Store::open(files, sha256).map_err(|error| DiskError::Store { folder: folder(), error })?;
+        Ok(loaded.map(|loaded| loaded.block))
     }
 
     fn majority(&self) -> u16 {
@@ -167,6 +182,12 @@ pub enum DiskError {
         /// The folder.
         folder: PathBuf,
     },
+    /// A state was to be written to a folder that has one.
+    #[error("the folder {} has the state of a server; use an empty one", folder.display())]
+    NotEmpty {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The operating system gives no random numbers.
     #[error("no random numbers: {0}")]
     NoRandom(crate::OpenError),
@@ -182,6 +203,7 @@ debug_as_sentence!(DiskError {
     OtherServers,
     OtherDurability,
     NothingToBeginWith,
+    NotEmpty,
     NoRandom
 });
 
@@ -252,6 +274,48 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
         begins_anew: options.begin_anew.then_some(since_1970.as_millis() as u64),
     };
     Ok((start, store))
+}
+
+/// The state of a serving server with a disk, from [`Replica::disk_state`](super::Replica::disk_state). It shares memory
+/// with the server's.
+#[derive(Clone, Debug)]
+pub struct DiskState {
+    /// What made the server's disk count.
+    pub block: Block,
+    /// Place of the last entry of the log that is in the state.
+    pub place: u64,
+    /// The state in parts. The first holds all but the user's state, the others are the user's.
+    pub parts: Vec<Bytes>,
+}
+
+impl DiskState {
+    /// Makes the empty folder of a server that has this state. A server that is started with it begins a service anew,
+    /// as [`DiskOptions::begin_anew`] says.
+    ///
+    /// # Errors
+    /// The folder is not empty, or cannot be written.
+    pub fn write_to(&self, name: &str, options: &DiskOptions) -> Result<(), DiskError> {
+        let folder = || options.data.clone();
+        let files = Folder::open(&options.data, options.log_dir.as_deref())
+            .map_err(|error| DiskError::Folder { folder: folder(), error })?;
+        let failed = |error| DiskError::Store { folder: folder(), error };
+        let (mut store, loaded) = Store::open(files, sha256).map_err(failed)?;
+        if loaded.is_some() {
+            return Err(DiskError::NotEmpty { folder: folder() });
+        }
+        let block = Block {
+            server: options.id,
+            servers: options.servers,
+            durability: options.durability,
+            disk: u64::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
+            starts: 1,
+            promised: self.block.generation,
+            view: None,
+            name: name.to_owned(),
+            ..self.block.clone()
+        };
+        store.adopt(block, Some((self.place, &self.parts)), &[], &BTreeMap::new()).map_err(failed)
+    }
 }
 
 /// Does the jobs for the disk, one after the other, until there are no more.

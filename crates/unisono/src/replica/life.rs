@@ -9,6 +9,7 @@ use crate::commands::{self, Message};
 use crate::engine::{Attempt, CallInterest, Calls, Membership};
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
+use crate::options::Options;
 use crate::rpc::{Client, PrivatePort, Request, ServeOptions, Server, ServiceError};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -41,6 +42,8 @@ pub(super) struct Life {
 #[derive(Debug, Default)]
 struct Services {
     servers: Vec<Server>,
+    /// Those at another address than the member's, for callers with another key.
+    doors: Vec<Server>,
     is_over: bool,
 }
 
@@ -227,16 +230,49 @@ impl Life {
         Ok(())
     }
 
+    /// Serves a port in this life to callers that these options reach. A thread of its own takes the requests.
+    pub(super) fn open_door(
+        &self,
+        port: &PrivatePort,
+        service: Option<u128>,
+        options: &Options,
+    ) -> Result<Server, ServiceError> {
+        let instance = instance_of(service.map_or(self.group.info().instance, Instance));
+        let serve = ServeOptions { repeats: true, instance, ..ServeOptions::default() };
+        let door = Server::new(port, serve, options)?;
+        let mut services = self.services();
+        match services.is_over {
+            true => door.withdraw(),
+            false => services.doors.push(door.clone()),
+        }
+        Ok(door)
+    }
+
+    /// Takes no more requests of callers with another key, who go to other servers.
+    pub(super) fn close_doors(&self) {
+        let mut services = self.services();
+        services.is_over = true;
+        let doors = std::mem::take(&mut services.doors);
+        drop(services);
+        doors.iter().for_each(Server::withdraw);
+    }
+
+    /// Returns the services and doors that are open.
+    fn open(&self) -> Vec<Server> {
+        let services = self.services();
+        services.servers.iter().chain(&services.doors).cloned().collect()
+    }
+
     /// Returns what clients have said of replies: each needs none of its calls with lower numbers any more.
     pub(super) fn finished(&self) -> Vec<(Uid, CallNumber)> {
-        let servers = self.services().servers.clone();
+        let servers = self.open();
         servers.iter().flat_map(Server::finished).collect()
     }
 
     /// Takes no more requests of callers, and waits at most for `timeout` until those that were taken are answered.
     pub(super) fn drain(&self, timeout: Duration) {
         let begun = Instant::now();
-        let servers = self.services().servers.clone();
+        let servers = self.open();
         servers.iter().for_each(Server::withdraw);
         for server in servers {
             // A caller that gets no answer learns from its own library whether its call may have happened.
@@ -258,10 +294,8 @@ impl Life {
 
     /// Takes no more requests, because this life is over.
     pub(super) fn withdraw(&self) {
-        let mut services = self.services();
-        services.is_over = true;
-        let servers = std::mem::take(&mut services.servers);
-        drop(services);
+        self.close_doors();
+        let servers = std::mem::take(&mut self.services().servers);
         servers.iter().for_each(Server::withdraw);
         self.transfer.withdraw();
     }

@@ -85,6 +85,7 @@
 //! |---|---|
 //! | `disk`, `folder` | a server with a disk: its folder, and the thread that writes |
 //! | `copy` | the state behind its lock, and what each input leads to |
+//! | `doors` | callers with another key |
 //! | `life` | one life: a member of the group, and what is served beside it |
 //! | `order` | the thread that takes all input: events, and callers' requests |
 //! | `errands` | the thread for what has to wait |
@@ -95,6 +96,7 @@
 
 mod copy;
 mod disk;
+mod doors;
 mod errands;
 mod error;
 mod folder;
@@ -108,11 +110,12 @@ mod tests;
 mod transfer;
 mod waits;
 
-pub use disk::{DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions};
+pub use disk::{DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState};
 pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
 pub use options::{Founding, ReplicaOptions};
 pub use pending::{Notices, PendingCommand, PendingRead, Ready};
 pub use status::{ReplicaState, Status, any_copy_status, copy_status};
+pub use unisono_core::replica::disk::{Block, Created, Escape};
 pub use unisono_core::replica::{
     Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
     Outcome, Position, Server, StateMachine, StopReason,
@@ -395,7 +398,33 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         Ok(port.public())
     }
 
+    /// Answers callers at this port that reach this process by other options than the members do: callers that have
+    /// another key can neither join nor read what members say to each other. Otherwise as [`Replica::serve`].
+    ///
+    /// `options` need another port of UDP than the members', unless both are chosen by the system. What this process
+    /// serves at other ports by the same options shares the address.
+    pub fn serve_with(&self, port: &PrivatePort, options: &Options) -> Result<Port, NotServed> {
+        doors::open(self.copy(), port, options)?;
+        Ok(port.public())
+    }
+
     // --- observing ---
+
+    /// Returns what makes this server's disk count, and the ids of the servers that it waits for; `None` without a disk.
+    pub fn disk(&self) -> Option<(Block, Vec<u8>)> {
+        let state = self.copy().lock();
+        let copy = state.copy()?;
+        Some((copy.block()?.clone(), copy.waits_for()))
+    }
+
+    /// Returns the state of a server with a disk that serves, for a backup; `None` if it does not serve at present.
+    /// [`DiskState::write_to`] makes a folder of it.
+    pub fn disk_state(&self) -> Option<DiskState> {
+        let state = self.copy().lock();
+        let copy = state.copy()?;
+        let (place, parts) = copy.applied_state()?;
+        Some(DiskState { block: copy.block()?.clone(), place, parts })
+    }
 
     /// Returns what this replica is doing, and how far it is.
     pub fn status(&self) -> Status {

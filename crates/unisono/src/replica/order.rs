@@ -12,6 +12,7 @@ use super::waits::block_on;
 use crate::engine::Listed;
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
+use crate::opening::random;
 use crate::outside::look;
 use crate::rpc::{Client, Request};
 use std::sync::Arc;
@@ -24,8 +25,12 @@ use unisono_core::{EntryMode, Event, JoinFailure};
 /// Pause before the group is entered again, the first time and at most.
 const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
 const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The same for a server with a disk: it meets the others only while they, too, try to enter.
+const DISK_REENTRY_PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A server that cannot enter looks for another process that runs as the same server once in so many attempts.
+const LOOKS_FOR_ITSELF_EVERY: u32 = 4;
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
-const DISK_ENTERS_WITHIN: Duration = Duration::from_secs(3);
+const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);
 /// Time for an answer when a server that cannot enter looks for another process that runs as the same server.
 const LOOKS_FOR_ITSELF: Duration = Duration::from_millis(500);
 /// Number of events that are applied before their outcomes are passed on.
@@ -34,13 +39,14 @@ const EVENTS_PER_STEP: usize = 64;
 /// Follows the order until the replica has ended. Questions of newcomers go to `questions`.
 pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request>) {
     let mut entry = copy.entry();
-    let mut pause = REENTRY_PAUSE_FIRST;
+    let (mut pause, mut failures) = (REENTRY_PAUSE_FIRST, 0);
     let end = loop {
         let life = match enter(copy, &entry) {
             Ok(Some(life)) => Arc::new(life),
             Ok(None) if copy.lock().is_closing => break ReplicaEnd::Closed,
             Ok(None) => {
-                if let Some(reason) = runs_already(copy) {
+                failures += 1;
+                if let Some(reason) = runs_already(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
                 rest(copy, &mut pause);
@@ -51,7 +57,8 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 if !tries_again(copy, &error) {
                     break ReplicaEnd::NotEntered(error);
                 }
-                if let Some(reason) = runs_already(copy) {
+                failures += 1;
+                if let Some(reason) = runs_already(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
                 copy.change(|state| state.last_failure = Some(error));
@@ -59,6 +66,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 continue;
             }
         };
+        failures = 0;
         let since = Instant::now();
         let ended = live(copy, &life, questions);
         if since.elapsed() > REENTRY_PAUSE_MAX {
@@ -95,8 +103,8 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
 
 /// Returns why this process cannot be its server of a service on disk: another process is that one, with another folder.
 /// The member of that name may also be an earlier life of this server, which does not answer, or has this disk.
-fn runs_already<S: StateMachine>(copy: &Copy<S>) -> Option<StopReason> {
-    let server = copy.disk.as_ref()?.id;
+fn runs_already<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopReason> {
+    let server = copy.disk.as_ref().filter(|_| failures % LOOKS_FOR_ITSELF_EVERY == 1)?.id;
     let disk = copy.lock().copy().map(Replica::disk_identity)?;
     let report = look(&copy.name, &copy.options, LOOKS_FOR_ITSELF).ok()?;
     let same = report.members.iter().find(|member| member.member.name == copy.options.name)?;
@@ -129,10 +137,13 @@ fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
     }
 }
 
-/// Pauses, and makes the next pause longer.
+/// Pauses, and makes the next pause longer. Servers that miss each other must not do so again and again, so the pause is
+/// drawn by lot, between half of it and all.
 fn rest<S: StateMachine>(copy: &Copy<S>, pause: &mut Duration) {
-    let (until, mut listed) = (Instant::now() + *pause, Listed::default());
-    *pause = (2 * *pause).min(REENTRY_PAUSE_MAX);
+    let lot = random().map_or(1.0, |[lot]| f64::from(lot) / f64::from(u8::MAX));
+    let (until, mut listed) = (Instant::now() + pause.mul_f64(0.5 + lot / 2.0), Listed::default());
+    let most = if copy.disk.is_some() { DISK_REENTRY_PAUSE_MAX } else { REENTRY_PAUSE_MAX };
+    *pause = (2 * *pause).min(most);
     block_on(Some(until), |context| {
         let mut state = copy.lock();
         state.register(context, &mut listed);
@@ -149,7 +160,7 @@ fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>, questions: &Sender<Re
     let ended = loop {
         match life.wait(&mut turn, &mut events, &mut requests) {
             Ok(Input::Requests) => {
-                copy.step(|state, now| state.take_requests(now, requests.drain(..)));
+                copy.step(|state, now| state.take_requests(now, requests.drain(..), 0));
             }
             Ok(Input::Events) => apply(copy, &mut events),
             Ok(Input::Confirmed(seqno)) => copy.report(life, Report::Confirmed(seqno)),

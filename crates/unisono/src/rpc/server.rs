@@ -322,6 +322,11 @@ impl Request {
         asked
     }
 
+    /// Returns the address at which the request arrived.
+    pub(crate) fn arrived_at(&self) -> SocketAddr {
+        self.service.shared.address()
+    }
+
     /// Returns the bytes of the request.
     pub fn payload(&self) -> &Bytes {
         &self.asked.payload
@@ -421,23 +426,33 @@ impl Request {
     }
 }
 
-/// Does what was decided on requests to services at one address. Their answers share datagrams.
+/// Does what was decided on requests. Answers of services at one address share datagrams.
 pub(crate) fn answer_all(answers: &mut [(Request, Answer)]) {
-    let Some(service) = answers.first().map(|(request, _)| request.service.clone()) else { return };
-    debug_assert!(answers.iter().all(|(request, _)| request.service.shared.is_same(&service.shared)));
-    service.shared.block(Some(Duration::ZERO), |calls, now| {
-        // The requests are dropped later: the last one of a service may end it, for which the engine is locked.
-        for (request, answer) in answers.iter_mut().filter(|(request, _)| !request.answered) {
-            request.answered = true;
-            let answer = std::mem::replace(answer, Answer::Refuse(Bytes::new()));
-            settle(calls, now, request.asked.id, answer);
-        }
-        let returns_soon = calls.endpoint.requests_waiting(service.port.0) > 0;
-        match calls.gathers(now, returns_soon) {
-            true => Attempt::Kept(()),
-            false => Attempt::Done(()),
-        }
-    });
+    let unanswered = |(request, _): &&(Request, Answer)| !request.answered;
+    while let Some(service) = answers.iter().find(unanswered).map(|(request, _)| request.service.clone()) {
+        service.shared.block(Some(Duration::ZERO), |calls, now| {
+            // The requests are dropped later: the last one of a service may end it, for which the engine is locked.
+            for (request, answer) in answers.iter_mut() {
+                if request.answered || !request.service.shared.is_same(&service.shared) {
+                    continue;
+                }
+                request.answered = true;
+                let answer = std::mem::replace(answer, Answer::Refuse(Bytes::new()));
+                settle(calls, now, request.asked.id, answer);
+            }
+            let returns_soon = calls.endpoint.requests_waiting(service.port.0) > 0;
+            match calls.gathers(now, returns_soon) {
+                true => Attempt::Kept(()),
+                false => Attempt::Done(()),
+            }
+        });
+        // An engine that has ended takes no answers.
+        let at_same = |request: &Request| request.service.shared.is_same(&service.shared);
+        answers
+            .iter_mut()
+            .filter(|(request, _)| at_same(request))
+            .for_each(|(request, _)| request.answered = true);
+    }
 }
 
 /// Gives the core an answer. If it cannot be given, the request is refused with the reason, unless its client does not

@@ -29,6 +29,9 @@ pub(in crate::rpc) const REMOTES_MAX: usize = 1024;
 /// Interval between two questions: 50 ms at first, doubled each time, 1 s at most.
 const LOCATE_ASK_FIRST: Duration = Duration::from_millis(50);
 const ASK_MAX: Duration = Duration::from_secs(1);
+/// A call that begins while a question is unanswered lets it be asked again this long after the last time: a service that
+/// comes back is found within the time of a short call.
+const ASK_FOR_NEW_CALL: Duration = Duration::from_millis(200);
 /// Interval at which further servers of a port are asked for, while there are calls for it.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 
@@ -88,10 +91,14 @@ impl Known {
 }
 
 impl Client {
-    /// Asks for servers, unless that is under way.
+    /// Asks for servers, or soon again if that is under way.
     pub(super) fn ask_for(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };
-        if known.question.again_at.is_none() {
+        if let (Some(again_at), Some(asked_at)) = (known.question.again_at, known.question.asked_at) {
+            let again_at = again_at.min(asked_at + ASK_FOR_NEW_CALL).max(now);
+            known.question.again_at = Some(again_at);
+            self.wake_by(again_at);
+        } else if known.question.again_at.is_none() {
             let nonce = common.random.next_u64();
             known.others_answered = false;
             known.question =

@@ -1,0 +1,187 @@
+//! `unisono dir serve`: one server of a directory service.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::{Output, tell, visible};
+use crate::problem::Problem;
+use crate::progress;
+use crate::rpc::{durability, notice_words};
+use crate::settings::Settings;
+use crate::signals;
+use crate::threads;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use unisono_dir::{
+    DiskDurability, DiskError, DiskOptions, Limits, ROOT_FILE, ReplicaEnd, ReplicaError, Server, ServerEnd,
+    ServerOptions, StartError, StopReason,
+};
+
+/// Time to answer accepted requests after a signal: 3 s.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
+/// A start that takes less than this, 2 s, prints no progress.
+const SHORT_START: Duration = Duration::from_secs(2);
+
+/// Run one server of a directory service
+///
+/// All servers create the service together; afterwards any majority of them goes on, whatever crashes. The first start
+/// writes the root's capability to DIR/root.cap, which only the owner can read. After a crash, start the server as before.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  unisono dir serve --id 1 --data /var/lib/unisono --key servers.key --client-key clients.key\n  \
+                        unisono dir serve --id 2 --data /mnt/new --replace       the disk of server 2 is lost\n  \
+                        unisono dir serve --id 1 --data /var/lib/unisono --begin-anew   the disks of a majority are lost for ever"
+)]
+pub(crate) struct Serve {
+    /// Id of this server, from 1 to the number of servers
+    #[arg(long, value_name = "ID")]
+    id: u8,
+
+    /// Number of servers, 1 to 9, fixed when they create the service: a majority of them serves
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    replicas: u8,
+
+    /// Folder in which this server keeps its state
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+
+    /// Name of the service
+    #[arg(long, value_name = "NAME", default_value = "directory")]
+    service: String,
+
+    /// Folder for the log, if it is to lie on another device
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+
+    /// How many disks have a change before it is answered: majority or one; fixed when the service is created
+    #[arg(long, value_name = "DISKS", default_value = "majority", value_parser = durability)]
+    durability: DiskDurability,
+
+    /// File with the key of clients; --key is then the key of the servers alone. Clients reach this server at the UDP port
+    /// after that of --bind, if it names one
+    #[arg(long, value_name = "FILE", env = "UNISONO_CLIENT_KEY")]
+    client_key: Option<PathBuf>,
+
+    /// Let this empty folder take the place of the one that this server had
+    #[arg(long, conflicts_with = "begin_anew")]
+    replace: bool,
+
+    /// Go on alone from this disk as a new instance, because the disks of a majority are lost for ever. The folders of
+    /// before are refused from then on
+    #[arg(long)]
+    begin_anew: bool,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = ServerOptions {
+        service: command.service.clone(),
+        disk: DiskOptions {
+            id: command.id,
+            servers: command.replicas,
+            data: command.data.clone(),
+            log_dir: command.log_dir.clone(),
+            durability: command.durability,
+            replace: command.replace,
+            begin_anew: command.begin_anew,
+        },
+        servers: connection::options(settings, None)?,
+        client_key: command.client_key.as_deref().map(connection::load_key).transpose()?,
+        limits: Limits::default(),
+    };
+    connection::warn_of_no_key(&options.servers);
+    let server = Arc::new(begin(options)?);
+    let interrupted = server.clone();
+    signals::on_interrupt(move |_| {
+        interrupted.end(FAREWELL);
+        std::process::exit(0);
+    })?;
+    let words = format!(
+        "server {} of {} waits for other servers …; `unisono dir status` says for which",
+        command.id,
+        visible(&command.service)
+    );
+    let waiting = progress::tell_if_long(SHORT_START, words);
+    server.wait_until_serving().map_err(ended)?;
+    drop(waiting);
+    introduce(&server, &command.data, &command.service, output)?;
+    follow(&server)?;
+    match server.wait() {
+        ServerEnd::Replica(ReplicaEnd::Closed) => Ok(()),
+        end => Err(ended(end)),
+    }
+}
+
+/// Starts a server.
+pub(crate) fn begin(options: ServerOptions) -> Result<Server, Problem> {
+    let replicas = options.disk.servers;
+    if !(1..=options.disk.servers).contains(&options.disk.id) && (1..=9).contains(&replicas) {
+        let id = options.disk.id;
+        return Err(Problem::usage(format!(
+            "there is no server {id}: with --replicas {replicas} the ids are 1 to {replicas}"
+        )));
+    }
+    Server::begin(options).map_err(|error| match error {
+        StartError::Replica(ReplicaError::Disk(DiskError::OtherServers { folder, found })) => {
+            Problem::usage(format!(
+                "the folder {} is of a service with {found} servers: start it with --replicas {found}",
+                folder.display()
+            ))
+        }
+        StartError::Replica(error) => error.into(),
+        StartError::Restore(error) => error.into(),
+        StartError::Service(error) => error.into(),
+        error => Problem::failed(error),
+    })
+}
+
+/// Says that a server serves.
+pub(crate) fn introduce(
+    server: &Server,
+    data: &std::path::Path,
+    service: &str,
+    output: &Output,
+) -> Result<(), Problem> {
+    let status = server.status();
+    let root = data.join(ROOT_FILE);
+    output.say(format_args!(
+        "server {} of {} serves, at command {}; the root's capability is in {}",
+        status.server,
+        visible(service),
+        status.number,
+        visible(&root.display().to_string())
+    ))?;
+    output.object(&json!({
+        "event": "serving", "service": service, "server": status.server, "servers": status.servers,
+        "seqno": status.number, "root": root.display().to_string(),
+    }))?;
+    Ok(())
+}
+
+/// Prints notices of a server, until it has ended.
+pub(crate) fn follow(server: &Arc<Server>) -> Result<(), Problem> {
+    let noticing = server.clone();
+    threads::start("notices", move || {
+        while let Some(notice) = noticing.next_notice() {
+            tell(notice_words(&notice));
+        }
+    })?;
+    Ok(())
+}
+
+/// Returns the problem of a server that ended by itself.
+pub(crate) fn ended(end: ServerEnd) -> Problem {
+    match &end {
+        ServerEnd::Replica(ReplicaEnd::Stopped(
+            StopReason::OtherServers
+            | StopReason::OtherDurability
+            | StopReason::RunsAlready { .. }
+            | StopReason::ReplaceNeeded,
+        )) => Problem::usage(end),
+        _ => Problem::failed(end),
+    }
+}

@@ -1,0 +1,175 @@
+//! What the commands that ask a directory have in common: the directory of `--cap`, the client, their arguments and errors.
+
+use crate::arguments::Common;
+use crate::connection;
+use crate::output::Output;
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::signals;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::path::PathBuf;
+use unisono_dir::{
+    Capability, CapabilityFileError, Client, ClientError, Done, Masks, ObjectNumber, Operation, Path, Place,
+    Reason, Rights, SaveError, random_check,
+};
+
+/// Which directory a command begins at.
+#[derive(Args, Debug)]
+pub(crate) struct At {
+    /// File with the capability of the directory where paths begin, such as the root.cap that each server has in its folder
+    #[arg(long, value_name = "FILE", env = "UNISONO_CAP")]
+    pub(crate) cap: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+impl At {
+    /// Returns the capability of the directory where paths begin.
+    pub(crate) fn capability(&self) -> Result<Capability, Problem> {
+        let file = self.cap.as_ref().ok_or_else(|| {
+            Problem::usage(
+                "name the directory where paths begin: --cap FILE, or UNISONO_CAP=FILE, with the root.cap in a server's \
+                 folder or a copy of it",
+            )
+        })?;
+        signals::leave_no_core();
+        Ok(unisono_dir::read_capability(file)?)
+    }
+}
+
+/// How a read is answered.
+#[derive(Args, Debug)]
+pub(crate) struct Reads {
+    /// Whether the answer contains everything that was answered anywhere before, or may be a little behind
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) consistency: Consistency,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Consistency {
+    /// Everything that was answered anywhere before is in it
+    #[default]
+    Linearizable,
+    /// The state of the server that gets the question, which may be behind: cheaper
+    Local,
+}
+
+impl Reads {
+    pub(crate) fn is_local(&self) -> bool {
+        self.consistency == Consistency::Local
+    }
+
+    /// Returns the read as it was asked for.
+    pub(crate) fn of<T>(&self, operation: Operation<T>) -> Operation<T> {
+        if self.is_local() { operation.local() } else { operation }
+    }
+}
+
+/// A client, and the directory where paths begin.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) at: Capability,
+}
+
+impl Session {
+    /// Returns the session of a command.
+    pub(crate) fn begin(at: &At, settings: &Settings) -> Result<Session, Problem> {
+        Ok(Session { at: at.capability()?, client: client(settings)? })
+    }
+
+    /// Returns the place at a path from the directory of the session.
+    pub(crate) fn place(&self, path: &str) -> Result<Place, Problem> {
+        Ok(Place { capability: self.at, path: parse_path(path)? })
+    }
+
+    /// Does a command, and prints its number.
+    pub(crate) fn change<T>(
+        &self,
+        what: &str,
+        operation: &Operation<T>,
+        output: &Output,
+    ) -> Result<Done<T>, Problem> {
+        let done = self.client.run(operation)?;
+        output.say(format_args!("done, command {}", done.number))?;
+        output.object(&json!({"command": what, "seqno": done.number}))?;
+        Ok(done)
+    }
+}
+
+/// Returns a client of directories.
+pub(crate) fn client(settings: &Settings) -> Result<Client, Problem> {
+    let options = connection::options(settings, None)?;
+    Ok(Client::new(&options)?)
+}
+
+/// Returns a path.
+pub(crate) fn parse_path(text: &str) -> Result<Path, Problem> {
+    text.parse().map_err(Problem::usage)
+}
+
+/// Returns the capability that an argument is. The error contains nothing of it.
+pub(crate) fn parse_capability(text: &str) -> Result<Capability, Problem> {
+    text.parse().map_err(Problem::usage)
+}
+
+/// Returns masks, such as `ff,02,04`.
+pub(crate) fn parse_masks(text: &str) -> Result<Masks, Problem> {
+    let masks: Result<Vec<Rights>, _> = text.split(',').map(str::parse).collect();
+    let masks =
+        masks.map_err(|error| Problem::usage(format!("--masks: {error}, one for each column: ff,02,04")))?;
+    Masks::new(&masks).ok_or_else(|| Problem::usage("a row has 1 to 4 masks, one for each column: ff,02,04"))
+}
+
+/// Returns what an argument names: the object of a capability, or that at a path.
+pub(crate) fn target(text: &str, at: &At) -> Result<Place, Problem> {
+    let looks_like_capability =
+        text.split(':').count() == 4 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
+    match looks_like_capability {
+        true => Ok(Place::of(parse_capability(text)?)),
+        false => Ok(Place { path: parse_path(text)?, capability: at.capability()? }),
+    }
+}
+
+/// Returns a fresh secret for an object.
+pub(crate) fn secret() -> Result<unisono_dir::Check, Problem> {
+    Ok(random_check()?)
+}
+
+/// Returns the digits of an object's number.
+pub(crate) fn object_digits(object: ObjectNumber) -> String {
+    format!("{:016x}", object.0)
+}
+
+/// Returns the word for the status of a row.
+pub(crate) fn status_word(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Denied => "denied",
+        _ => "not-found",
+    }
+}
+
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Problem {
+        match error {
+            ClientError::NoMajority { .. } | ClientError::NoServer { .. } => Problem::not_primary(error),
+            error => Problem::failed(error),
+        }
+    }
+}
+
+impl From<SaveError> for Problem {
+    fn from(error: SaveError) -> Problem {
+        match error {
+            SaveError::Client(error) => error.into(),
+            error => Problem::failed(error),
+        }
+    }
+}
+
+impl From<CapabilityFileError> for Problem {
+    fn from(error: CapabilityFileError) -> Problem {
+        Problem::usage(error)
+    }
+}

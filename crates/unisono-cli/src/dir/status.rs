@@ -1,0 +1,112 @@
+//! `unisono dir status`: what each server says of itself.
+
+use super::session::{At, client};
+use crate::output::{Output, Tone, hex, visible};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use clap::Args;
+use serde_json::json;
+use unisono_dir::{ServerStatus, Standing, State, diverged, standing};
+
+/// Digits of a digest that people see.
+const DIGEST_DIGITS: usize = 12;
+
+/// Ask every server how it is; answers also while the service does not
+///
+/// The exit status is 3 unless the service serves.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono dir status --key clients.key --cap root.cap")]
+pub(crate) struct Status {
+    /// Name of the service, to ask without a capability
+    #[arg(long, value_name = "NAME", default_value = "directory")]
+    service: String,
+
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let client = client(settings)?;
+    let answered = match command.at.cap {
+        Some(_) => client.servers(command.at.capability()?.port),
+        None => client.servers_of(&command.service),
+    };
+    let servers = answered.iter().map(|status| status.servers).max().unwrap_or(0);
+    let highest = answered.iter().map(|status| status.number).max().unwrap_or(0);
+    let diverged = diverged(&answered);
+    for id in 1..=servers {
+        let silent =
+            ServerStatus { server: id, servers, why: "it does not answer".into(), ..ServerStatus::default() };
+        let status = answered.iter().find(|status| status.server == id);
+        let lag = status.map(|status| highest - status.number);
+        let status = status.unwrap_or(&silent);
+        tell(status, lag, diverged.contains(&id), output)?;
+    }
+    match standing(&answered) {
+        Standing::Serves => Ok(()),
+        Standing::Recovers(_) => {
+            Err(Problem::not_primary("the service is about to serve; ask again in a moment"))
+        }
+        Standing::NoMajority(missing) => {
+            let missing: Vec<String> = missing.iter().map(u8::to_string).collect();
+            let missing = missing.join(", ");
+            Err(Problem::not_primary(format!(
+                "no majority: the service waits for {missing}; start them, or see `unisono dir serve --help` if their disks \
+                 are lost"
+            )))
+        }
+        Standing::Silent => Err(Problem::not_primary(
+            "no server answers: check that servers run, that this client has the clients' key, and that multicast reaches \
+             the servers or --seeds names them",
+        )),
+    }
+}
+
+fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output) -> Result<(), Problem> {
+    let is_serving = status.state == State::Serving;
+    let tone = if is_serving && !diverged { Tone::Good } else { Tone::Bad };
+    let mut line = format!("server {}  {}", status.server, output.tone(tone, status.state));
+    if lag.is_some() {
+        line += &format!(", command {}, generation {}", status.number, status.generation);
+    }
+    if let Some(lag) = lag.filter(|lag| *lag > 0) {
+        line += &format!(", {lag} behind");
+    }
+    if let Some(digest) = status.digest {
+        line += &format!(", digest {}", &hex(&digest)[..DIGEST_DIGITS]);
+    }
+    if !status.waits_for.is_empty() {
+        let ids: Vec<String> = status.waits_for.iter().map(u8::to_string).collect();
+        line += &format!(", waits for {}", ids.join(", "));
+    }
+    if !status.why.is_empty() {
+        line += &format!(": {}", visible(&status.why));
+    }
+    output.say(line)?;
+    if diverged {
+        output.say(output.tone(Tone::Bad, "  its state differs from the others'"))?;
+    }
+    for anew in &status.begun_anew {
+        output
+            .say(format_args!("  began anew from server {}, at {} ms since 1970", anew.server, anew.at_ms))?;
+    }
+    let known = lag.is_some();
+    let begun_anew: Vec<_> =
+        status.begun_anew.iter().map(|anew| json!({"server": anew.server, "at_ms": anew.at_ms})).collect();
+    output.object(&json!({
+        "server": status.server,
+        "state": status.state.word(),
+        "why": status.why,
+        "primary": is_serving,
+        "seqno": known.then_some(status.number),
+        "waiting_for": status.waits_for,
+        "generation": known.then_some(status.generation),
+        "disk": known.then(|| format!("{:016x}", status.disk)),
+        "lag": lag,
+        "digest": status.digest.map(|digest| hex(&digest)),
+        "diverged": diverged,
+        "begun_anew": begun_anew,
+        "servers": (1..=status.servers).collect::<Vec<u8>>(),
+    }))?;
+    Ok(())
+}

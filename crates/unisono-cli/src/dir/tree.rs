@@ -1,0 +1,120 @@
+//! `unisono dir tree`: all that a directory leads to.
+
+use super::session::{At, Reads, Session};
+use crate::output::{Output, visible};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeSet;
+use unisono_dir::{ClientError, Looked, Name, ObjectNumber, Path, Place, Reason, SET_ROWS_MAX, operation};
+
+/// Show all that a directory leads to
+///
+/// Each directory is read at an instant of its own. A directory that was shown before is named and not shown again, so a
+/// cycle ends.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono dir tree home")]
+pub(crate) struct Tree {
+    /// Path of the directory [default: that of --cap]
+    #[arg(default_value = "")]
+    path: String,
+
+    #[command(flatten)]
+    reads: Reads,
+
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+pub(crate) fn run(command: &Tree, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let session = Session::begin(&command.at, settings)?;
+    let place = session.place(&command.path)?;
+    let mut walk = Walk { session: &session, reads: &command.reads, output, shown: BTreeSet::new() };
+    walk.show(&place, 0)
+}
+
+struct Walk<'a> {
+    session: &'a Session,
+    reads: &'a Reads,
+    output: &'a Output,
+    shown: BTreeSet<ObjectNumber>,
+}
+
+impl Walk<'_> {
+    /// Prints what is below a directory.
+    fn show(&mut self, place: &Place, depth: usize) -> Result<(), Problem> {
+        for (name, found) in self.rows(place)? {
+            let path = match place.path.join(&name) {
+                Ok(path) => path,
+                Err(error) => {
+                    self.output.say(format_args!("{}…  {error}", "  ".repeat(depth)))?;
+                    continue;
+                }
+            };
+            let is_new =
+                found.is_ok_and(|found| !found.is_directory || self.shown.insert(found.capability.object));
+            self.print(&path, &name, depth, found, is_new)?;
+            if found.is_ok_and(|found| found.is_directory) && is_new {
+                self.show(&Place { capability: place.capability, path }, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(
+        &self,
+        path: &Path,
+        name: &Name,
+        depth: usize,
+        found: Result<Looked, Reason>,
+        is_new: bool,
+    ) -> Result<(), Problem> {
+        let kind = match found {
+            Ok(found) if found.is_directory => "directory",
+            Ok(_) => "object",
+            Err(Reason::Denied) => "denied",
+            Err(_) => "not-found",
+        };
+        let ending = match (kind, is_new) {
+            ("directory", true) => "/",
+            ("directory", false) => "/  (see above)",
+            ("object", _) => "",
+            _ => "  (not shown to this capability)",
+        };
+        self.output.say(format_args!("{}{}{ending}", "  ".repeat(depth), visible(name.as_str())))?;
+        let object =
+            json!({"path": path.to_string(), "kind": kind, "seen_before": kind == "directory" && !is_new});
+        Ok(self.output.object(&object)?)
+    }
+
+    /// Returns the rows of a directory, with what is there. A directory that is gone meanwhile has none.
+    fn rows(&self, place: &Place) -> Result<Vec<(Name, Result<Looked, Reason>)>, Problem> {
+        let listed = match self.session.client.list(place, self.reads.is_local()) {
+            Err(ClientError::Refused(refusal)) if !self.shown.is_empty() => {
+                let is_gone =
+                    matches!(refusal.reason, Reason::NotFound | Reason::Denied | Reason::NotADirectory);
+                return if is_gone { Ok(Vec::new()) } else { Err(ClientError::Refused(refusal).into()) };
+            }
+            listed => listed?,
+        };
+        let names: Vec<Name> = listed.value.rows.into_iter().map(|row| row.name).collect();
+        let mut rows = Vec::new();
+        for some in names.chunks(SET_ROWS_MAX) {
+            let place = |name| {
+                let path = place.path.join(name).map_err(Problem::usage)?;
+                Ok(Place { capability: place.capability, path })
+            };
+            let places = some.iter().map(place).collect::<Result<Vec<_>, Problem>>();
+            let Ok(places) = places else {
+                // Too deep for a path: the names alone.
+                rows.extend(some.iter().cloned().map(|name| (name, Err(Reason::NotFound))));
+                continue;
+            };
+            let Some(lookup) = operation::lookup(places) else { break };
+            let looked = self.session.client.run(&self.reads.of(lookup))?;
+            rows.extend(some.iter().cloned().zip(looked.value));
+        }
+        Ok(rows)
+    }
+}

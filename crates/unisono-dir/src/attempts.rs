@@ -1,0 +1,219 @@
+//! What a client does with one request: when it calls again, when it asks the servers how they are, and what it tells its
+//! user. Without clock and network.
+//!
+//! The calls below repeat a request at another server as soon as one is silent, under the same number, so that a command
+//! takes effect once. What remains here are calls that ended without a reply.
+
+use crate::status::{ServerStatus, Standing, standing};
+use bytes::Bytes;
+use std::time::Duration;
+use unisono_table::{Answer, Refusal, Reply, RequestKind};
+
+/// Maximum number of calls for one request.
+const CALLS_MAX: u32 = 32;
+/// Time from which a client believes servers that say that they have no majority: a moment after a crash they have none.
+const BELIEVES_AFTER: Duration = Duration::from_secs(3);
+
+/// What a call came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The reply.
+    Reply(Bytes),
+    /// No reply; the request was not executed, and may be sent again.
+    DidNotHappen,
+    /// No reply; the request was perhaps executed, once.
+    Unclear,
+    /// Only servers of a service that was founded apart from the one of before answered.
+    OtherInstance,
+}
+
+/// What the client does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Call the service with the request, and wait at most so long.
+    Call(Duration),
+    /// Ask all servers how they are.
+    AskServers,
+    /// The request is over.
+    Over(Result<Reply, Failure>),
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The service refused it; nothing changed.
+    Refused(Refusal),
+    /// No server has a majority.
+    NoMajority {
+        /// Ids of the servers that are missing.
+        missing: Vec<u8>,
+        /// True if a command was perhaps executed.
+        may_have_happened: bool,
+    },
+    /// No server answers.
+    NoServer {
+        /// True if a command was perhaps executed.
+        may_have_happened: bool,
+    },
+    /// No answer came in time, although a server serves.
+    Late {
+        /// True if a command was perhaps executed.
+        may_have_happened: bool,
+    },
+    /// The service was founded anew.
+    OtherInstance,
+    /// The reply cannot be read.
+    Unreadable,
+}
+
+/// One request. Take [`Attempts::step`] until it is over, and report what each step came to.
+#[derive(Clone, Debug)]
+pub struct Attempts {
+    is_command: bool,
+    /// Maximum time for all calls.
+    within: Duration,
+    calls: u32,
+    may_have_happened: bool,
+    asks_servers: bool,
+    over: Option<Result<Reply, Failure>>,
+}
+
+impl Attempts {
+    /// Begins with a request of this kind, which is to be over after about this time.
+    pub fn new(kind: RequestKind, within: Duration) -> Attempts {
+        let is_command = kind == RequestKind::Command;
+        Attempts { is_command, within, calls: 0, may_have_happened: false, asks_servers: false, over: None }
+    }
+
+    /// Returns what to do, so long after the beginning.
+    pub fn step(&self, elapsed: Duration) -> Step {
+        if let Some(over) = &self.over {
+            return Step::Over(over.clone());
+        }
+        let left = self.within.saturating_sub(elapsed);
+        match self.asks_servers || left.is_zero() || self.calls >= CALLS_MAX {
+            true => Step::AskServers,
+            false => Step::Call(left),
+        }
+    }
+
+    /// Notes what a call came to.
+    pub fn heard(&mut self, heard: Heard) {
+        self.calls += 1;
+        match heard {
+            Heard::Reply(reply) => {
+                self.over = Some(match Reply::decode(&reply) {
+                    Some(Reply { result: Err(refusal), .. }) => Err(Failure::Refused(refusal)),
+                    Some(reply) => Ok(reply),
+                    None => Err(Failure::Unreadable),
+                });
+            }
+            Heard::DidNotHappen => self.asks_servers = true,
+            // Only the service knows whether it executed the command; asked anew, it would count as another one.
+            Heard::Unclear => (self.may_have_happened, self.asks_servers) = (self.is_command, true),
+            Heard::OtherInstance => self.over = Some(Err(Failure::OtherInstance)),
+        }
+    }
+
+    /// Notes what the servers that answered said, so long after the beginning.
+    pub fn heard_servers(&mut self, elapsed: Duration, servers: &[ServerStatus]) {
+        self.asks_servers = false;
+        let may_have_happened = self.may_have_happened;
+        let is_last = may_have_happened || elapsed >= self.within || self.calls >= CALLS_MAX;
+        self.over = match standing(servers) {
+            Standing::NoMajority(missing) if is_last || elapsed >= BELIEVES_AFTER => {
+                Some(Err(Failure::NoMajority { missing, may_have_happened }))
+            }
+            Standing::Recovers(missing) if is_last && !missing.is_empty() => {
+                Some(Err(Failure::NoMajority { missing, may_have_happened }))
+            }
+            Standing::Silent if is_last => Some(Err(Failure::NoServer { may_have_happened })),
+            _ if is_last => Some(Err(Failure::Late { may_have_happened })),
+            _ => None,
+        };
+    }
+}
+
+/// Returns what a reply contains if `take` finds it there.
+pub fn taken<T>(reply: Reply, take: impl FnOnce(Answer) -> Option<T>) -> Result<(T, u64), Failure> {
+    let number = reply.number;
+    let answer = reply.result.map_err(Failure::Refused)?;
+    take(answer).map(|taken| (taken, number)).ok_or(Failure::Unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::State;
+    use unisono_table::Reason;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn reply(result: Result<Answer, Refusal>) -> Heard {
+        Heard::Reply(Reply { number: 7, changes: 5, result }.encode())
+    }
+
+    fn alone(id: u8, missing: &[u8]) -> ServerStatus {
+        let state = State::Waiting;
+        ServerStatus { server: id, servers: 3, state, waits_for: missing.to_vec(), ..ServerStatus::default() }
+    }
+
+    #[test]
+    fn a_reply_and_a_refusal_end_a_request() {
+        let mut attempts = Attempts::new(RequestKind::Command, SECOND);
+        assert_eq!(attempts.step(Duration::ZERO), Step::Call(SECOND));
+        attempts.heard(reply(Ok(Answer::Done)));
+        let Step::Over(Ok(done)) = attempts.step(SECOND) else { panic!() };
+        assert_eq!(taken(done, |answer| (answer == Answer::Done).then_some(())), Ok(((), 7)));
+        let mut attempts = Attempts::new(RequestKind::Query, SECOND);
+        attempts.heard(reply(Err(Reason::Denied.into())));
+        assert_eq!(attempts.step(SECOND), Step::Over(Err(Failure::Refused(Reason::Denied.into()))));
+        attempts.heard(Heard::Reply(Bytes::from_static(b"?")));
+        assert_eq!(attempts.step(SECOND), Step::Over(Err(Failure::Unreadable)));
+    }
+
+    #[test]
+    fn a_command_that_may_have_happened_is_not_sent_again() {
+        let mut attempts = Attempts::new(RequestKind::Command, 6 * SECOND);
+        attempts.heard(Heard::Unclear);
+        assert_eq!(attempts.step(SECOND), Step::AskServers);
+        attempts.heard_servers(SECOND, &[]);
+        let over = Failure::NoServer { may_have_happened: true };
+        assert_eq!(attempts.step(SECOND), Step::Over(Err(over)));
+        // A question changes nothing.
+        let mut attempts = Attempts::new(RequestKind::Query, 6 * SECOND);
+        attempts.heard(Heard::Unclear);
+        attempts.heard_servers(SECOND, &[]);
+        assert_eq!(attempts.step(2 * SECOND), Step::Call(4 * SECOND));
+    }
+
+    #[test]
+    fn servers_without_a_majority_are_believed_after_a_while() {
+        let mut attempts = Attempts::new(RequestKind::Query, 6 * SECOND);
+        attempts.heard(Heard::DidNotHappen);
+        attempts.heard_servers(SECOND, &[alone(1, &[2, 3])]);
+        assert_eq!(attempts.step(SECOND), Step::Call(5 * SECOND));
+        attempts.heard(Heard::DidNotHappen);
+        attempts.heard_servers(3 * SECOND, &[alone(1, &[2, 3])]);
+        let over = Failure::NoMajority { missing: vec![2, 3], may_have_happened: false };
+        assert_eq!(attempts.step(3 * SECOND), Step::Over(Err(over)));
+    }
+
+    #[test]
+    fn a_request_ends_in_time_whatever_the_servers_say() {
+        let serving =
+            ServerStatus { server: 1, servers: 3, state: State::Serving, ..ServerStatus::default() };
+        let mut attempts = Attempts::new(RequestKind::Query, SECOND);
+        let mut calls = 0;
+        while let Step::Call(_) = attempts.step(Duration::ZERO) {
+            calls += 1;
+            attempts.heard(Heard::DidNotHappen);
+            attempts.heard_servers(Duration::ZERO, std::slice::from_ref(&serving));
+        }
+        assert_eq!(calls, CALLS_MAX);
+        assert_eq!(
+            attempts.step(Duration::ZERO),
+            Step::Over(Err(Failure::Late { may_have_happened: false }))
+        );
+    }
+}

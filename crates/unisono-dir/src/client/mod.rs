@@ -1,0 +1,300 @@
+//! The client: operations at any server of a service, watches, status, backups.
+
+mod save;
+mod status;
+mod watch;
+
+pub use save::{SaveError, Saved};
+pub use watch::Watch;
+
+use crate::attempts::{Attempts, Failure, Heard, Step, taken};
+use crate::operation::{self, Operation, Rows};
+use crate::ports::{PORTS_QUESTION, public, read_answer};
+use bytes::Bytes;
+use std::fmt;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use unisono::rpc::{Call, CallFailure, NotSent, Port};
+use unisono::{OpenError, Options};
+use unisono_table::{FILE_BYTES_MAX, Place, READ_BYTES_MAX, Refusal, Reply, Request, RequestKind};
+
+/// A server that has not answered for this time, 300 ms, is given up, and its calls are repeated at another one.
+pub const SILENCE: Duration = Duration::from_millis(300);
+/// Maximum time for an operation: 6 s. One with much to carry gets a second more for each MiB.
+pub const OPERATION_WITHIN: Duration = Duration::from_secs(6);
+/// Time for which the servers of the port are looked for, unless the options say another one.
+const LOCATE: Duration = Duration::from_secs(1);
+
+/// Why an operation failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The service refused it: nothing changed. The reason says what to do.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// No server has a majority of the servers. Start those that are missing.
+    #[error("no majority: the service waits for {}{}", Servers(missing), Perhaps(*may_have_happened))]
+    NoMajority {
+        /// Ids of the servers that are missing.
+        missing: Vec<u8>,
+        /// True if a command was perhaps executed all the same.
+        may_have_happened: bool,
+    },
+    /// No server answers. Check the key, the address and the network.
+    #[error(
+        "no server of this service answers: check that servers run, that this client has the clients' key, and that \
+         multicast reaches the servers or --seeds names them{}",
+        Perhaps(*may_have_happened)
+    )]
+    NoServer {
+        /// True if a command was perhaps executed all the same.
+        may_have_happened: bool,
+    },
+    /// A server serves, and no answer came in time. Try again.
+    #[error("no answer came in time; try again{}", Perhaps(*may_have_happened))]
+    Late {
+        /// True if a command was perhaps executed all the same.
+        may_have_happened: bool,
+    },
+    /// The service that answers was founded apart from the one that this client has called, or began anew since.
+    #[error(
+        "the service began anew since this client called it: what was changed last may be missing; a new client accepts \
+         it"
+    )]
+    OtherInstance,
+    /// The reply cannot be read.
+    #[error("the reply cannot be read; does the server run a newer version than this client?")]
+    Unreadable,
+    /// The request was not sent.
+    #[error(transparent)]
+    NotSent(NotSent),
+    /// The operating system gave no random numbers.
+    #[error("no random numbers: {0}")]
+    NoRandom(std::io::Error),
+}
+
+struct Servers<'a>(&'a [u8]);
+
+impl fmt::Display for Servers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => f.write_str("servers"),
+            [one] => write!(f, "server {one}"),
+            [first, rest @ .., last] => {
+                write!(f, "servers {first}")?;
+                rest.iter().try_for_each(|id| write!(f, ", {id}"))?;
+                write!(f, " and {last}")
+            }
+        }
+    }
+}
+
+struct Perhaps(bool);
+
+impl fmt::Display for Perhaps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            true => {
+                f.write_str("; the command may have been executed, once at most: look before you repeat it")
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+impl From<Failure> for ClientError {
+    fn from(failure: Failure) -> ClientError {
+        match failure {
+            Failure::Refused(refusal) => ClientError::Refused(refusal),
+            Failure::NoMajority { missing, may_have_happened } => {
+                ClientError::NoMajority { missing, may_have_happened }
+            }
+            Failure::NoServer { may_have_happened } => ClientError::NoServer { may_have_happened },
+            Failure::Late { may_have_happened } => ClientError::Late { may_have_happened },
+            Failure::OtherInstance => ClientError::OtherInstance,
+            Failure::Unreadable => ClientError::Unreadable,
+        }
+    }
+}
+
+/// What an operation returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done<T> {
+    /// What its answer contains.
+    pub value: T,
+    /// Number of the command among all commands of the service; for a read, number of the last command before.
+    pub number: u64,
+}
+
+/// A handle for operations at any server of a service. Clones are the same client, for any number of threads and tasks.
+///
+/// ```no_run
+/// use unisono_dir::{Client, Name, Options, Place, operation, random_check, read_capability};
+/// let client = Client::new(&Options::default())?;
+/// let root = read_capability("/var/lib/unisono/root.cap")?;
+/// let place = Place { capability: root, path: "home".parse()? };
+/// let columns: Vec<Name> = vec!["owner".parse()?, "other".parse()?];
+/// let made = client.run(&operation::create_directory(place, columns, None, random_check()?))?;
+/// println!("command {}", made.number);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    calls: unisono::rpc::Client,
+    within: Duration,
+}
+
+impl Client {
+    /// Returns a client that looks for servers as these options say, with the clients' key. It sends nothing yet.
+    pub fn new(options: &Options) -> Result<Client, OpenError> {
+        let usual = unisono::rpc::CallSettings::default();
+        let mut calls = options.calls.clone();
+        if calls.silence == usual.silence {
+            calls.silence = SILENCE;
+        }
+        if calls.locate == usual.locate {
+            calls.locate = LOCATE;
+        }
+        let calls = unisono::rpc::Client::new(&Options { calls, ..options.clone() })?;
+        Ok(Client { calls, within: OPERATION_WITHIN })
+    }
+
+    /// Returns the client with another maximum time for an operation than 6 s.
+    #[must_use]
+    pub fn within(self, within: Duration) -> Client {
+        Client { within, ..self }
+    }
+
+    /// Does an operation, and blocks until its outcome is known.
+    pub fn run<T>(&self, operation: &Operation<T>) -> Result<Done<T>, ClientError> {
+        let asking = Asking::new(self, operation.port, &operation.request, operation.encode());
+        done(asking.wait()?, operation.take)
+    }
+
+    /// Does an operation, for asynchronous programs. If the future is dropped, a command takes effect once or not at all.
+    pub async fn run_async<T>(&self, operation: &Operation<T>) -> Result<Done<T>, ClientError> {
+        let asking = Asking::new(self, operation.port, &operation.request, operation.encode());
+        done(asking.finish().await?, operation.take)
+    }
+
+    /// Lists all rows of a directory. A directory with more than 1 MiB of rows comes in several answers, each of an instant
+    /// of its own.
+    pub fn list(&self, place: &Place, is_local: bool) -> Result<Done<Rows>, ClientError> {
+        let ask = |after| {
+            let operation = operation::list(place.clone(), after);
+            self.run(&if is_local { operation.local() } else { operation })
+        };
+        let mut all = ask(None)?;
+        while all.value.more {
+            let after = all.value.rows.last().map(|row| row.name.clone());
+            let next = ask(after)?;
+            all.value.rows.extend(next.value.rows);
+            (all.value.more, all.number) = (next.value.more, next.number);
+        }
+        Ok(all)
+    }
+
+    /// Reads a whole file.
+    pub fn read_file(&self, place: &Place, is_local: bool) -> Result<Vec<u8>, ClientError> {
+        let mut content = Vec::new();
+        loop {
+            let part = operation::read(place.clone(), content.len() as u64, READ_BYTES_MAX as u32);
+            let part = self.run(&if is_local { part.local() } else { part })?.value;
+            content.extend_from_slice(&part.bytes);
+            if part.bytes.is_empty() || content.len() as u64 >= part.size.min(FILE_BYTES_MAX as u64) {
+                return Ok(content);
+            }
+        }
+    }
+
+    /// Asks for the ports of watches and backups.
+    fn ports(&self, port: unisono_table::Port) -> Result<(Port, Port), ClientError> {
+        let begun = Instant::now();
+        let mut attempts = Attempts::new(RequestKind::LocalQuery, self.within);
+        loop {
+            match attempts.step(begun.elapsed()) {
+                Step::Call(within) => {
+                    let call = self.calls.start(public(port.0), PORTS_QUESTION.to_vec(), within);
+                    match call.map_err(ClientError::NotSent)?.wait() {
+                        Ok(answer) => return read_answer(&answer).ok_or(ClientError::Unreadable),
+                        Err(failure) => attempts.heard(heard(Err(failure))),
+                    }
+                }
+                Step::AskServers => attempts.heard_servers(begun.elapsed(), &self.servers(port)),
+                Step::Over(Err(failure)) => return Err(failure.into()),
+                Step::Over(Ok(_)) => return Err(ClientError::Unreadable),
+            }
+        }
+    }
+}
+
+fn done<T>(reply: Reply, take: fn(unisono_table::Answer) -> Option<T>) -> Result<Done<T>, ClientError> {
+    let (value, number) = taken(reply, take)?;
+    Ok(Done { value, number })
+}
+
+/// Returns what a call came to. A refusal says that this server has no copy, not whether another one executed the command.
+fn heard(outcome: Result<Bytes, CallFailure>) -> Heard {
+    match outcome {
+        Ok(reply) => Heard::Reply(reply),
+        Err(CallFailure::OtherInstance) => Heard::OtherInstance,
+        Err(failure) if failure.did_not_happen() => Heard::DidNotHappen,
+        Err(_) => Heard::Unclear,
+    }
+}
+
+/// A request on its way to an outcome.
+struct Asking<'a> {
+    client: &'a Client,
+    port: unisono_table::Port,
+    request: Bytes,
+    attempts: Attempts,
+    begun: Instant,
+}
+
+impl<'a> Asking<'a> {
+    fn new(client: &'a Client, port: unisono_table::Port, request: &Request, bytes: Bytes) -> Asking<'a> {
+        let kind = match request {
+            Request::Command(_) => RequestKind::Command,
+            Request::Query(_) => RequestKind::Query,
+            Request::LocalQuery(_) => RequestKind::LocalQuery,
+        };
+        let carries = Duration::from_secs((bytes.len() >> 20) as u64);
+        let attempts = Attempts::new(kind, client.within + carries);
+        Asking { client, port, request: bytes, attempts, begun: Instant::now() }
+    }
+
+    fn call(&self, within: Duration) -> Result<Call, ClientError> {
+        let port = public(self.port.0);
+        self.client.calls.start(port, self.request.clone(), within).map_err(ClientError::NotSent)
+    }
+
+    fn wait(mut self) -> Result<Reply, ClientError> {
+        loop {
+            match self.attempts.step(self.begun.elapsed()) {
+                Step::Call(within) => self.attempts.heard(heard(self.call(within)?.wait())),
+                Step::AskServers => {
+                    let servers = self.client.servers(self.port);
+                    self.attempts.heard_servers(self.begun.elapsed(), &servers);
+                }
+                Step::Over(over) => return Ok(over?),
+            }
+        }
+    }
+
+    async fn finish(mut self) -> Result<Reply, ClientError> {
+        loop {
+            match self.attempts.step(self.begun.elapsed()) {
+                Step::Call(within) => {
+                    let outcome = self.call(within)?.await;
+                    self.attempts.heard(heard(outcome));
+                }
+                Step::AskServers => {
+                    let servers = self.client.servers_async(self.port).await;
+                    self.attempts.heard_servers(self.begun.elapsed(), &servers);
+                }
+                Step::Over(over) => return Ok(over?),
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The replicated state: a table, as a replica's state machine.
+
+use crate::ports::{PORTS_QUESTION, Ports};
+use bytes::Bytes;
+use std::sync::{Arc, OnceLock};
+use unisono::replica::{Command, Kind, NotRestored, Outcome, StateMachine};
+use unisono_table::{Limits, Request, RequestKind, Table};
+
+/// What is called after each change. It must not block.
+type Observer = Arc<dyn Fn() + Send + Sync>;
+
+/// A table with what its server needs beside it.
+pub(crate) struct Directory {
+    table: Table,
+    /// The ports of the service, once they were asked for.
+    ports: OnceLock<Ports>,
+    observer: Option<Observer>,
+}
+
+impl Directory {
+    /// Returns an empty directory that takes so much. `observer` is called after each change.
+    pub(crate) fn new(limits: Limits, observer: Observer) -> Directory {
+        Directory { table: Table::new(limits), ports: OnceLock::new(), observer: Some(observer) }
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the ports of the service; `None` before it is founded.
+    pub(crate) fn ports(&self) -> Option<&Ports> {
+        if self.ports.get().is_none() {
+            let ports = Ports::of_secret(self.table.service())?;
+            // Another thread may have set the same.
+            let _ = self.ports.set(ports);
+        }
+        self.ports.get()
+    }
+
+    fn notify(&self) {
+        if let Some(observer) = &self.observer {
+            observer();
+        }
+    }
+}
+
+impl StateMachine for Directory {
+    fn kind(request: &[u8]) -> Kind {
+        if request == PORTS_QUESTION {
+            return Kind::LocalRead;
+        }
+        match Request::kind(request) {
+            RequestKind::Command => Kind::Command,
+            RequestKind::Query => Kind::Read,
+            RequestKind::LocalQuery => Kind::LocalRead,
+        }
+    }
+
+    fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        let reply = self.table.apply(command.payload);
+        self.notify();
+        Outcome::Reply(reply)
+    }
+
+    fn read(&self, query: &Bytes) -> Outcome {
+        if query[..] != PORTS_QUESTION {
+            return Outcome::Reply(self.table.answer(query));
+        }
+        match self.ports() {
+            Some(ports) => Outcome::Reply(ports.answer()),
+            None => Outcome::Refuse(Bytes::from_static(b"the service is not founded yet")),
+        }
+    }
+
+    fn snapshot(&self) -> Vec<Bytes> {
+        self.table.snapshot()
+    }
+
+    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
+        self.table = Table::restore(parts).map_err(|reason| NotRestored(reason.0))?;
+        self.ports = OnceLock::new();
+        self.notify();
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Folders that a backup was put into. The first start of a server makes its state of it and begins the service anew.
+//!
+//! `restore` checks the backup and puts it into an empty folder, as the file `backup`. A server that finds it there writes
+//! its state, with its own id, and lets the service begin anew from it. The file goes when the server serves. A crash in
+//! between is harmless: as long as the disk has the instance of the backup, the service has not begun anew yet.
+
+use crate::archive::{Backup, NotABackup};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use unisono::replica::{DiskError, DiskOptions};
+
+/// Name of the file in a folder.
+const BACKUP_FILE: &str = "backup";
+
+/// Why a backup is not restored.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The file is no backup.
+    #[error("{} cannot be restored: {reason}", file.display())]
+    NotABackup {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: NotABackup,
+    },
+    /// The folder is not empty.
+    #[error("the folder {} is not empty: name another one, in which a server then begins anew", folder.display())]
+    NotEmpty {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        cause: io::Error,
+    },
+    /// The backup is of a service with another name.
+    #[error("the backup in {} is of the service {found}: start the server with --service {found}", folder.display())]
+    OtherService {
+        /// The folder.
+        folder: PathBuf,
+        /// Name of that service.
+        found: String,
+    },
+    /// The backup is of a service with another number of servers.
+    #[error(
+        "the backup in {} is of a service with {found} servers: start the server with --replicas {found}",
+        folder.display()
+    )]
+    OtherServers {
+        /// The folder.
+        folder: PathBuf,
+        /// That number.
+        found: u8,
+    },
+    /// The folder cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// Checks a backup, and puts it into an empty folder, in which a server then begins anew.
+pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
+    let not_a_backup = |reason| RestoreError::NotABackup { file: file.into(), reason };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).and_then(|mut from| from.read_to_end(&mut bytes));
+    opened.map_err(|cause| not_a_backup(NotABackup::Read(cause)))?;
+    let backup = Backup::read(&bytes[..]).map_err(not_a_backup)?;
+    let path = folder.join(BACKUP_FILE);
+    let failed = |cause| RestoreError::Write { path: path.clone(), cause };
+    if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(RestoreError::NotEmpty { folder: folder.into() });
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    let beside = folder.join("backup-new");
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&beside)
+        .and_then(|mut out| out.write_all(&bytes).and_then(|()| out.sync_all()))
+        .and_then(|()| fs::rename(&beside, &path))
+        .and_then(|()| File::open(folder)?.sync_all());
+    written.map_err(failed)?;
+    Ok(backup)
+}
+
+/// Makes the state of a server of the backup in its folder, if there is one. Returns whether the service has to begin anew
+/// from it.
+pub(super) fn prepare(service: &str, disk: &DiskOptions) -> Result<bool, RestoreError> {
+    let path = disk.data.join(BACKUP_FILE);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(cause) => return Err(RestoreError::NotABackup { file: path, reason: NotABackup::Read(cause) }),
+    };
+    let not_a_backup = |reason| RestoreError::NotABackup { file: path.clone(), reason };
+    let backup = Backup::read(file).map_err(not_a_backup)?;
+    let folder = || disk.data.clone();
+    if backup.service() != service {
+        return Err(RestoreError::OtherService { folder: folder(), found: backup.service().into() });
+    }
+    if backup.servers() != disk.servers {
+        return Err(RestoreError::OtherServers { folder: folder(), found: backup.servers() });
+    }
+    match disk.block()? {
+        None => {
+            backup.state.write_to(service, disk)?;
+            Ok(true)
+        }
+        Some(block) => Ok(block.service == backup.state.block.service),
+    }
+}
+
+/// Removes the backup from the folder of a server that serves.
+pub(super) fn conclude(disk: &DiskOptions) {
+    // If this fails, the next start finds that the service has begun anew.
+    let _ = fs::remove_file(disk.data.join(BACKUP_FILE));
+}

@@ -1,0 +1,106 @@
+//! Answers for the server's status from its beginning to its end, whether or not it serves.
+
+use super::spawn;
+use crate::machine::Directory;
+use crate::status::{BegunAnew, STATUS_QUESTION, ServerStatus, State};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use unisono::Options;
+use unisono::replica::{Created, Replica, ReplicaState};
+use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
+use unisono_table::VERSION;
+
+/// Time for answers that are under way when the desk closes.
+const CLOSES_WITHIN: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct StatusDesk {
+    replica: Arc<OnceLock<Replica<Directory>>>,
+    open: Mutex<Vec<Server>>,
+}
+
+impl StatusDesk {
+    /// Answers at this port too.
+    pub(super) fn open(&self, port: &PrivatePort, reach: &Options) -> Result<(), ServiceError> {
+        let server = Server::new(port, ServeOptions::default(), reach)?;
+        let (answering, replica) = (server.clone(), self.replica.clone());
+        let begun = spawn("status", move || {
+            while let Ok(request) = answering.get_request() {
+                // If this fails, the caller does not wait any longer.
+                let _ = match request.payload()[..] == STATUS_QUESTION {
+                    true => request.reply(status(replica.get()).encode()),
+                    false => request.refuse("this port answers for the status of a server"),
+                };
+            }
+        });
+        begun.map_err(|cause| {
+            ServiceError::Open(unisono::OpenError::Socket { what: "start a thread", cause })
+        })?;
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(server);
+        Ok(())
+    }
+
+    /// Says what the replica is from now on.
+    pub(super) fn set(&self, replica: Replica<Directory>) {
+        let _ = self.replica.set(replica);
+    }
+
+    pub(super) fn status(&self) -> ServerStatus {
+        status(self.replica.get())
+    }
+
+    pub(super) fn close(&self) {
+        for server in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // What is not answered by now is not missed.
+            let _ = server.drain(CLOSES_WITHIN);
+        }
+    }
+}
+
+fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
+    let Some(replica) = replica else {
+        return ServerStatus {
+            state: State::Recovering,
+            why: "it reads its folder".into(),
+            ..ServerStatus::default()
+        };
+    };
+    let (present, disk) = (replica.status(), replica.disk());
+    let number = replica.look(|directory| directory.table().number());
+    let Some((block, waits_for)) = disk else { return ServerStatus::default() };
+    let is_created = matches!(block.created, Created::Done(_));
+    let (state, why) = match present.state {
+        ReplicaState::Serving => (State::Serving, String::new()),
+        ReplicaState::Ended => (State::Stopped, "it ends".into()),
+        _ if !is_created && block.generation == 0 && !waits_for.is_empty() => {
+            let why = "all servers have to be there once to create the service, or this folder replaces one";
+            (State::Creating, why.into())
+        }
+        _ if !waits_for.is_empty() => (State::Waiting, "too few servers with a good disk are there".into()),
+        ReplicaState::Halted => (State::Waiting, "the others do not answer".into()),
+        ReplicaState::Fetching { bytes_here, bytes_total } if bytes_total > 0 => {
+            (State::Joining, format!("it fetches the state: {bytes_here} of {bytes_total} bytes"))
+        }
+        ReplicaState::Entering | ReplicaState::Reentering => {
+            (State::Recovering, "it looks for the other servers".into())
+        }
+        _ => (State::Recovering, "it finds out with the others which state goes on".into()),
+    };
+    ServerStatus {
+        server: block.server,
+        servers: block.servers,
+        state,
+        why,
+        number,
+        waits_for: if state == State::Serving { Vec::new() } else { waits_for },
+        generation: block.generation,
+        disk: block.disk,
+        digest: present.digest.filter(|_| state == State::Serving),
+        begun_anew: block
+            .anew
+            .iter()
+            .map(|escape| BegunAnew { server: escape.server, at_ms: escape.at_ms })
+            .collect(),
+        version: VERSION,
+    }
+}

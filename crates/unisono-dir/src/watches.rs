@@ -1,0 +1,226 @@
+//! Watches of directories as a server holds them: each is a question for the changes of a directory from a number on, which
+//! waits until there is one. Without clock, threads and network.
+//!
+//! A watcher costs a server one held question. What it has not asked for yet stays in the history that all share, whose
+//! length is bounded: so a watcher that is too slow learns that its changes are no longer kept, and holds up nothing.
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::Duration;
+use unisono_table::{Answer, Place, Query, Reason, Reply, Request, Table};
+
+/// Maximum number of watches that a server holds.
+pub const WATCHES_MAX: usize = 4096;
+/// Time after which a watch without changes gets an empty answer, and its client asks again.
+pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
+
+/// The watches that a server holds. `R` is what a watch is answered with.
+#[derive(Debug)]
+pub struct Watches<R> {
+    held: VecDeque<Watch<R>>,
+}
+
+#[derive(Debug)]
+struct Watch<R> {
+    request: R,
+    place: Place,
+    from: u64,
+    /// When it gets an empty answer, on the caller's clock.
+    until: Duration,
+}
+
+impl<R> Default for Watches<R> {
+    fn default() -> Watches<R> {
+        Watches { held: VecDeque::new() }
+    }
+}
+
+impl<R> Watches<R> {
+    /// Takes a watch: a local query for changes. Gives back one that cannot be held, with the answer, or without one if
+    /// this server has its maximum.
+    ///
+    /// # Errors
+    /// The watch and its answer.
+    pub fn take(&mut self, now: Duration, request: R, question: &Bytes) -> Result<(), (R, Option<Bytes>)> {
+        let Some(Request::LocalQuery(Query::Changes { place, from })) = Request::decode(question) else {
+            let reply = Reply { number: 0, changes: 0, result: Err(Reason::Unreadable.into()) };
+            return Err((request, Some(reply.encode())));
+        };
+        if self.held.len() >= WATCHES_MAX {
+            return Err((request, None));
+        }
+        self.held.push_back(Watch { request, place, from, until: now + WATCH_HELD_MAX });
+        Ok(())
+    }
+
+    /// Returns the number of watches.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// True if there is no watch.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Returns when the next watch gets an empty answer.
+    pub fn due(&self) -> Option<Duration> {
+        self.held.iter().map(|watch| watch.until).min()
+    }
+
+    /// Looks at the next `most` watches, in turn, and returns those that have an answer in this state.
+    pub fn answer(&mut self, now: Duration, table: &Table, most: usize) -> Vec<(R, Bytes)> {
+        let mut answered = Vec::new();
+        for _ in 0..most.min(self.held.len()) {
+            let Some(mut watch) = self.held.pop_front() else { break };
+            match watch.look(now, table) {
+                Some(reply) => answered.push((watch.request, reply.encode())),
+                None => self.held.push_back(watch),
+            }
+        }
+        answered
+    }
+
+    /// Returns all watches, because this server stops serving: their clients go to another one.
+    pub fn give_up(&mut self) -> impl Iterator<Item = R> {
+        self.held.drain(..).map(|watch| watch.request)
+    }
+}
+
+impl<R> Watch<R> {
+    fn look(&mut self, now: Duration, table: &Table) -> Option<Reply> {
+        let reply = table.ask(&Query::Changes { place: self.place.clone(), from: self.from });
+        let waits = match &reply.result {
+            Ok(Answer::Changes { changes, next }) if changes.is_empty() => {
+                // So that a directory without changes is never too old.
+                self.from = *next;
+                true
+            }
+            // This server is behind the one that answered before.
+            Err(refusal) => matches!(refusal.reason, Reason::Future { .. }),
+            Ok(_) => false,
+        };
+        (!waits || self.until <= now).then_some(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_table::{Capability, Check, Command, Limits, Port, Rights};
+
+    const START: Duration = Duration::ZERO;
+
+    fn founded(limits: Limits) -> (Table, Capability) {
+        let mut table = Table::new(limits);
+        let secret = Check::from_bits(1);
+        table.execute(Command::Found { port: Port(7), secret, service: Bytes::new() });
+        let root = table.root().unwrap();
+        (table, root)
+    }
+
+    fn make(table: &mut Table, root: Capability, path: &str) -> u64 {
+        let place = Place { capability: root, path: path.parse().unwrap() };
+        let columns = vec!["owner".parse().unwrap()];
+        let secret = Check::from_bits(2);
+        let made = table.execute(Command::CreateDirectory { place, columns, masks: None, secret });
+        made.result.unwrap();
+        made.number
+    }
+
+    fn question(place: Place, from: u64) -> Bytes {
+        Request::LocalQuery(Query::Changes { place, from }).encode()
+    }
+
+    fn changes(reply: &Bytes) -> (Vec<u64>, u64) {
+        match Reply::decode(reply).unwrap().result.unwrap() {
+            Answer::Changes { changes, next } => (changes.iter().map(|change| change.number).collect(), next),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_change_comes_once_and_in_order() {
+        let (mut table, root) = founded(Limits::default());
+        let (mut watches, mut from, mut seen, mut made) = (Watches::default(), 1, Vec::new(), Vec::new());
+        for index in 0..20 {
+            watches.take(START, (), &question(Place::of(root), from)).unwrap();
+            assert!(watches.answer(START, &table, 9).is_empty(), "nothing has changed");
+            made.push(make(&mut table, root, &format!("d{index}")));
+            if index % 3 == 0 {
+                made.push(make(&mut table, root, &format!("e{index}")));
+            }
+            make(&mut table, root, &format!("d{index}/elsewhere"));
+            let answered = watches.answer(START, &table, 9);
+            let (numbers, next) = changes(&answered[0].1);
+            seen.extend(numbers);
+            from = next;
+        }
+        assert_eq!(seen, made);
+    }
+
+    #[test]
+    fn a_server_that_is_behind_waits() {
+        let (mut table, root) = founded(Limits::default());
+        let mut watches = Watches::default();
+        watches.take(START, (), &question(Place::of(root), 4)).unwrap();
+        make(&mut table, root, "second");
+        make(&mut table, root, "third");
+        assert!(watches.answer(START, &table, 1).is_empty());
+        let fourth = make(&mut table, root, "fourth");
+        assert_eq!(changes(&watches.answer(START, &table, 1)[0].1).0, [fourth]);
+    }
+
+    #[test]
+    fn an_idle_watch_is_answered_in_time_and_is_never_too_old() {
+        let mut limits = Limits::default();
+        limits.history_bytes = 1 << 10;
+        let (mut table, root) = founded(limits);
+        make(&mut table, root, "quiet");
+        let quiet = Place { capability: root, path: "quiet".parse().unwrap() };
+        let mut watches = Watches::default();
+        watches.take(START, (), &question(quiet.clone(), 3)).unwrap();
+        for index in 0..200 {
+            make(&mut table, root, &format!("a-name-that-fills-the-history-{index}"));
+            assert!(watches.answer(START, &table, 1).is_empty());
+        }
+        assert_eq!(watches.due(), Some(WATCH_HELD_MAX));
+        let answered = watches.answer(WATCH_HELD_MAX, &table, 1);
+        assert_eq!(changes(&answered[0].1), (vec![], table.number() + 1));
+        // One that did not ask meanwhile learns it.
+        watches.take(START, (), &question(quiet, 3)).unwrap();
+        let late = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
+        assert!(matches!(late.reason, Reason::NoLongerKept { .. }));
+    }
+
+    #[test]
+    fn a_watch_ends_with_the_right_to_it() {
+        let (mut table, root) = founded(Limits::default());
+        let other = root.restrict(Rights(0x04)).unwrap();
+        let mut watches = Watches::default();
+        watches.take(START, (), &question(Place::of(other), 2)).unwrap();
+        assert!(watches.answer(START, &table, 1).is_empty());
+        table.execute(Command::Revoke { place: Place::of(root), secret: Check::from_bits(9) });
+        let over = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
+        assert_eq!(over.reason, Reason::NotFound);
+    }
+
+    #[test]
+    fn the_number_of_watches_is_bounded_and_all_are_looked_at_in_turn() {
+        let (mut table, root) = founded(Limits::default());
+        let mut watches = Watches::default();
+        for index in 0..WATCHES_MAX {
+            watches.take(START, index, &question(Place::of(root), 2)).unwrap();
+        }
+        assert_eq!(watches.take(START, 0, &question(Place::of(root), 2)), Err((0, None)));
+        make(&mut table, root, "x");
+        let mut answered: Vec<usize> = Vec::new();
+        while !watches.is_empty() {
+            answered.extend(watches.answer(START, &table, 64).into_iter().map(|(index, _)| index));
+        }
+        assert!(answered.into_iter().eq(0..WATCHES_MAX));
+        assert!(watches.take(START, 0, &Bytes::from_static(b"?")).unwrap_err().1.is_some());
+        watches.take(START, 5, &question(Place::of(root), 9)).unwrap();
+        assert_eq!((watches.len(), watches.give_up().next()), (1, Some(5)));
+    }
+}
