@@ -86,9 +86,11 @@ impl Fetch {
         Fetch::default()
     }
 
-    /// Returns a transfer that never takes the state for lost.
-    pub(super) fn insisting() -> Fetch {
-        Fetch { insists: true, ..Fetch::default() }
+    /// Returns a transfer that never takes the state for lost. `asked` says when the members were asked before, if they
+    /// were: they are asked again after a pause.
+    pub(super) fn insisting(asked: Option<Time>) -> Fetch {
+        let ask_at = asked.map(|asked| asked + ASK_AGAIN_AFTER);
+        Fetch { insists: true, ask_at, ..Fetch::default() }
     }
 
     /// Keeps the parts of an own, older state: pieces that are the same need not travel.

@@ -247,12 +247,13 @@ impl<S: StateMachine> Replica<S> {
         };
         self.adopting = Some((plan.clone(), donor));
         let backlog = Backlog::since(durable.round.key, view.clone());
-        self.begin_fetch(backlog);
+        self.begin_fetch(backlog, None);
         self.fetch_more(now);
     }
 
-    fn begin_fetch(&mut self, backlog: Backlog) {
-        let mut fetch = Fetch::insisting();
+    /// Begins to fetch a state: at once, or after a pause if it was asked for before.
+    fn begin_fetch(&mut self, backlog: Backlog, asked: Option<Time>) {
+        let mut fetch = Fetch::insisting(asked);
         if let Some(closed) = &self.closed {
             fetch.keep(self.settings.digest, &closed.state_parts(self.watched));
         }
@@ -281,7 +282,8 @@ impl<S: StateMachine> Replica<S> {
         }
         durable.begin_joining(now);
         self.adopting = None;
-        self.begin_fetch(Backlog::since(seqno, view.clone()));
+        let backlog = Backlog::since(seqno, view.clone());
+        self.begin_fetch(backlog, None);
         self.fetch_more(now);
     }
 
@@ -293,6 +295,11 @@ impl<S: StateMachine> Replica<S> {
         backlog: Backlog,
     ) {
         let Some(durable) = &mut self.durable else { return };
+        // A member that has opened the service may ask one that has not yet, and a donor may be further than its round.
+        if Replicated::<S>::is_open(&parts) == self.adopting.is_some() {
+            self.begin_fetch(backlog, Some(now));
+            return self.fetch_more(now);
+        }
         let Some(machine) = self.closed.take().map(Replicated::into_machine) else { return };
         let (view, events) = backlog.split_at(at);
         let state = match Replicated::restored(machine, (at, &parts), view, &self.settings) {
@@ -309,7 +316,7 @@ impl<S: StateMachine> Replica<S> {
         let Some(ledger) = state.ledger() else { return };
         let known = ledger.heard().get(&durable.block.server).copied().unwrap_or_default();
         let (service, anew) = ledger.service();
-        // A closed donor's state names no service; what a recovery chose is of this one.
+        // What a recovery chose is of this service.
         if self.adopting.is_none()
             && let Created::Done(own) = durable.block.created
             && own != service

@@ -410,9 +410,18 @@ impl<S: StateMachine> Replicated<S> {
         self.log(None, What::Members(servers))
     }
 
-    /// Notes where in the order a state is that is not open.
+    /// Notes where in the order a state is that is not open. It names no service until it is.
     pub(super) fn stand_at(&mut self, at: Seqno, view: &View) {
         (self.at, self.view) = (at, Some(view.clone()));
+        if let Some(ledger) = &mut self.ledger {
+            ledger.set_service(0, Vec::new());
+        }
+    }
+
+    /// True if these are the parts of a state that is open: of one that names its service.
+    pub(super) fn is_open(parts: &[Bytes]) -> bool {
+        let ledger = parts.first().and_then(|order| read_order(order.clone())).and_then(|(_, ledger)| ledger);
+        ledger.is_some_and(|ledger| ledger.service().0 != 0)
     }
 
     pub(super) fn set_heard(&mut self, heard: BTreeMap<u8, Heard>) {

@@ -12,6 +12,8 @@ use unisono_core::{Planted, Random, Time};
 
 /// Most writes that a job consists of, about.
 const JOB_WRITES: u64 = 12;
+/// Time after which a process gets to know that a job is done, if it is to be stopped between the two.
+const TOLD_AFTER: Duration = Duration::from_micros(1);
 /// How often a bit is drawn that a process would notice if it were flipped.
 const FLIPS_MAX: usize = 20;
 
@@ -62,8 +64,12 @@ pub(crate) struct DiskInUse {
     disk: Disk,
     store: Store<Disk>,
     under_way: Option<UnderWay>,
+    /// A job that is done and of which the process does not know yet, and when it gets to know.
+    untold: Option<(Time, Finished)>,
     /// True while all its jobs take hundreds of milliseconds.
     is_slow: bool,
+    /// The time that each job takes, if it is not drawn.
+    steady: Option<Duration>,
 }
 
 /// A job under way.
@@ -131,8 +137,20 @@ impl Disk {
         if random.chance(0.6) {
             self.0.borrow_mut().files.crash(&mut || random.chance(0.5));
         }
+        self.open_as_is(digest, bug)
+    }
+
+    /// Begins to use the disk in a new process. Of a job that was under way it has nothing.
+    pub(crate) fn open_as_is(
+        &self,
+        digest: fn(&[u8]) -> Digest,
+        bug: Option<Planted>,
+    ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
+        self.0.borrow_mut().under_way = None;
         let (store, loaded) = Store::open_planted(self.clone(), digest, bug)?;
-        Ok((DiskInUse { disk: self.clone(), store, under_way: None, is_slow: false }, loaded))
+        let disk = self.clone();
+        let in_use = DiskInUse { disk, store, under_way: None, untold: None, is_slow: false, steady: None };
+        Ok((in_use, loaded))
     }
 
     /// Returns what is synced.
@@ -189,9 +207,10 @@ impl DiskInUse {
         faults: JobFaults,
         random: &mut Random,
     ) {
-        let takes = match random.chance(faults.stalls) {
-            true => random.duration(500, 30_000),
-            false => Duration::from_nanos(random.spread(50_000, 8_000_000)),
+        let takes = match self.steady {
+            Some(takes) => takes,
+            None if random.chance(faults.stalls) => random.duration(500, 30_000),
+            None => Duration::from_nanos(random.spread(50_000, 8_000_000)),
         };
         let takes = if self.is_slow { random.duration(200, 3_000) } else { takes };
         let fails_after =
@@ -213,9 +232,25 @@ impl DiskInUse {
         }
     }
 
-    /// Returns when the job under way is done.
-    pub(crate) fn done_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|job| job.done_at)
+    /// Lets each job take this time from now on.
+    pub(crate) fn set_steady(&mut self, takes: Duration) {
+        self.steady = Some(takes);
+    }
+
+    /// Returns when the job under way is done, or when the process gets to know that one is.
+    pub(crate) fn due_at(&self) -> Option<Time> {
+        let told_at = self.untold.as_ref().map(|(told_at, _)| *told_at);
+        told_at.or(self.under_way.as_ref().map(|job| job.done_at))
+    }
+
+    /// Keeps a job that is done for a moment before the process gets to know.
+    pub(crate) fn keep_untold(&mut self, now: Time, finished: Finished) {
+        self.untold = Some((now + TOLD_AFTER, finished));
+    }
+
+    /// Returns the job that is done and of which the process gets to know now.
+    pub(crate) fn tell(&mut self, now: Time) -> Option<Finished> {
+        self.untold.take_if(|(told_at, _)| *told_at <= now).map(|(_, finished)| finished)
     }
 
     /// Does the job under way if it is due.

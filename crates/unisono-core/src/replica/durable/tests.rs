@@ -61,6 +61,8 @@ struct Made {
     up: BTreeSet<u8>,
     seen: BTreeMap<u8, Vec<Output>>,
     requests: u32,
+    /// Servers that get their events later, and these events.
+    late: BTreeMap<u8, Vec<Event>>,
 }
 
 impl Made {
@@ -170,8 +172,27 @@ impl Made {
         self.seqno += 1;
         let event = event(self.seqno);
         for id in self.view.clone() {
-            self.servers.get_mut(&id).unwrap().replica.handle_event(NOW, event.clone());
+            match self.late.get_mut(&id) {
+                Some(late) => late.push(event.clone()),
+                None => self.servers.get_mut(&id).unwrap().replica.handle_event(NOW, event.clone()),
+            }
         }
+    }
+
+    /// Hands a server the events that it gets late.
+    fn catch_up(&mut self, id: u8) {
+        for event in self.late.remove(&id).unwrap_or_default() {
+            self.servers.get_mut(&id).unwrap().replica.handle_event(NOW, event);
+        }
+        self.settle();
+    }
+
+    /// Lets a disk that waits do one job.
+    fn do_one_job(&mut self, id: u8) {
+        let (number, job) = self.servers.get_mut(&id).unwrap().jobs.remove(0);
+        self.store(id, job);
+        self.servers.get_mut(&id).unwrap().replica.handle_stored(NOW, number, Ok(()));
+        self.settle();
     }
 
     fn settle(&mut self) {
@@ -408,6 +429,33 @@ fn a_recovery_goes_on_without_a_disk_that_does_not_get_on() {
     made.servers.get_mut(&3).unwrap().disk_waits = false;
     made.settle();
     assert_eq!(made.words(3), made.words(1));
+}
+
+#[test]
+fn a_server_that_joins_takes_no_state_that_is_not_open_yet() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    [1, 3, 2].iter().for_each(|id| made.boot(*id, false));
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.form(&[3, 2, 1]);
+    made.servers.get_mut(&1).unwrap().disk_waits = true;
+    let replica = &mut made.servers.get_mut(&3).unwrap().replica;
+    let at = replica.poll_timeout().unwrap();
+    replica.handle_timeout(at);
+    made.settle();
+    // Server 1 promises. What it adopts opens the service, and server 3 asks server 2, which does not know that yet.
+    made.do_one_job(1);
+    made.late.insert(2, Vec::new());
+    made.do_one_job(1);
+    assert_eq!((made.words(1), made.words(2)), (Some(vec!["a".into()]), None));
+    made.catch_up(2);
+    [1, 3].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = false);
+    let replica = &mut made.servers.get_mut(&3).unwrap().replica;
+    let at = replica.poll_timeout().unwrap();
+    replica.handle_timeout(at);
+    made.settle();
+    assert_eq!(made.words(3), made.words(1));
+    assert!(!made.seen[&3].iter().any(|output| matches!(output, Output::Stop(_))), "{:?}", made.seen[&3]);
 }
 
 #[test]

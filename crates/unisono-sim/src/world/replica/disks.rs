@@ -26,36 +26,44 @@ impl Server {
 
     /// Takes a job that is done. Returns true if there was one.
     pub(super) fn finish_job(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(finished) = self.disk.as_mut().and_then(|disk| disk.finish(cx.local)) else { return false };
-        let Finished { number, job, outcome, state } = finished;
-        let kind = JobKind::of(&job);
-        if outcome.is_ok()
+        let Some(disk) = &mut self.disk else { return false };
+        if let Some(finished) = disk.tell(cx.local) {
+            self.learn_of_job(cx, finished);
+            return true;
+        }
+        let Some(finished) = disk.finish(cx.local) else { return false };
+        let kind = JobKind::of(&finished.job);
+        if finished.outcome.is_ok()
             && let Some(server) = self.replica.server_id()
         {
-            let what = written(job, &mut cx.recorder.names);
-            let record = record(cx.common, server, state, what);
+            let what = written(&finished.job, &mut cx.recorder.names);
+            let record = record(cx.common, server, finished.state, what);
             cx.note(record);
         }
-        match cx.common.is_aimed_at(kind, true) {
-            // It crashes before it knows.
-            true => cx.trigger(Trigger::Line(AIMED)),
-            false => {
-                self.replica.handle_stored(cx.local, number, outcome);
-                self.note_steps(cx);
-            }
+        if cx.common.is_aimed_at(kind, true) {
+            // It may crash before it knows.
+            disk.keep_untold(cx.local, finished);
+            cx.trigger(Trigger::Line(AIMED));
+        } else {
+            self.learn_of_job(cx, finished);
         }
         true
     }
+
+    fn learn_of_job(&mut self, cx: &mut Context<'_>, Finished { number, outcome, .. }: Finished) {
+        self.replica.handle_stored(cx.local, number, outcome);
+        self.note_steps(cx);
+    }
 }
 
-fn written(job: Job, names: &mut Names) -> OnDisk {
+fn written(job: &Job, names: &mut Names) -> OnDisk {
     match job {
-        Job::Append { first, entries, .. } => OnDisk::Appended(first, log(&entries, names)),
+        Job::Append { first, entries, .. } => OnDisk::Appended(*first, log(entries, names)),
         Job::Commit(_) => OnDisk::Committed,
         Job::Adopt { snapshot, entries, .. } => {
-            OnDisk::Adopted(snapshot.map_or(0, |(place, _)| place), log(&entries, names))
+            OnDisk::Adopted(snapshot.as_ref().map_or(0, |(place, _)| *place), log(entries, names))
         }
-        Job::Snapshot { place, .. } => OnDisk::Cut(place),
+        Job::Snapshot { place, .. } => OnDisk::Cut(*place),
     }
 }
 

@@ -156,7 +156,7 @@ impl Side for ReplicaSide {
         let server = self.server.as_deref();
         let group = server.and_then(|server| server.group.poll_timeout()).map(|(at, _)| (at, "group"));
         let replica = server.and_then(|server| server.replica.poll_timeout()).map(|at| (at, "replica"));
-        let disk = server.and_then(|server| server.disk.as_ref()?.done_at()).map(|at| (at, "disk"));
+        let disk = server.and_then(|server| server.disk.as_ref()?.due_at()).map(|at| (at, "disk"));
         [calls, group, replica, disk].into_iter().flatten().min()
     }
 
