@@ -158,7 +158,12 @@ fn check_seed(seed: u64, profile: Profile) -> Finding {
 
 /// Runs a seed once. A panic is reported as a violation.
 pub(crate) fn run_seed(seed: u64, profile: Profile, planted: Option<Planted>) -> Finding {
-    catch_unwind(AssertUnwindSafe(|| run_profile(seed, profile, planted, None))).unwrap_or_else(|panic| {
+    guarded(|| run_profile(seed, profile, planted, None))
+}
+
+/// Runs something that may panic, which is reported as a violation.
+pub(crate) fn guarded(run: impl FnOnce() -> Finding) -> Finding {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().cloned();
         let what = message.or_else(|| panic.downcast_ref::<&str>().map(|message| message.to_string()));
         Finding {

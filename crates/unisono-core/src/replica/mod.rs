@@ -467,6 +467,13 @@ impl<S: StateMachine> Replica<S> {
         self.replicated.as_ref().or(self.closed.as_ref()).map_or(0, Replicated::position)
     }
 
+    /// Returns the place of the last entry that this server holds, applied or not, counted from the creation of the
+    /// service; 0 without a disk.
+    pub fn held(&self) -> Place {
+        let state = self.replicated.as_ref().or(self.closed.as_ref());
+        state.and_then(Replicated::ledger).map_or(0, |ledger| ledger.end())
+    }
+
     /// Returns the digest of all outcomes through [`Replica::position`].
     pub fn chain(&self) -> Option<Digest> {
         self.replicated.as_ref().map(Replicated::chain)

@@ -4,6 +4,7 @@
 use super::clients::Asked;
 use super::disks::Place;
 use super::plan::Plan;
+use super::script::Script;
 use super::story::{SLOW, Scene};
 use crate::director::Finding;
 use crate::draw::{Draw, MILLISECOND};
@@ -78,6 +79,17 @@ pub(crate) struct Director {
     pub(super) places: Vec<Place>,
     /// Where the story is, if the run follows one.
     pub(super) scene: Option<Scene>,
+    /// Where the script is, if the run is one of a history.
+    pub(super) script: Option<Script>,
+}
+
+/// What is run.
+pub(super) struct Run {
+    pub(super) plan: Plan,
+    /// Seed of what is drawn in the course of the run.
+    pub(super) seed: u64,
+    /// What the trace says of it.
+    pub(super) what: String,
 }
 
 impl Director {
@@ -87,13 +99,18 @@ impl Director {
         planted: Option<Planted>,
         trace: Option<Box<dyn Write>>,
     ) -> Director {
-        let plan = Plan::draw(seed);
+        let what = format!("seed {seed}, profile {profile}");
+        Director::of(Run { plan: Plan::draw(seed), seed, what }, planted, trace)
+    }
+
+    pub(super) fn of(run: Run, planted: Option<Planted>, trace: Option<Box<dyn Write>>) -> Director {
+        let Run { plan, seed, what } = run;
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let places = plan.servers + plan.clients;
         let network = Network::new(places, plan.conditions.clone(), fork());
         let mut recorder = Recorder::new(Checkers::new(properties::replicas()), trace);
-        recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));
+        recorder.trace(0, "world", format_args!("{what}: {plan:#?}"));
         let mut ports = fork();
         let mut private = || PrivatePort(u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64()));
         let options = ServeOptions { repeats: true, ..ServeOptions::default() };
@@ -107,6 +124,7 @@ impl Director {
             stumbles: plan.stumbles,
             job_faults: plan.disks.as_ref().map_or_else(Default::default, |disks| disks.faults),
             aim: None,
+            effects: None,
             good_disks: Default::default(),
             instances: Vec::new(),
             ops_begun: 0,
@@ -128,18 +146,25 @@ impl Director {
                 false => Vec::new(),
             },
             scene: plan.disks.as_ref().and_then(|disks| disks.story).map(|_| Scene::default()),
+            script: None,
             plan,
         }
     }
 
     /// Runs to the end, or until a violation is reported.
     pub(crate) fn run(mut self) -> Finding {
+        self.run_through();
+        Finding::of(&self.world)
+    }
+
+    pub(super) fn run_through(&mut self) {
         self.begin_run();
-        while let Some(trigger) = self.world.advance(self.plan.parts.end) {
+        while !self.script.as_ref().is_some_and(Script::is_over)
+            && let Some(trigger) = self.world.advance(self.plan.parts.end)
+        {
             self.handle(trigger);
         }
         self.world.finish_replicas();
-        Finding::of(&self.world)
     }
 
     fn begin_run(&mut self) {
@@ -170,11 +195,13 @@ impl Director {
     fn handle(&mut self, trigger: Trigger) {
         match trigger {
             Trigger::Act { process, life } => self.act(process.into(), life),
+            Trigger::Work { job, .. } if self.script.is_some() => self.end_in_script(job),
             Trigger::Work { process, life, job } => self.end(process.into(), life, job),
             Trigger::Cancel { process, life, index } => self.try_again(process.into(), life, index as usize),
             Trigger::Start { process } => self.start(process.into()),
             Trigger::Notice { process, notice: Notice::Over, .. } => self.start_later(process.into()),
             Trigger::Fault(code) => self.fault(code),
+            Trigger::Line(line) if self.script.is_some() => self.follow_script(line),
             Trigger::Line(CORRUPT) => self.corrupt(),
             Trigger::Line(END_ONE) => self.end_one(),
             Trigger::Line(SLOW) => self.slow_down(),
@@ -255,7 +282,7 @@ impl Director {
         self.begin_server(process, entry, former.filter(|_| goes_on));
     }
 
-    fn begin_server(&mut self, process: usize, entry: EntryMode, former: Option<Former>) {
+    pub(super) fn begin_server(&mut self, process: usize, entry: EntryMode, former: Option<Former>) {
         let disk = if former.is_none() { self.open_disk(process) } else { None };
         let server = ServerBirth {
             entry,
@@ -268,7 +295,7 @@ impl Director {
         self.give_life(process, Some(server));
     }
 
-    fn begin_client(&mut self, process: usize) {
+    pub(super) fn begin_client(&mut self, process: usize) {
         self.give_life(process, None);
     }
 
@@ -288,6 +315,7 @@ impl Director {
         match self.world.start(process, birth) {
             Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
             Ok(life) => {
+                self.set_speed(process);
                 self.schedule_act(process, life);
                 if process < self.plan.servers {
                     let within = if self.plan.on_disk() { DISK_ENTERS_WITHIN } else { ENTERS_WITHIN };

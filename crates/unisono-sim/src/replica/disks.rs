@@ -19,13 +19,37 @@ pub(super) struct Place {
     begins_anew: bool,
 }
 
+impl Place {
+    /// Remembers what the disk has.
+    pub(super) fn keep_image(&mut self) {
+        self.image = Some(self.disk.image());
+    }
+
+    /// Puts back what was remembered of the disk, which no process uses.
+    pub(super) fn put_image_back(&mut self) {
+        if let Some(image) = self.image.take() {
+            self.disk.put_back(&image);
+        }
+    }
+
+    /// Flips a bit in the middle of the log. Returns true if the log has a middle.
+    pub(super) fn flip_log(&self) -> bool {
+        self.disk.flip_log()
+    }
+}
+
 impl Director {
     /// Opens the disk of a server for a new process. One that cannot be used is replaced by a blank one.
     pub(super) fn open_disk(&mut self, process: usize) -> Option<DiskBirth> {
         let durability = self.plan.disks.as_ref()?.durability;
         let (bug, server) = (self.planted, process as u8 + 1);
+        let as_is = self.script.is_some();
         let place = self.places.get_mut(process)?;
-        let (disk, loaded) = match place.disk.open(digest, bug, &mut self.app_random) {
+        let opened = match as_is {
+            true => place.disk.open_as_is(digest, bug),
+            false => place.disk.open(digest, bug, &mut self.app_random),
+        };
+        let (disk, loaded) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 self.world.note_trace(process, &format!("its disk cannot be used: {error}"));

@@ -102,7 +102,7 @@ impl Plan {
         plan
     }
 
-    fn quiet(random: &mut Random) -> Plan {
+    pub(super) fn quiet(random: &mut Random) -> Plan {
         let servers = random.weigh(&[(2, 2), (6, 3), (2, 4), (2, 5)]);
         let durability = if random.chance(0.85) { Durability::HeldByAll } else { Durability::Ordered };
         let majority = servers as u16 / 2 + 1;
@@ -219,7 +219,12 @@ impl Plan {
             fails: random.pick(&[0.0, 0.0, 0.002]),
         };
         let story = random.chance(0.6).then(|| self.draw_story(random));
-        self.disks = Some(DiskPlan { durability, faults, story });
+        self.keep_on_disk(DiskPlan { durability, faults, story });
+    }
+
+    /// Lets the servers keep their state on disk.
+    pub(super) fn keep_on_disk(&mut self, disks: DiskPlan) {
+        self.disks = Some(disks);
         self.is_reckless = true;
         self.within = Duration::from_secs(1);
         self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());

@@ -6,12 +6,15 @@ use crate::draw::Draw;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use unisono_core::replica::disk::{FileError, Files, Loaded, MemoryFiles, Store, StoreError};
+use unisono_core::replica::disk::{Block, FileError, Files, Loaded, MemoryFiles, Store, StoreError};
 use unisono_core::replica::{Digest, Job};
 use unisono_core::{Planted, Random, Time};
 
 /// Most writes that a job consists of, about.
 const JOB_WRITES: u64 = 12;
+/// How names of log files begin, and a bit in the first record of a log.
+const LOG: &str = "log-";
+const FLIPPED_BIT: u64 = 8 * 80;
 /// Time after which a process gets to know that a job is done, if it is to be stopped between the two.
 const TOLD_AFTER: Duration = Duration::from_micros(1);
 /// How often a bit is drawn that a process would notice if it were flipped.
@@ -189,6 +192,18 @@ impl Disk {
         }
         false
     }
+
+    /// Flips a bit in the first record of the log, which is followed by others. Returns true if it has flipped one.
+    pub(crate) fn flip_log(&self) -> bool {
+        let files = &mut self.0.borrow_mut().files;
+        let log = files.list().unwrap_or_default().into_iter().find(|name| name.starts_with(LOG));
+        let Some((name, length)) = log.and_then(|name| Some((name.clone(), files.read(&name).ok()?.len())))
+        else {
+            return false;
+        };
+        files.flip(&name, FLIPPED_BIT);
+        8 * length as u64 > FLIPPED_BIT
+    }
 }
 
 impl Image {
@@ -235,6 +250,16 @@ impl DiskInUse {
     /// Lets each job take this time from now on.
     pub(crate) fn set_steady(&mut self, takes: Duration) {
         self.steady = Some(takes);
+    }
+
+    /// Returns the kind of a job that is done and of which the process does not know.
+    pub(crate) fn untold(&self) -> Option<JobKind> {
+        self.untold.as_ref().map(|(_, finished)| JobKind::of(&finished.job))
+    }
+
+    /// Returns the block on the disk, and the place of the last entry of its log.
+    pub(crate) fn content(&self) -> (Option<&Block>, u64) {
+        (self.store.block(), self.store.end())
     }
 
     /// Returns when the job under way is done, or when the process gets to know that one is.

@@ -13,10 +13,10 @@ mod output;
 mod replica;
 
 pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service as CallService};
-pub(crate) use disk::{Disk, Image, JobFaults, JobKind};
+pub(crate) use disk::{Disk, DiskInUse, Image, JobFaults, JobKind};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 pub(crate) use replica::{
-    AIMED, Aim, DiskBirth, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, digest,
+    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, digest,
 };
 
 use crate::clock::Clock;

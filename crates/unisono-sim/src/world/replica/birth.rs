@@ -5,7 +5,7 @@ use crate::record::{OpId, Service};
 use crate::replica::{Copy, Op, Watch};
 use crate::world::CallService;
 use crate::world::disk::{DiskInUse, JobFaults, JobKind};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::replica::{CommandNumber, DiskStart, Durability, ReadNumber, Replica};
@@ -29,6 +29,8 @@ pub(crate) struct ReplicaCommon {
     pub(crate) job_faults: JobFaults,
     /// Step of a disk at which the director acts next.
     pub(crate) aim: Option<Aim>,
+    /// Present if the director gets to know each effect: those that it does not know yet.
+    pub(crate) effects: Option<VecDeque<Effect>>,
     /// Ids of the servers whose disks are of the service.
     pub(crate) good_disks: BTreeSet<u8>,
     /// Instances of groups that had a copy, in the order in which the run names them.
@@ -93,6 +95,29 @@ pub(crate) struct Aim {
     /// True if it is when a job is done and its server does not know it yet, false if it is when the job begins.
     pub(crate) done: bool,
     pub(crate) left: u32,
+}
+
+/// Something that a server did, at which the director may act: it sends [`AIMED`] for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// Id of the server.
+    pub(crate) server: u8,
+    pub(crate) what: EffectKind,
+}
+
+/// What a server did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EffectKind {
+    /// Its disk begins a job.
+    Begins(JobKind),
+    /// Its disk has done a job, and the process does not know yet.
+    Done(JobKind),
+    /// The process knows that a job is done, and has said so.
+    Told,
+    /// It has applied a command.
+    Applies,
+    /// It begins to serve.
+    Serves,
 }
 
 /// The line that is triggered when the step comes at which the director has aimed.

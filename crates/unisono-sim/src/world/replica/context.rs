@@ -1,6 +1,6 @@
 //! What a process's side needs to act and to record, and what answers mean to those who record them.
 
-use super::ReplicaCommon;
+use super::{AIMED, Effect, EffectKind, ReplicaCommon};
 use crate::queue::Queue;
 use crate::record::{self, Life, OpId, OpOutcome, ReplicaRecord, What};
 use crate::recorder::Recorder;
@@ -31,6 +31,14 @@ impl Context<'_> {
 
     pub(super) fn trigger(&mut self, trigger: Trigger) {
         self.queue.push(self.now, Happening::Trigger(trigger));
+    }
+
+    /// Lets the director know of an effect, if it wants to.
+    pub(super) fn note_effect(&mut self, what: EffectKind) {
+        if let Some(effects) = &mut self.common.effects {
+            effects.push_back(Effect { server: self.process as u8 + 1, what });
+            self.trigger(Trigger::Line(AIMED));
+        }
     }
 
     pub(super) fn end_op(&mut self, id: OpId, outcome: OpOutcome) {

@@ -2,11 +2,12 @@
 
 use super::context::Context;
 use super::server::Server;
-use super::{AIMED, ReplicaCommon, ReplicaSide};
+use super::{AIMED, EffectKind, ReplicaCommon, ReplicaSide};
 use crate::record::{DiskRecord, Life, LogEntry, Names, OnDisk, ReplicaRecord, What, hash};
 use crate::world::disk::{Finished, JobKind};
 use crate::world::{Trigger, World};
 use bytes::Bytes;
+use std::time::Duration;
 use unisono_core::replica::disk::{Created, Loaded};
 use unisono_core::replica::{Job, JobNumber};
 use unisono_core::{Instance, Uid};
@@ -18,9 +19,11 @@ impl Server {
     /// Gives a job to the disk.
     pub(super) fn begin_job(&mut self, cx: &mut Context<'_>, number: JobNumber, job: Job) {
         let Some(disk) = &mut self.disk else { return };
-        if cx.common.is_aimed_at(JobKind::of(&job), false) {
+        let kind = JobKind::of(&job);
+        if cx.common.is_aimed_at(kind, false) {
             cx.trigger(Trigger::Line(AIMED));
         }
+        cx.note_effect(EffectKind::Begins(kind));
         disk.begin(cx.local, (number, job), cx.common.job_faults, cx.random);
     }
 
@@ -40,12 +43,15 @@ impl Server {
             let record = record(cx.common, server, finished.state, what);
             cx.note(record);
         }
-        if cx.common.is_aimed_at(kind, true) {
-            // It may crash before it knows.
-            disk.keep_untold(cx.local, finished);
+        let is_aim = cx.common.is_aimed_at(kind, true);
+        if is_aim {
             cx.trigger(Trigger::Line(AIMED));
-        } else {
-            self.learn_of_job(cx, finished);
+        }
+        cx.note_effect(EffectKind::Done(kind));
+        match is_aim || cx.common.effects.is_some() {
+            // It may crash before it knows.
+            true => disk.keep_untold(cx.local, finished),
+            false => self.learn_of_job(cx, finished),
         }
         true
     }
@@ -53,6 +59,7 @@ impl Server {
     fn learn_of_job(&mut self, cx: &mut Context<'_>, Finished { number, outcome, .. }: Finished) {
         self.replica.handle_stored(cx.local, number, outcome);
         self.note_steps(cx);
+        cx.note_effect(EffectKind::Told);
     }
 }
 
@@ -123,6 +130,15 @@ impl World<ReplicaSide> {
         self.with(process, |side, _| {
             if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
                 disk.set_slow(is_slow);
+            }
+        });
+    }
+
+    /// Lets each job of a server's disk take this time.
+    pub(crate) fn set_steady(&mut self, process: usize, takes: Duration) {
+        self.with(process, |side, _| {
+            if let Some(disk) = side.server.as_mut().and_then(|server| server.disk.as_mut()) {
+                disk.set_steady(takes);
             }
         });
     }

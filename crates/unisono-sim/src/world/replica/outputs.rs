@@ -1,6 +1,7 @@
 //! What a server does for its copy: it carries out the copy's outputs.
 
 use super::context::{Context, barrier_number, refusal};
+use super::EffectKind;
 use super::server::{Over, Server};
 use crate::record::{OpOutcome, ReplicaRecord, Stop};
 use crate::replica::Reply;
@@ -76,6 +77,7 @@ impl Server {
         endpoint.withdraw(cx.common.service.port);
         _ = endpoint.serve(private, ServeOptions { instance, ..options });
         self.serves = true;
+        cx.note_effect(EffectKind::Serves);
         if let Some(at) = self.place(cx) {
             self.note_replayed(cx, at);
             cx.note(ReplicaRecord::Informed(at));

@@ -2,7 +2,7 @@
 
 use super::birth::Own;
 use super::context::{Context, digest};
-use super::{DiskBirth, ReplicaCommon, ServerBirth};
+use super::{DiskBirth, EffectKind, ReplicaCommon, ServerBirth};
 use crate::record::{Place, ReplicaRecord, Stop, Trail, What};
 use crate::replica::{Copy, Stepped, Watch};
 use crate::seal::Seal;
@@ -43,7 +43,7 @@ pub(crate) struct Server {
     pub(super) client: Uid,
     pub(super) donor: Donor,
     pub(super) own: Own,
-    pub(super) disk: Option<DiskInUse>,
+    pub(crate) disk: Option<DiskInUse>,
     /// Messages that the group has not taken yet.
     pub(super) to_send: VecDeque<(Bytes, Option<u8>)>,
     /// Questions about the state that have no outcome yet.
@@ -164,6 +164,7 @@ impl Server {
             let record = match step.what {
                 Stepped::Applied { client, call, op, reply } => {
                     let name = (cx.recorder.names.life(client), call);
+                    cx.note_effect(EffectKind::Applies);
                     ReplicaRecord::Applied { at, name, op, reply }
                 }
                 Stepped::Members => ReplicaRecord::Members(at),

@@ -1,5 +1,7 @@
 //! `unisono sim`: runs the protocols in a simulated world, in which a seed determines everything.
 
+mod enumerate;
+
 use crate::arguments::{self, Common};
 use crate::log;
 use crate::output::{Output, Tone, several};
@@ -57,6 +59,7 @@ enum What {
     Replay(Replay),
     Scenario(Scenarios),
     Mutants(Mutants),
+    Enumerate(enumerate::Enumerate),
     Growth(Sizes),
 }
 
@@ -190,6 +193,7 @@ pub(crate) fn run(command: Sim, output: &Output) -> Result<(), Problem> {
         What::Replay(command) => replay(command, output),
         What::Scenario(command) => scenarios(&command, output),
         What::Mutants(command) => mutants(&command, output),
+        What::Enumerate(command) => enumerate::run(command, output),
         What::Growth(command) => growth(&command, output),
     }
 }
@@ -294,19 +298,31 @@ impl Write for Shared {
     }
 }
 
-fn replay(command: Replay, output: &Output) -> Result<(), Problem> {
-    let place = command.trace.as_deref().unwrap_or(Path::new("standard output")).display();
+/// Does something that writes a trace, to this file or to standard output. Returns the result, and the number of lines and
+/// the checksum of the trace.
+fn traced<T>(
+    trace: Option<&Path>,
+    output: &Output,
+    work: impl FnOnce(Box<dyn Write>) -> T,
+) -> Result<(T, u64, u32), Problem> {
+    let place = trace.unwrap_or(Path::new("standard output")).display();
     let unwritten = || format!("cannot write to {place}");
-    let to: Box<dyn Write> = match &command.trace {
+    let to: Box<dyn Write> = match trace {
         Some(path) => Box::new(BufWriter::new(File::create(path).with_context(unwritten)?)),
         None if output.json() => Box::new(std::io::sink()),
         None => Box::new(BufWriter::new(std::io::stdout())),
     };
     let telling = Rc::new(RefCell::new(Telling { to, lines: 0, checksum: 0, written: Ok(()) }));
-    let shared = Box::new(Shared(telling.clone()));
-    let violation = unisono_sim::replay(command.seed, command.profile, command.planted, shared);
+    let result = work(Box::new(Shared(telling.clone())));
     let Telling { to, lines, checksum, written } = &mut *telling.borrow_mut();
     std::mem::replace(written, Ok(())).and_then(|()| to.flush()).with_context(unwritten)?;
+    Ok((result, *lines, *checksum))
+}
+
+fn replay(command: Replay, output: &Output) -> Result<(), Problem> {
+    let (violation, lines, checksum) = traced(command.trace.as_deref(), output, |trace| {
+        unisono_sim::replay(command.seed, command.profile, command.planted, trace)
+    })?;
     output.say(format_args!("seed {}: {lines} lines, checksum {checksum:08x}", command.seed))?;
     output.object(&json!({
         "command": "replay",
