@@ -5,7 +5,7 @@
 //! script creates the service and gives it three commands. A *step* is the crash of one server, the crash of all that are
 //! up, or the return of one; it comes at an effect, or when nothing happens any more. When the steps are over, each
 //! majority of the servers that contains those that are up comes back first, then all, and callers ask for what the
-//! service has. This is done with disks of equal speed, and with one or two slow ones.
+//! service has. With one or two slow disks this is done again, with at most two steps.
 //!
 //! Of points that cannot be told from each other (equal disks, memories and callers, whatever the names of the servers:
 //! `Moment`), a step is taken at the first one only. Histories grow step by step, so that the first one that fails is
@@ -27,8 +27,9 @@ use unisono_core::replica::disk::DiskDurability;
 /// Most steps of a history.
 pub const STEPS_MAX: usize = 4;
 
-/// Servers whose disks are slow.
-const SLOW: [&[u8]; 4] = [&[], &[1], &[3], &[2, 3]];
+/// Servers whose disks are slow, and most steps of such a history.
+const SLOW: [(&[u8], usize); 4] = [(&[], STEPS_MAX), (&[1], SLOW_STEPS), (&[3], SLOW_STEPS), (&[2, 3], SLOW_STEPS)];
+const SLOW_STEPS: usize = 2;
 
 /// What to enumerate.
 #[derive(Clone, Debug)]
@@ -96,12 +97,12 @@ fn run(
 pub fn enumerate(options: &EnumerateOptions, progress: &(dyn Fn(u64) + Sync)) -> EnumerateSummary {
     let begin = Instant::now();
     let mut search = Search { options, progress, known: BTreeSet::new(), run: AtomicU64::new(0), failed: Vec::new() };
-    let root = |slow: &&[u8]| History { durability: options.durability, slow: slow.to_vec(), ..History::default() };
-    let mut frontier: Vec<History> = SLOW.iter().map(root).collect();
+    let root = |slow: &[u8]| History { durability: options.durability, slow: slow.to_vec(), ..History::default() };
+    let mut frontier: Vec<History> = SLOW.iter().map(|(slow, _)| root(slow)).collect();
     let mut points = Vec::new();
     for steps in 0..=options.steps.min(STEPS_MAX) {
         points.push(frontier.len() as u64);
-        frontier = search.extend(frontier, steps < options.steps);
+        frontier = search.extend(frontier, |history| steps < options.steps.min(steps_max(history)));
         if frontier.is_empty() {
             break;
         }
@@ -114,6 +115,10 @@ pub fn enumerate(options: &EnumerateOptions, progress: &(dyn Fn(u64) + Sync)) ->
         failed: search.failed,
         wall_s: begin.elapsed().as_secs_f64(),
     }
+}
+
+fn steps_max(history: &History) -> usize {
+    SLOW.iter().find(|(slow, _)| *slow == history.slow).map_or(0, |(_, steps)| *steps)
 }
 
 /// Failures after which an enumeration ends.
@@ -137,7 +142,7 @@ struct Came {
 
 impl Search<'_> {
     /// Runs all histories, each with all ends, and returns those that have one step more.
-    fn extend(&mut self, histories: Vec<History>, goes_on: bool) -> Vec<History> {
+    fn extend(&mut self, histories: Vec<History>, goes_on: impl Fn(&History) -> bool + Sync) -> Vec<History> {
         let begun = AtomicUsize::new(0);
         let failures = AtomicUsize::new(self.failed.len());
         let came: Mutex<Vec<(usize, Came)>> = Mutex::default();
@@ -148,7 +153,7 @@ impl Search<'_> {
                     while failures.load(Ordering::Relaxed) < FAILURES_MAX {
                         let index = begun.fetch_add(1, Ordering::Relaxed);
                         let Some(history) = histories.get(index) else { break };
-                        let result = this.try_ends(history, goes_on);
+                        let result = this.try_ends(history, goes_on(history));
                         failures.fetch_add(result.failed.len(), Ordering::Relaxed);
                         let mut came = came.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                         came.push((index, result));

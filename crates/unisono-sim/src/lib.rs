@@ -8,6 +8,7 @@
 //! | [`mod@run`] | runs many seeds on all processors and summarises the results |
 //! | [`mod@replay`] | runs one seed and writes a trace, line by line |
 //! | [`mod@scenario`] | runs scripts that state the expected events |
+//! | [`mod@enumerate`] | tries every order of few crashes of servers with disks |
 //! | [`mod@mutants`] | plants bugs and measures how soon the checkers catch each |
 //! | [`mod@growth`] | measures the costs of groups of growing size |
 //! | [`properties`] | the checkers |
@@ -48,7 +49,7 @@ mod world;
 
 pub use enumerate::{EnumerateOptions, enumerate};
 pub use growth::growth;
-pub use mutants::{UNSEEN, hunted, mutants};
+pub use mutants::mutants;
 pub use plan::Profile;
 pub use replica::History;
 pub use replay::replay;

@@ -378,23 +378,21 @@ fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
 }
 
 fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
-    let bar = progress::bar(unisono_sim::hunted().count() as u64, "planted bugs");
+    let bar = progress::bar(Planted::ALL.len() as u64, "planted bugs");
     let report = unisono_sim::mutants(command.threads, &mut |_, _| bar.inc(1));
     bar.finish_and_clear();
     for mutant in &report.mutants {
         match (mutant.seeds_to_catch, &mutant.by) {
-            (Some(seeds), Some(by)) => {
+            (seeds, Some(by)) => {
                 let caught = output.tone(Tone::Good, "caught  ");
-                output.say(format_args!("{caught}  {:40} after {seeds:>4} seeds, by {by}", mutant.name))?;
+                let after = seeds.map_or("in its history".into(), |seeds| format!("after {seeds:>4} seeds"));
+                output.say(format_args!("{caught}  {:40} {after:16}, by {by}", mutant.name))?;
             }
             _ => output.say(format_args!("{}  {}", output.tone(Tone::Bad, "survived"), mutant.name))?,
         }
     }
     let mut object: Value = serde_json::to_value(&report).map_err(std::io::Error::other)?;
     object["command"] = "mutants".into();
-    let unseen: Vec<String> = unisono_sim::UNSEEN.iter().map(|bug| format!("{bug:?}")).collect();
-    output.say(format_args!("not planted, as no early seed shows them yet: {}", unseen.join(", ")))?;
-    object["unseen"] = unseen.into();
     output.object(&object)?;
     let survived = report.planted - report.caught;
     match survived {

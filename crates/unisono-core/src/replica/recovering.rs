@@ -3,7 +3,9 @@
 
 use super::backlog::Backlog;
 use super::disk::{Block, Created, Heard};
-use super::durable::{After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, RoundWord, Stage, Verdict};
+use super::durable::{
+    After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, Round, RoundWord, Stage, Verdict,
+};
 use super::fetch::Fetch;
 use super::replicated::{Applied, Replicated};
 use super::word::Word;
@@ -138,12 +140,12 @@ impl<S: StateMachine> Replica<S> {
         }
         self.arriving = None;
         self.view = Some(view);
-        self.begin_round(now, seqno);
+        self.begin_round(now, Round::new(seqno));
     }
 
-    fn begin_round(&mut self, now: Time, key: Seqno) {
+    fn begin_round(&mut self, now: Time, round: Round) {
         let Some(durable) = &mut self.durable else { return };
-        let round = durable.round.next(key);
+        let key = round.key;
         (durable.stage, durable.round, durable.has_to_say) = (Stage::Closed, round, true);
         self.unseen.retain(|word| !matches!(word, Word::Round { .. }));
         self.arriving = None;
@@ -157,7 +159,9 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn follow_closed(&mut self, now: Time, event: &Event) {
         let Some(seqno) = event.seqno() else { return };
         match event {
-            Event::Joined { .. } | Event::Left { .. } | Event::Reset { .. } => self.begin_round(now, seqno),
+            Event::Joined { .. } | Event::Left { .. } | Event::Reset { .. } => {
+                self.begin_round(now, Round::new(seqno));
+            }
             Event::Message { sender, payload, .. } => match Word::read(payload.clone()) {
                 Some(Word::Round { key, word }) => self.hear_round(now, (*sender, seqno), key, word),
                 Some(Word::IsOpen) => self.begin_joining(now, seqno),
@@ -190,7 +194,10 @@ impl<S: StateMachine> Replica<S> {
                 durable.block.service = root;
                 durable.commit(After::Round(key, RoundWord::Done));
             }
-            Verdict::Again => return self.begin_round(now, seqno),
+            Verdict::Again => {
+                let round = durable.round.again(seqno);
+                return self.begin_round(now, round);
+            }
             Verdict::Promise(plan) if plan.good.contains_key(&self.me) => {
                 durable.block.promised = plan.generation;
                 match self.watched.broken(Planted::PromiseUnsynced) {

@@ -32,9 +32,9 @@ impl Place {
         }
     }
 
-    /// Flips a bit in the middle of the log. Returns true if the log has a middle.
-    pub(super) fn flip_log(&self) -> bool {
-        self.disk.flip_log()
+    /// Flips a bit in the middle of the log.
+    pub(super) fn flip_log(&self) {
+        self.disk.flip_log();
     }
 }
 

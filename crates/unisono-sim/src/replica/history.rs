@@ -11,13 +11,18 @@ use unisono_core::replica::disk::DiskDurability;
 
 /// Number of servers.
 pub(crate) const SERVERS: usize = 3;
-/// Most steps of a history, a sanity limit.
+/// Number of commands that a client gives unless the history says another.
+const COMMANDS: u64 = 3;
+/// Most commands and steps of a history, sanity limits.
+const COMMANDS_MAX: u64 = 1_000;
 const STEPS_MAX: usize = 100;
 
 /// A history. See the module.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     pub(crate) durability: DiskDurability,
+    /// Number of commands that the client gives.
+    pub(crate) commands: u64,
     /// Ids of servers whose disks are slow once the script begins.
     pub(crate) slow: Vec<u8>,
     pub(crate) steps: Vec<Step>,
@@ -35,6 +40,8 @@ pub(crate) struct Step {
 /// What happens. Servers are named by their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// Nothing, but the points of later steps come later.
+    Wait,
     Crash(u8),
     /// All servers that are up crash.
     Power,
@@ -60,6 +67,13 @@ pub(crate) enum Point {
     Quiet,
     /// At the next effect of this kind.
     Next(Effect),
+}
+
+impl Default for History {
+    fn default() -> History {
+        let durability = DiskDurability::Majority;
+        History { durability, commands: COMMANDS, slow: Vec::new(), steps: Vec::new(), last: Vec::new() }
+    }
 }
 
 impl History {
@@ -127,6 +141,7 @@ fn ids(text: &str) -> Option<Vec<u8>> {
 fn step(word: &str) -> Option<Step> {
     let (event, at) = word.split_once('@')?;
     let event = match event {
+        "wait" => Event::Wait,
         "power" => Event::Power,
         "heal" => Event::Heal,
         event => {
@@ -155,6 +170,10 @@ impl FromStr for History {
         let mut history = History::default();
         for word in text.split_whitespace() {
             let known = match word.split_once('=') {
+                Some(("commands", text)) => {
+                    let number = text.parse().ok().filter(|number| *number <= COMMANDS_MAX);
+                    number.map(|number| history.commands = number)
+                }
                 Some(("slow", text)) => ids(text).map(|ids| history.slow = ids),
                 Some(("last", text)) => ids(text).map(|ids| history.last = ids),
                 _ => step(word).map(|step| history.steps.push(step)),
@@ -172,6 +191,9 @@ impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ids: &[u8]| ids.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
         let mut words = Vec::new();
+        if self.commands != COMMANDS {
+            words.push(format!("commands={}", self.commands));
+        }
         if !self.slow.is_empty() {
             words.push(format!("slow={}", list(&self.slow)));
         }
@@ -186,6 +208,7 @@ impl fmt::Display for History {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.event {
+            Event::Wait => write!(f, "wait@")?,
             Event::Power => write!(f, "power@")?,
             Event::Heal => write!(f, "heal@")?,
             Event::Crash(id) => write!(f, "crash{id}@")?,
@@ -212,11 +235,11 @@ mod tests {
 
     #[test]
     fn a_history_is_read_as_it_is_written() {
-        let text = "slow=2,3 crash1@14 power@quiet heal@0 cut2@applies3 image1@append1 putback1@0 flip3@commit2 last=2,3";
+        let text = "commands=5 slow=2,3 crash1@14 power@quiet heal@0 wait@told3 cut2@applies3 image1@append1 putback1@0 flip3@commit2 last=2,3";
         let history: History = text.parse().unwrap();
-        assert_eq!((history.steps.len(), history.last.clone()), (7, vec![2, 3]));
+        assert_eq!((history.steps.len(), history.last.clone()), (8, vec![2, 3]));
         assert_eq!(history.to_string(), text);
-        for bad in ["crash", "crash4@1", "crash1@", "crash1", "slow=4", "last=", "@1", "power1@2", "crash1@x2"] {
+        for bad in ["commands=x", "crash", "crash4@1", "crash1@", "crash1", "slow=4", "last=", "@1", "power1@2", "crash1@x2"] {
             assert!(bad.parse::<History>().is_err(), "{bad}");
         }
     }

@@ -21,8 +21,6 @@ use unisono_core::replica::disk::{Created, DiskDurability};
 use unisono_core::rpc::CallSettings;
 use unisono_core::{Name, Phase, Planted, Random, Settings};
 
-/// Number of commands.
-const COMMANDS: u64 = 3;
 /// The process of the client.
 const CLIENT: usize = SERVERS;
 /// Time that a job of a disk takes, and one of a slow disk.
@@ -78,6 +76,8 @@ pub(super) struct Script {
     counted: u32,
     up: Vec<usize>,
     disks: [DiskMoment; SERVERS],
+    /// Servers whose disks do not have what they had.
+    spoiled: Vec<usize>,
     /// True once the service served, and commands are given.
     has_begun: bool,
     /// Commands of the script that were given, and the operations under way.
@@ -112,6 +112,7 @@ pub(crate) fn play(
         counted: 0,
         up: (0..SERVERS).collect(),
         disks: Default::default(),
+        spoiled: Vec::new(),
         has_begun: false,
         commands: 0,
         under_way: Vec::new(),
@@ -229,6 +230,7 @@ impl Director {
         self.world.note_trace(CLIENT, &format!("step {}", Step { event, at }));
         let process = |id: u8| usize::from(id) - 1;
         match event {
+            Event::Wait => {}
             Event::Crash(id) => self.crash_server(process(id)),
             Event::Power => (0..SERVERS).for_each(|process| self.crash_server(process)),
             Event::Return(id) => self.let_come(process(id)),
@@ -242,14 +244,18 @@ impl Director {
             Event::Image(id) => self.places[process(id)].keep_image(),
             Event::PutBack(id) => {
                 self.places[process(id)].put_image_back();
-                self.world.note_lost(id);
+                self.note_spoiled(process(id));
             }
             Event::Flip(id) => {
-                if self.places[process(id)].flip_log() {
-                    self.world.note_lost(id);
-                }
+                self.places[process(id)].flip_log();
+                self.note_spoiled(process(id));
             }
         }
+    }
+
+    fn note_spoiled(&mut self, process: usize) {
+        self.world.note_lost(process as u8 + 1);
+        self.script.iter_mut().for_each(|script| script.spoiled.push(process));
     }
 
     fn crash_server(&mut self, process: usize) {
@@ -282,7 +288,7 @@ impl Director {
 
     fn give_command(&mut self) {
         let Some(script) = &self.script else { return };
-        let is_due = script.part == Part::Steps && script.under_way.is_empty() && script.commands < COMMANDS;
+        let is_due = script.part == Part::Steps && script.under_way.is_empty() && script.commands < script.history.commands;
         if is_due {
             let word = script.commands;
             self.ask_in_script(Op::Append(word), Mode::Command);
@@ -348,8 +354,10 @@ impl Director {
     /// the service has been created.
     fn must_go_on(&self) -> bool {
         let Some(script) = &self.script else { return false };
-        let is_created = script.up.iter().any(|process| script.disks[*process].created == CREATED);
-        is_created && script.history.durability == DiskDurability::Majority
+        let is_good = |process: &&usize| !script.spoiled.contains(process);
+        let good = || script.up.iter().filter(is_good);
+        let is_created = good().any(|process| script.disks[*process].created == CREATED);
+        is_created && 2 * good().count() > SERVERS && script.history.durability == DiskDurability::Majority
     }
 
     fn begin_part(&mut self, part: Part) {

@@ -12,9 +12,8 @@ use unisono_core::{Planted, Random, Time};
 
 /// Most writes that a job consists of, about.
 const JOB_WRITES: u64 = 12;
-/// How names of log files begin, and a bit in the first record of a log.
+/// How names of log files begin.
 const LOG: &str = "log-";
-const FLIPPED_BIT: u64 = 8 * 80;
 /// Time after which a process gets to know that a job is done, if it is to be stopped between the two.
 const TOLD_AFTER: Duration = Duration::from_micros(1);
 /// How often a bit is drawn that a process would notice if it were flipped.
@@ -193,16 +192,14 @@ impl Disk {
         false
     }
 
-    /// Flips a bit in the first record of the log, which is followed by others. Returns true if it has flipped one.
-    pub(crate) fn flip_log(&self) -> bool {
+    /// Flips a bit after three quarters of the log.
+    pub(crate) fn flip_log(&self) {
         let files = &mut self.0.borrow_mut().files;
         let log = files.list().unwrap_or_default().into_iter().find(|name| name.starts_with(LOG));
-        let Some((name, length)) = log.and_then(|name| Some((name.clone(), files.read(&name).ok()?.len())))
-        else {
-            return false;
-        };
-        files.flip(&name, FLIPPED_BIT);
-        8 * length as u64 > FLIPPED_BIT
+        if let Some(name) = log {
+            let bits = 8 * files.read(&name).map_or(0, |content| content.len() as u64);
+            files.flip(&name, bits * 3 / 4);
+        }
     }
 }
 

@@ -162,8 +162,9 @@ impl Round {
         Round { key, ..Round::default() }
     }
 
-    /// Returns the round after this one.
-    pub(in super::super) fn next(&self, key: Seqno) -> Round {
+    /// Returns the round after this one in the same view. In another view a newcomer would not know whose disks do not get
+    /// on, and would conclude something else than the others; there it is said again.
+    pub(in super::super) fn again(&self, key: Seqno) -> Round {
         Round { stalled: self.stalled.clone(), ..Round::new(key) }
     }
 
@@ -596,7 +597,7 @@ mod tests {
         assert_eq!(hear(ALL[0], RoundWord::Promised), Verdict::Nothing);
         assert_eq!(hear(ALL[0], RoundWord::Stalls), Verdict::Nothing, "its part is done");
         assert_eq!(hear(ALL[2], RoundWord::Stalls), Verdict::Again);
-        let mut round = round.next(6);
+        let mut round = round.again(6);
         let mut hear = |member, word| round.hear(member, word, &ALL, Watched::default());
         assert_eq!(hear(ALL[0], done(1)), Verdict::Nothing);
         assert_eq!(hear(ALL[2], done(3)), Verdict::Nothing);

@@ -432,6 +432,26 @@ fn a_recovery_goes_on_without_a_disk_that_does_not_get_on() {
 }
 
 #[test]
+fn a_newcomer_to_a_recovery_knows_whose_disk_does_not_get_on() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    [1, 2, 3].iter().for_each(|id| made.boot(*id, false));
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    let stalls = |made: &mut Made| {
+        let replica = &mut made.servers.get_mut(&3).unwrap().replica;
+        let at = replica.poll_timeout().unwrap();
+        replica.handle_timeout(at);
+        made.settle();
+    };
+    made.form(&[1, 3]);
+    stalls(&mut made);
+    made.join(2);
+    assert_eq!((made.words(1), made.words(2)), (None, None));
+    stalls(&mut made);
+    assert_eq!((made.words(1), made.words(2)), (Some(vec!["a".into()]), Some(vec!["a".into()])));
+}
+
+#[test]
 fn a_server_that_joins_takes_no_state_that_is_not_open_yet() {
     let mut made = created();
     made.request(1, 1, "a");
