@@ -28,7 +28,8 @@ use unisono_core::replica::disk::DiskDurability;
 pub const STEPS_MAX: usize = 4;
 
 /// Servers whose disks are slow, and most steps of such a history.
-const SLOW: [(&[u8], usize); 4] = [(&[], STEPS_MAX), (&[1], SLOW_STEPS), (&[3], SLOW_STEPS), (&[2, 3], SLOW_STEPS)];
+const SLOW: [(&[u8], usize); 4] =
+    [(&[], STEPS_MAX), (&[1], SLOW_STEPS), (&[3], SLOW_STEPS), (&[2, 3], SLOW_STEPS)];
 const SLOW_STEPS: usize = 2;
 
 /// What to enumerate.
@@ -75,7 +76,11 @@ pub struct FailedHistory {
 }
 
 /// Runs one history, and returns the violation if there is one. `trace` receives what happens, line by line.
-pub fn replay(history: &History, planted: Option<Planted>, trace: Option<Box<dyn Write>>) -> Option<Violation> {
+pub fn replay(
+    history: &History,
+    planted: Option<Planted>,
+    trace: Option<Box<dyn Write>>,
+) -> Option<Violation> {
     run(history, planted, trace).0
 }
 
@@ -96,8 +101,10 @@ fn run(
 /// Enumerates histories. `progress` is called after each with the number of those that were run.
 pub fn enumerate(options: &EnumerateOptions, progress: &(dyn Fn(u64) + Sync)) -> EnumerateSummary {
     let begin = Instant::now();
-    let mut search = Search { options, progress, known: BTreeSet::new(), run: AtomicU64::new(0), failed: Vec::new() };
-    let root = |slow: &[u8]| History { durability: options.durability, slow: slow.to_vec(), ..History::default() };
+    let mut search =
+        Search { options, progress, known: BTreeSet::new(), run: AtomicU64::new(0), failed: Vec::new() };
+    let root =
+        |slow: &[u8]| History { durability: options.durability, slow: slow.to_vec(), ..History::default() };
     let mut frontier: Vec<History> = SLOW.iter().map(|(slow, _)| root(slow)).collect();
     let mut points = Vec::new();
     for steps in 0..=options.steps.min(STEPS_MAX) {

@@ -86,7 +86,11 @@ const HISTORIES: [(Planted, DiskDurability, &str); 6] = [
         "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3",
     ),
     // The log of 2 is damaged before its end, and 3 crashed early.
-    (Planted::MiddleCut, DiskDurability::Majority, "commands=12 crash3@applies3 power@quiet flip2@0 last=2,3"),
+    (
+        Planted::MiddleCut,
+        DiskDurability::Majority,
+        "commands=12 crash3@applies3 power@quiet flip2@0 last=2,3",
+    ),
     // The disk of 2 is put back as it was before its last start, of which 3 has written.
     (
         Planted::OldImageAccepted,

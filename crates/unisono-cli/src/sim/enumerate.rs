@@ -112,9 +112,8 @@ fn replay(
     trace: Option<PathBuf>,
     output: &Output,
 ) -> Result<(), Problem> {
-    let (violation, lines, _) = traced(trace.as_deref(), output, |trace| {
-        enumerate::replay(history, planted, Some(trace))
-    })?;
+    let (violation, lines, _) =
+        traced(trace.as_deref(), output, |trace| enumerate::replay(history, planted, Some(trace)))?;
     output.say(format_args!("{history}: {lines} lines"))?;
     output.object(&json!({
         "command": "enumerate",

@@ -70,7 +70,8 @@ impl Moment {
     /// Returns the moment after a crash or return.
     pub(crate) fn after(&self, event: Event) -> Moment {
         let mut after = self.clone();
-        let crash = |server: &mut ServerMoment| (server.is_up, server.untold, server.memory) = (false, None, None);
+        let crash =
+            |server: &mut ServerMoment| (server.is_up, server.untold, server.memory) = (false, None, None);
         match event {
             Event::Crash(server) => crash(&mut after.servers[usize::from(server) - 1]),
             Event::Power => after.servers.iter_mut().for_each(crash),

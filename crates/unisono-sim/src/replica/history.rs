@@ -239,7 +239,18 @@ mod tests {
         let history: History = text.parse().unwrap();
         assert_eq!((history.steps.len(), history.last.clone()), (8, vec![2, 3]));
         assert_eq!(history.to_string(), text);
-        for bad in ["commands=x", "crash", "crash4@1", "crash1@", "crash1", "slow=4", "last=", "@1", "power1@2", "crash1@x2"] {
+        for bad in [
+            "commands=x",
+            "crash",
+            "crash4@1",
+            "crash1@",
+            "crash1",
+            "slow=4",
+            "last=",
+            "@1",
+            "power1@2",
+            "crash1@x2",
+        ] {
             assert!(bad.parse::<History>().is_err(), "{bad}");
         }
     }

@@ -156,8 +156,7 @@ fn plan(durability: DiskDurability) -> Plan {
     plan.fetch_limit = Duration::from_millis(500);
     plan.conditions = Conditions::quiet();
     let never = 10 * ENDS_WITHIN;
-    plan.parts =
-        Parts { chaos: never, settling: never, healed: never, quiet: never, end: ENDS_WITHIN };
+    plan.parts = Parts { chaos: never, settling: never, healed: never, quiet: never, end: ENDS_WITHIN };
     plan
 }
 
@@ -223,7 +222,9 @@ impl Director {
         };
         let moment = self.moment();
         let server = effect.filter(|_| !is_same).map(|effect| effect.server);
-        self.script.iter_mut().for_each(|script| script.seen.push(Seen { at, server, moment: moment.clone() }));
+        self.script
+            .iter_mut()
+            .for_each(|script| script.seen.push(Seen { at, server, moment: moment.clone() }));
     }
 
     fn perform(&mut self, Step { event, at }: Step) {
@@ -288,7 +289,9 @@ impl Director {
 
     fn give_command(&mut self) {
         let Some(script) = &self.script else { return };
-        let is_due = script.part == Part::Steps && script.under_way.is_empty() && script.commands < script.history.commands;
+        let is_due = script.part == Part::Steps
+            && script.under_way.is_empty()
+            && script.commands < script.history.commands;
         if is_due {
             let word = script.commands;
             self.ask_in_script(Op::Append(word), Mode::Command);
@@ -379,7 +382,9 @@ impl Director {
                 self.begin_part(Part::All(now));
             }
             false => {
-                (0..SERVERS).filter(|process| !last.contains(process)).for_each(|process| self.crash_server(process));
+                (0..SERVERS)
+                    .filter(|process| !last.contains(process))
+                    .for_each(|process| self.crash_server(process));
                 last.into_iter().for_each(|process| self.let_come(process));
                 self.begin_part(Part::Few(now));
             }
@@ -395,7 +400,10 @@ impl Director {
             return script.under_way.is_empty();
         }
         let serves = |process: &usize| {
-            self.world.resident(*process).and_then(|resident| resident.side.server.as_deref()).is_some_and(|server| server.is_copy())
+            self.world
+                .resident(*process)
+                .and_then(|resident| resident.side.server.as_deref())
+                .is_some_and(|server| server.is_copy())
         };
         let serving = script.up.iter().filter(|process| serves(process)).count();
         let is_late = self.world.now >= by;
@@ -443,7 +451,8 @@ impl Director {
 
     fn moment(&self) -> Moment {
         let Some(script) = &self.script else { return Moment::default() };
-        let mut moment = Moment { commands: (script.commands, !script.under_way.is_empty()), ..Moment::default() };
+        let mut moment =
+            Moment { commands: (script.commands, !script.under_way.is_empty()), ..Moment::default() };
         for (process, server) in moment.servers.iter_mut().enumerate() {
             *server = ServerMoment {
                 is_up: script.up.contains(&process),

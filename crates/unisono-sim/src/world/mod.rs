@@ -16,7 +16,8 @@ pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service a
 pub(crate) use disk::{Disk, DiskInUse, Image, JobFaults, JobKind};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 pub(crate) use replica::{
-    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth, digest,
+    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
+    ServerBirth, digest,
 };
 
 use crate::clock::Clock;

@@ -12,7 +12,9 @@ mod programs;
 mod requests;
 mod server;
 
-pub(crate) use birth::{AIMED, Aim, DiskBirth, Effect, EffectKind, Former, ReplicaBirth, ReplicaCommon, ServerBirth};
+pub(crate) use birth::{
+    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, ReplicaBirth, ReplicaCommon, ServerBirth,
+};
 pub(crate) use context::digest;
 pub(crate) use server::{Over, Server};
 

@@ -1,7 +1,7 @@
 //! What a server does for its copy: it carries out the copy's outputs.
 
-use super::context::{Context, barrier_number, refusal};
 use super::EffectKind;
+use super::context::{Context, barrier_number, refusal};
 use super::server::{Over, Server};
 use crate::record::{OpOutcome, ReplicaRecord, Stop};
 use crate::replica::Reply;
