@@ -112,6 +112,8 @@ named! {
         ConfirmIgnoresEnds,
         /// A member goes on after its life has ended.
         EndedAcknowledges,
+        /// A participant of a formation prepares what a recording of an earlier start proposes.
+        PrepareUnechoed,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

@@ -24,7 +24,7 @@ use core::time::Duration;
 
 /// Maximum interval between two datagrams of one version from one address that show a process of that version.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(1);
-/// Minimum interval between two answers of 52 bytes each: forged datagrams draw at most 50 answers a second.
+/// Minimum interval between two answers of 60 bytes each: forged datagrams draw at most 50 answers a second.
 const ANSWER_EVERY: Duration = Duration::from_millis(20);
 
 /// Processes that use another version, as far as this member knows.

@@ -208,11 +208,12 @@ impl Stage {
             epoch: EpochTag::OUTSIDE,
             sender: uid,
             number: self.packets,
+            salt: 0,
         };
         let mut bytes = Vec::new();
         header.write(&mut bytes);
         assert!(Writer::new(&mut bytes, 9000).frame(frame));
-        let context = KeyContext { instance: Instance(0), sender: uid };
+        let context = KeyContext { instance: Instance(0), sender: uid, salt: header.salt };
         assert!(seal(&mut bytes, &header, &context, &mut Checksum));
         self.group.handle_datagram(Time::from_nanos(self.now), address(place), BytesMut::from(&bytes[..]));
         self.said()
@@ -244,23 +245,35 @@ fn ballot(round: u32, place: usize) -> Ballot {
 
 const ROOM: u32 = 1300;
 
+/// Returns the nonce of the participant's life, from the promise among these frames.
+fn nonce_in(said: &[(Option<SocketAddr>, Frame, usize)]) -> u64 {
+    let nonce = |(_, frame, _): &(_, Frame, _)| match frame {
+        Frame::FormPromise(promise) => Some(promise.nonce),
+        _ => None,
+    };
+    said.iter().find_map(nonce).unwrap_or_else(|| panic!("no promise: {said:?}"))
+}
+
 #[test]
 fn a_promise_is_kept() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let form = |ballot| Frame::Form { formation, ballot, heard: 5, room: ROOM };
-    let prepare =
-        |ballot, founding: Founding| Frame::FormPrepare { formation, ballot, founding: founding.into() };
-    let promise = |ballot, prepared| {
-        Frame::FormPromise(
-            FormPromise { formation, ballot, name: name(0), address: address(0), prepared }.into(),
-        )
-    };
-
     let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
+    let nonce = nonce_in(&said);
+    let prepare = |ballot, founding: Founding| Frame::FormPrepare {
+        formation,
+        ballot,
+        nonce,
+        founding: founding.into(),
+    };
+    let promise = |ballot, prepared| {
+        let (name, address) = (name(0), address(0));
+        Frame::FormPromise(FormPromise { formation, ballot, name, address, nonce, prepared }.into())
+    };
     assert_eq!(said[0].1, promise(ballot(5, 1), None));
     // Below the promise the participant promises and prepares nothing.
-    let outbid = Frame::FormOutbid { formation, promised: ballot(5, 1) };
+    let outbid = Frame::FormOutbid { formation, ballot: ballot(4, 2), promised: ballot(5, 1) };
     assert_eq!(stage.hear(2, Uid(102), &form(ballot(4, 2)))[0].1, outbid);
     let former = founding(&[0, 2, 3], 2);
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former.clone()))[0].1, outbid);
@@ -269,6 +282,7 @@ fn a_promise_is_kept() {
     let other = Frame::FormPrepare {
         formation: formation ^ 1,
         ballot: ballot(6, 2),
+        nonce,
         founding: former.clone().into(),
     };
     assert_eq!(stage.hear(2, Uid(102), &other), []);
@@ -291,7 +305,8 @@ fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
         let mut stage = Stage::new();
         let (formation, _) = stage.question();
         stage.wait(4_995 * MS - stage.now);
-        stage.hear(1, Uid(101), &Frame::Form { formation, ballot: ballot(500, 1), heard, room: ROOM });
+        let form = Frame::Form { formation, ballot: ballot(500, 1), heard, room: ROOM };
+        let nonce = nonce_in(&stage.hear(1, Uid(101), &form));
         stage.wait(10 * MS);
         let gives_up = stage.group.poll_event() == Some(Event::JoinFailed { reason: JoinFailure::NotFormed });
         assert_eq!(gives_up, heard == 2, "the coordinator hears {heard} of 3");
@@ -301,7 +316,7 @@ fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
         let other = Frame::Form { formation, ballot: ballot(600, 2), heard: 5, room: ROOM };
         assert_eq!(stage.hear(2, Uid(102), &other), []);
         let founding = founding(&[0, 1, 2], 1).into();
-        let prepare = Frame::FormPrepare { formation, ballot: ballot(500, 1), founding };
+        let prepare = Frame::FormPrepare { formation, ballot: ballot(500, 1), nonce, founding };
         let said = stage.hear(1, Uid(101), &prepare);
         assert_eq!(said[0].1, Frame::FormPrepared { formation, ballot: ballot(500, 1) });
         stage.wait(600 * MS);
@@ -314,11 +329,13 @@ fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
 fn foundings_that_no_coordinator_can_propose_are_not_prepared() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
+    let form = Frame::Form { formation, ballot: ballot(5, 1), heard: 5, room: ROOM };
+    let nonce = nonce_in(&stage.hear(1, Uid(101), &form));
     let good = founding(&[0, 1, 2], 1);
     let changed = |change: fn(&mut Founding)| {
         let mut founding = good.clone();
         change(&mut founding);
-        Frame::FormPrepare { formation, ballot: ballot(5, 1), founding: founding.into() }
+        Frame::FormPrepare { formation, ballot: ballot(5, 1), nonce, founding: founding.into() }
     };
     let bad: [fn(&mut Founding); 6] = [
         |founding| founding.members.truncate(2),
@@ -345,27 +362,32 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
         }
         for (place, report) in (1..).zip(reports) {
             let (name, address, prepared) = (name(place), address(place), Some(report));
-            let promise = FormPromise { formation, ballot: own, name, address, prepared };
+            let promise =
+                FormPromise { formation, ballot: own, name, address, nonce: place as u64, prepared };
             stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise.into()));
         }
         let said = stage.wait(400 * MS);
         let proposed: Vec<_> = said
             .iter()
             .filter_map(|(to, frame, _)| match frame {
-                Frame::FormPrepare { ballot, founding, .. } if *ballot == own => {
-                    Some((*to, founding.instance))
+                Frame::FormPrepare { ballot, nonce, founding, .. } if *ballot == own => {
+                    Some((*to, *nonce, founding.instance))
                 }
                 _ => None,
             })
             .collect();
-        assert_eq!(proposed[..2], [1, 2].map(|place| (Some(address(place)), Instance(2))), "{said:?}");
+        assert_eq!(
+            proposed[..2],
+            [1, 2].map(|place| (Some(address(place)), place as u64, Instance(2))),
+            "{said:?}"
+        );
     }
 }
 
 /// Returns the promise of a participant that has prepared nothing.
 fn promise(formation: u64, ballot: Ballot, place: usize) -> Frame {
     let (name, address) = (name(place), address(place));
-    Frame::FormPromise(FormPromise { formation, ballot, name, address, prepared: None }.into())
+    Frame::FormPromise(FormPromise { formation, ballot, name, address, nonce: 5, prepared: None }.into())
 }
 
 // Otherwise a process that forwards a promise would be taken for the participant that made it, and members would send
@@ -422,6 +444,47 @@ fn a_recorded_decision_of_other_lives_is_no_answer() {
     assert_eq!(stage.group.poll_event(), Some(Event::JoinFailed { reason: JoinFailure::NotFormed }));
 }
 
+// Otherwise a process that has recorded one proposal could make every later formation of these names fail.
+#[test]
+fn what_was_recorded_of_an_earlier_start_is_not_prepared_and_delays_nothing() {
+    let mut stage = Stage::new();
+    let (formation, _) = stage.question();
+    let old = ballot(9, 1);
+    let nonce =
+        nonce_in(&stage.hear(1, Uid(101), &Frame::Form { formation, ballot: old, heard: 3, room: ROOM }));
+    let prepare = Frame::FormPrepare {
+        formation,
+        ballot: old,
+        nonce: nonce ^ 1,
+        founding: founding(&[1, 2, 3], 1).into(),
+    };
+    assert_eq!(stage.hear(1, Uid(101), &prepare), []);
+    // The coordinator of the earlier start is dead, so this participant begins a ballot, which the new lives promise.
+    let said = stage.wait(1000 * MS);
+    let own = said.iter().find_map(|(_, frame, _)| match frame {
+        Frame::Form { ballot, .. } if ballot.coordinator == Uid(100) => Some(*ballot),
+        _ => None,
+    });
+    let own = own.expect("no ballot of its own");
+    // A recorded refusal of a dead coordinator's ballot ends no ballot of this life.
+    let outbid = Frame::FormOutbid { formation, ballot: old, promised: ballot(own.round + 1, 2) };
+    stage.hear(2, Uid(102), &outbid);
+    for place in [1, 2] {
+        stage.hear(place, Uid(200 + place as u64), &promise(formation, own, place));
+    }
+    let said = stage.wait(400 * MS);
+    let proposed = said.iter().find_map(|(_, frame, _)| match frame {
+        Frame::FormPrepare { ballot, founding, .. } if *ballot == own => Some(founding),
+        _ => None,
+    });
+    let uids = proposed.expect("no proposal").members.iter().map(|member| member.uid.0);
+    assert_eq!(uids.collect::<Vec<_>>(), [100, 201, 202]);
+    for place in [1, 2] {
+        stage.hear(place, Uid(200 + place as u64), &Frame::FormPrepared { formation, ballot: own });
+    }
+    assert_eq!(stage.group.phase(), Phase::Member);
+}
+
 /// A process that forges its address gains nothing: no more bytes go to that address than came from it.
 #[test]
 fn no_address_is_sent_more_than_came_from_it() {
@@ -432,16 +495,19 @@ fn no_address_is_sent_more_than_came_from_it() {
     let form = |ballot, room| Frame::Form { formation, ballot, heard: 1, room };
     let stranger = ballot(1, victim);
     let (ours, there) = (ballot(3, victim), address(victim));
-    let promise = FormPromise { formation, ballot: ours, name: name(1), address: there, prepared: None };
-    let prepare = |ballot| Frame::FormPrepare { formation, ballot, founding: founding(&[0, 1, 2], 1).into() };
-    let founded = founding(&[0, 1, 2], 1).into();
-    let formed = Frame::Formed { formation, ballot: ballot(6, victim), founding: founded };
+    let (name, prepared) = (name(1), None);
+    let promise = FormPromise { formation, ballot: ours, name, address: there, nonce: 5, prepared };
+    // The victim cannot know it, but an observer of the network can.
+    let nonce = nonce_in(&stage.hear(victim, stranger.coordinator, &form(stranger, least)));
+    let founded = || founding(&[0, 1, 2], 1).into();
+    let prepare = |ballot| Frame::FormPrepare { formation, ballot, nonce, founding: founded() };
+    let formed = Frame::Formed { formation, ballot: ballot(6, victim), founding: founded() };
     for (frame, came) in [
         (form(stranger, least), 512),
         (form(ballot(2, victim), least), 512),
         (form(ballot(3, victim), 1400), 1400),
-        (Frame::FormPromise(promise.into()), 36),
-        (Frame::FormOutbid { formation, promised: ballot(3, victim) }, 23),
+        (Frame::FormPromise(promise.into()), 44),
+        (Frame::FormOutbid { formation, ballot: own, promised: ballot(3, victim) }, 35),
         (prepare(ballot(4, victim)), 300),
         (prepare(ballot(1, victim)), 300),
         (Frame::FormPrepared { formation, ballot: own }, 23),

@@ -9,9 +9,13 @@ use crate::queue::Queue;
 use crate::seal::Seal;
 use crate::words;
 use crate::world::Happening;
+use bytes::Bytes;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use unisono_core::Random;
-use unisono_core::wire::{FRAME_HEAD_BYTES, FrameKind, HEADER_BYTES};
+use unisono_core::wire::{
+    Decoder, FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, Header, KeyContext, Protection, Unopened,
+    Unreadable, Writer,
+};
+use unisono_core::{Instance, Random, Uid};
 
 /// Delays and error rates that apply to every datagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -315,14 +319,16 @@ impl Network {
             self.release(damaged);
             return Fate::Damaged;
         }
-        if self.random.chance(self.conditions.forgery) && !is_locate_reply(&self.datagrams[id as usize].bytes)
-        {
+        if self.random.chance(self.conditions.forgery) {
             let (mut bytes, forger) = (self.datagrams[id as usize].bytes.clone(), self.forger as usize);
-            // Without a key, a process at another address can state any uid, and reply what it likes.
-            if words::frames(&bytes).contains(FrameKind::Reply)
-                && let Some(last) = bytes.last_mut()
+            // Without a key, a process at another address can state any uid, and say what it likes except to those that
+            // have agreed on keys.
+            if words::frames(&bytes).contains(FrameKind::Request)
+                && let Some(mut refused) = forged_refusal(&bytes, self.random.chance(0.5))
             {
-                *last ^= 0x55;
+                let forged = self.store(forger, &mut refused);
+                self.launch(queue, now, forged, forger, from, Path::Unicast);
+                self.release(forged);
             }
             let forged = self.store(forger, &mut bytes);
             self.launch(queue, now, forged, forger, to, path);
@@ -482,10 +488,24 @@ impl Network {
     }
 }
 
-/// True if the datagram contains a `PortHere`. These are never forged: an attacker that sees the nonce of a query can
-/// redirect the client to any address.
-fn is_locate_reply(datagram: &[u8]) -> bool {
-    words::frames(datagram).contains(FrameKind::PortHere)
+/// Returns what a process that sees an envelope can answer in the server's place: that the server has no room, or that it
+/// is another life.
+fn forged_refusal(datagram: &[u8], has_room: bool) -> Option<Vec<u8>> {
+    let seen = Header::parse(datagram).ok()?;
+    let mut frames = Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..)?));
+    let Some(Ok(Frame::Envelope(envelope))) = frames.next() else { return None };
+    let of = envelope.head.to;
+    let (sender, reason) = match has_room {
+        true => (Uid(!of.0), Unreadable::OtherLife { age_ms: u64::from(u32::MAX) }),
+        false => (of, Unreadable::Busy),
+    };
+    let header = Header { sender, number: !seen.number, ..seen };
+    let mut forged = Vec::new();
+    header.write(&mut forged);
+    let unopened = Unopened { of, number: seen.number, reason };
+    Writer::new(&mut forged, usize::MAX).frame(&Frame::Unopened(unopened));
+    let context = KeyContext { instance: Instance::default(), sender, salt: 0 };
+    Seal.seal(&context, header.number, &mut forged).then_some(forged)
 }
 
 /// Draws from the exponential distribution with this mean. Uses only the four basic operations, so that every machine
@@ -600,7 +620,7 @@ mod tests {
     #[test]
     fn damaged_copies_differ_are_not_opened_and_leave_the_original_alone() {
         let (mut network, mut queue) = network(Conditions { corruption: 1.0, ..Conditions::quiet() });
-        let context = KeyContext { instance: Default::default(), sender: Uid(1) };
+        let context = KeyContext { instance: Default::default(), sender: Uid(1), salt: 0 };
         let sealed = |number, byte| {
             let mut datagram = vec![byte; 64];
             assert!(Seal.seal(&context, number, &mut datagram));

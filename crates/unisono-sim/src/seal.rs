@@ -7,9 +7,9 @@
 use crate::record::{hash, mix};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use unisono_core::Port;
-use unisono_core::rpc::{PortProof, PortProver, PrivatePort};
+use unisono_core::rpc::{KeyAgreement, Pair, PortProof, PortProver, PrivatePort, PublicKey};
 use unisono_core::wire::{KeyContext, Proof, Protection, ProtectionKind, TAG_BYTES, parts};
+use unisono_core::{Port, Uid};
 
 /// Produces datagrams that look as if they bore the core's checksum.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,52 @@ fn sign(private: u128, claim: &[u8]) -> u64 {
     mix(private as u64 ^ (private >> 64) as u64, hash(claim))
 }
 
+/// Stands in for the key pair of a life: the public key contains the life's uid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CheapKeys(pub(crate) Uid);
+
+impl KeyAgreement for CheapKeys {
+    fn public_key(&self) -> PublicKey {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&self.0.0.to_be_bytes());
+        PublicKey(key)
+    }
+
+    fn uid_of(&self, key: &PublicKey) -> Uid {
+        Uid(key.0[..8].iter().fold(0, |uid, byte| uid << 8 | u64::from(*byte)))
+    }
+
+    fn salt(&mut self) -> u64 {
+        0
+    }
+
+    fn agree(&self, key: &PublicKey) -> Option<Box<dyn Pair>> {
+        Some(Box::new(CheapPair { me: self.0, other: self.uid_of(key) }))
+    }
+}
+
+/// What two lives have agreed on: the tag shows which of them seals for the other.
+struct CheapPair {
+    me: Uid,
+    other: Uid,
+}
+
+impl CheapPair {
+    fn tag(sender: Uid, receiver: Uid, number: u64) -> [u8; TAG_BYTES] {
+        u128::from(mix(mix(sender.0, receiver.0), number)).to_le_bytes()
+    }
+}
+
+impl Pair for CheapPair {
+    fn seal(&mut self, _: u64, number: u64, _: &[u8], _: &mut [u8]) -> Option<[u8; TAG_BYTES]> {
+        Some(CheapPair::tag(self.me, self.other, number))
+    }
+
+    fn open(&mut self, _: u64, number: u64, _: &[u8], _: &mut [u8], tag: [u8; TAG_BYTES]) -> bool {
+        tag == CheapPair::tag(self.other, self.me, number)
+    }
+}
+
 /// Counts the signatures that a life makes and checks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work(Arc<[AtomicU64; 2]>);
@@ -116,6 +162,10 @@ impl Protection for Seal {
         ProtectionKind::Checksum
     }
 
+    fn salt(&mut self) -> u64 {
+        0
+    }
+
     fn seal(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
         let Some(parts) = parts(datagram) else { return false };
         *parts.tag = Seal::tag(number);
@@ -130,7 +180,6 @@ impl Protection for Seal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unisono_core::Uid;
     use unisono_core::wire::HEADER_BYTES;
 
     #[test]
@@ -148,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_damaged_or_renumbered_datagram_is_not_opened() {
-        let context = KeyContext { instance: Default::default(), sender: Uid(1) };
+        let context = KeyContext { instance: Default::default(), sender: Uid(1), salt: 0 };
         let mut sealed = vec![7; HEADER_BYTES + 40];
         assert!(Seal.seal(&context, 1, &mut sealed));
         assert!(Seal.open(&context, 1, &mut sealed));

@@ -5,7 +5,7 @@ use crate::record::{Life, Names};
 use bytes::Bytes;
 use std::fmt::{self, Write};
 use unisono_core::wire::{
-    Attempt, Change, Decoder, Frame, FrameKind, Grant, HEADER_BYTES, Header, Payload, Proposal,
+    Attempt, Change, Decoder, Frame, FrameKind, Grant, HEADER_BYTES, Header, Payload, Proposal, TAG_BYTES,
 };
 use unisono_core::{Ballot, Port, Uid};
 
@@ -25,8 +25,20 @@ pub(crate) fn frames(datagram: &[u8]) -> FrameSet {
 }
 
 fn decode(datagram: &[u8]) -> impl Iterator<Item = Frame> {
-    Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..).unwrap_or_default()))
-        .map_while(Result::ok)
+    let frames = Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..).unwrap_or_default()));
+    frames.map_while(Result::ok).flat_map(|frame| match frame {
+        // In the simulator nothing is encrypted.
+        Frame::Envelope(envelope) => {
+            let contents = envelope.sealed.len().saturating_sub(TAG_BYTES);
+            let contents = Decoder::new(envelope.sealed.slice(..contents)).map_while(Result::ok);
+            let (mut shown, is_opening) =
+                (vec![Frame::Envelope(envelope.clone())], envelope.head.opening.is_some());
+            shown.truncate(usize::from(is_opening));
+            shown.extend(contents);
+            shown
+        }
+        frame => vec![frame],
+    })
 }
 
 /// Returns the contents of a datagram as text; lives have the numbers that they have in records.
@@ -187,7 +199,7 @@ impl fmt::Display for Brief<'_> {
                     self.lives(&members)
                 )
             }
-            Frame::LocatePort { port, nonce } => write!(f, "LocatePort {} nonce {nonce:x}", short(*port)),
+            Frame::LocatePort { port, nonce, .. } => write!(f, "LocatePort {} nonce {nonce:x}", short(*port)),
             Frame::PortHere(here) => {
                 let grant = grant(here.grant);
                 write!(
@@ -204,8 +216,7 @@ impl fmt::Display for Brief<'_> {
                 let (attempt, port) = (self.attempt(&request.attempt), short(request.port));
                 write!(f, "Request {attempt} call {:x} port {port} ", request.call)?;
                 write!(f, "instance {:x} hops {} ", request.instance, request.hops)?;
-                write!(f, "left {} ms {}", request.left_ms, payload(&request.payload))?;
-                request.cookie.as_ref().map_or(Ok(()), |cookie| write!(f, " cookie {:x}", cookie.seal))
+                write!(f, "left {} ms {}", request.left_ms, payload(&request.payload))
             }
             Frame::Reply(reply) => {
                 let (attempt, grant) = (self.attempt(&reply.attempt), grant(reply.grant));
@@ -231,6 +242,14 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "Done {} below {finished_below:x} {attempts:?}", self.life(*to))
             }
             Frame::Cancel { attempt } => write!(f, "Cancel {}", self.attempt(attempt)),
+            Frame::Envelope(envelope) => {
+                let seal = envelope.head.opening.map_or(0, |opening| opening.cookie.seal);
+                write!(f, "Envelope cookie {seal:x}")
+            }
+            Frame::Unopened(unopened) => {
+                let of = self.life(unopened.of);
+                write!(f, "Unopened #{} of {of} {:?}", unopened.number, unopened.reason)
+            }
             Frame::Parcel { id, index, count, .. } => write!(f, "Parcel {id} {}/{count}", index + 1),
             other => write!(f, "{other:?}"),
         }

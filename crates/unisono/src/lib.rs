@@ -222,6 +222,8 @@ mod commands;
 mod confirmation;
 mod engine;
 mod error;
+#[cfg(test)]
+mod golden;
 mod group;
 mod key;
 mod log;
@@ -231,6 +233,7 @@ mod outside;
 mod reach;
 pub mod replica;
 pub mod rpc;
+mod salt;
 mod sealed;
 mod secret_file;
 mod seeds;

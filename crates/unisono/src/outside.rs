@@ -231,8 +231,8 @@ impl Asker {
         }
     }
 
-    fn context(sender: Uid) -> KeyContext {
-        KeyContext { instance: Instance(0), sender }
+    fn context(header: &Header) -> KeyContext {
+        KeyContext { instance: Instance(0), sender: header.sender, salt: header.salt }
     }
 
     /// Returns a datagram with the query; `None` if it cannot be sealed.
@@ -244,6 +244,7 @@ impl Asker {
             epoch: EpochTag::OUTSIDE,
             sender: self.uid,
             number: self.number,
+            salt: self.protection().salt(),
         };
         let mut datagram = Vec::new();
         header.write(&mut datagram);
@@ -255,7 +256,7 @@ impl Asker {
             }
         };
         Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&frame);
-        let sealed = seal(&mut datagram, &header, &Asker::context(self.uid), self.protection());
+        let sealed = seal(&mut datagram, &header, &Asker::context(&header), self.protection());
         sealed.then_some(datagram)
     }
 
@@ -277,7 +278,7 @@ impl Asker {
         if header.group != self.tag || header.epoch != EpochTag::OUTSIDE {
             return None;
         }
-        let context = Asker::context(header.sender);
+        let context = Asker::context(&header);
         let payload = open(datagram, &header, &context, self.protection())?;
         let key = self.sealed.as_ref().and_then(|sealed| sealed.key_of(&context));
         let found = Decoder::new(payload).find_map(|frame| match frame {

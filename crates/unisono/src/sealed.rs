@@ -1,23 +1,26 @@
 //! Sealing datagrams with the group key.
 //!
-//! Every sender has a key of its own, derived from the group key (HKDF-SHA256), the group's instance and the sender's
-//! uid. So no two members use one key with one nonce. The nonce is the packet number, which its sender never uses
-//! twice. The seal is AES-256-GCM; it also authenticates the header.
+//! Every sender has keys of its own, derived from the group key (HKDF-SHA256), the group's instance, the sender's uid and
+//! its present salt ([`salt`](crate::salt)). So no two members use one key with one nonce. The nonce is the packet number,
+//! which its sender never uses twice. The seal is AES-256-GCM; it also authenticates the header.
 //!
-//! While a group changes from one group key to the next, a datagram is opened with each in turn; the first one seals.
+//! While a group changes from one group key to the next, a datagram is opened with each in turn. The first one seals,
+//! until another process is heard to seal with the second.
 
 use crate::key::{Key, Keyring, Secret};
+use crate::salt::Salt;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
-use ring::hkdf::{HKDF_SHA256, Prk, Salt};
+use ring::hkdf::{HKDF_SHA256, Prk, Salt as HkdfSalt};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_core::wire::{KeyContext, Protection, ProtectionKind, parts};
+use unisono_core::{Instance, Uid};
 
 /// Binds derived keys to this use of the group key.
-const SALT: &[u8] = b"unisono datagrams 1";
-/// Maximum number of senders' keys that are kept; deriving one again costs a few microseconds.
-const KEYS_MAX: usize = 8192;
+const SALT: &[u8] = b"unisono datagrams 2";
+/// Maximum number of senders whose keys are kept; deriving one again costs a few microseconds.
+const SENDERS_MAX: usize = 8192;
 /// Maximum number of keys of this process's own that are kept: one outside of any epoch, one for each founding.
 const OWN_MAX: usize = 4;
 /// How long a key that was dropped from the key file still opens datagrams: until all members have the changed file.
@@ -32,12 +35,15 @@ pub(crate) struct Sealed {
     roots: Vec<Root>,
     /// Number of roots so far.
     roots_made: u64,
+    /// The root that seals in place of the first, because another process seals with it.
+    follows: Option<u64>,
+    salt: Salt,
     /// The keys with which this process seals.
     own: VecDeque<(KeyContext, LessSafeKey)>,
     /// The keys with which other processes seal.
-    keys: HashMap<KeyContext, SenderKey>,
-    /// Contexts of the keys, in the order in which they were stored.
-    remembered: VecDeque<KeyContext>,
+    senders: HashMap<Sender, SenderKeys>,
+    /// The senders, in the order in which they were stored.
+    remembered: VecDeque<Sender>,
 }
 
 /// What the keys under one secret are derived from.
@@ -49,20 +55,52 @@ struct Root {
     until: Option<Instant>,
 }
 
-/// The key with which another process seals.
+/// A sender, in a founding or outside of any.
+type Sender = (Instance, Uid);
+
+/// The keys with which another process seals: that of its last salt, and that of the salt before, whose datagrams may
+/// still be under way.
+struct SenderKeys {
+    last: SenderKey,
+    former: Option<SenderKey>,
+}
+
 struct SenderKey {
     root: u64,
+    salt: u64,
     key: LessSafeKey,
 }
 
 impl Root {
     fn derive(&self, context: &KeyContext) -> LessSafeKey {
         let (instance, sender) = (context.instance.0.to_be_bytes(), context.sender.0.to_be_bytes());
-        let info = [&instance[..], &sender[..]];
+        let salt = context.salt.to_be_bytes();
+        let info = [&instance[..], &sender[..], &salt[..]];
         // Fails only for keys longer than 255 hashes.
         let key = self.prk.expand(&info, &AES_256_GCM).map(UnboundKey::from);
         LessSafeKey::new(key.unwrap_or_else(|_| unreachable!("a key is one hash long")))
     }
+}
+
+impl SenderKeys {
+    fn of_salt(&self, salt: u64) -> Option<&SenderKey> {
+        [Some(&self.last), self.former.as_ref()].into_iter().flatten().find(|kept| kept.salt == salt)
+    }
+
+    /// Takes a key that has opened a datagram. One of another group key supersedes all before it.
+    fn take(&mut self, key: SenderKey) {
+        let is_other = self.last.salt != key.salt;
+        let before = std::mem::replace(&mut self.last, key);
+        if is_other {
+            self.former = Some(before);
+        }
+        let (root, salt) = (self.last.root, self.last.salt);
+        self.former = self.former.take().filter(|former| former.root == root && former.salt != salt);
+    }
+}
+
+fn sender(context: &KeyContext) -> Sender {
+    (context.instance, context.sender)
 }
 
 impl Sealed {
@@ -73,8 +111,10 @@ impl Sealed {
             keyring,
             roots: Vec::new(),
             roots_made: 0,
+            follows: None,
+            salt: Salt::new(),
             own: VecDeque::new(),
-            keys: HashMap::new(),
+            senders: HashMap::new(),
             remembered: VecDeque::new(),
         };
         sealed.take_secrets(None);
@@ -91,7 +131,7 @@ impl Sealed {
                 Some(index) => Root { until: None, ..former.swap_remove(index) },
                 None => {
                     self.roots_made += 1;
-                    let prk = Salt::new(HKDF_SHA256, SALT).extract(secret.bytes());
+                    let prk = HkdfSalt::new(HKDF_SHA256, SALT).extract(secret.bytes());
                     Root { number: self.roots_made, secret, prk, until: None }
                 }
             };
@@ -119,8 +159,25 @@ impl Sealed {
         self.roots.retain(|root| root.until.is_none_or(|until| now < until));
         if self.roots.len() < before {
             let roots = &self.roots;
-            self.keys.retain(|_, kept| roots.iter().any(|root| root.number == kept.root));
-            self.remembered.retain(|context| self.keys.contains_key(context));
+            self.senders.retain(|_, kept| roots.iter().any(|root| root.number == kept.last.root));
+            self.remembered.retain(|sender| self.senders.contains_key(sender));
+        }
+    }
+
+    /// Returns the root that seals.
+    fn sealing_root(&self) -> Option<&Root> {
+        let is_followed = |root: &&Root| Some(root.number) == self.follows && root.until.is_none();
+        self.roots.iter().find(is_followed).or(self.roots.first())
+    }
+
+    /// Seals with the second key from now on if another process does so. Its key file does not have the first key any
+    /// more, or never had it: it could not hear this process. All members have the second one by then.
+    fn follow_sender(&mut self, root: u64) {
+        let is_second =
+            self.roots.get(1).is_some_and(|second| second.number == root && second.until.is_none());
+        if is_second && self.follows != Some(root) {
+            self.follows = Some(root);
+            self.own.clear();
         }
     }
 
@@ -129,31 +186,36 @@ impl Sealed {
         if let Some(index) = self.own.iter().position(|(known, _)| known == context) {
             return self.own.get(index).map(|(_, key)| key);
         }
-        let key = self.roots.first()?.derive(context);
+        let key = self.sealing_root()?.derive(context);
         self.own.truncate(OWN_MAX - 1);
         self.own.push_front((*context, key));
         self.own.front().map(|(_, key)| key)
     }
 
     fn remember(&mut self, context: &KeyContext, key: SenderKey) {
-        if self.keys.insert(*context, key).is_some() {
-            return;
+        self.follow_sender(key.root);
+        let sender = sender(context);
+        if let Some(known) = self.senders.get_mut(&sender) {
+            return known.take(key);
         }
-        if self.remembered.len() == KEYS_MAX
+        if self.remembered.len() == SENDERS_MAX
             && let Some(oldest) = self.remembered.pop_front()
         {
-            self.keys.remove(&oldest);
+            self.senders.remove(&oldest);
         }
-        self.remembered.push_back(*context);
+        self.senders.insert(sender, SenderKeys { last: key, former: None });
+        self.remembered.push_back(sender);
     }
 
-    /// Opens a datagram with the keys that its sender is not known to use.
+    /// Opens a datagram with keys that its sender is not known to use.
     #[cold]
     fn open_anew(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
-        let known = self.keys.get(context).map(|kept| kept.root);
+        let known = self.senders.get(&sender(context)).and_then(|kept| kept.of_salt(context.salt));
+        let known = known.map(|kept| kept.root);
         let untried = self.roots.iter().filter(|root| Some(root.number) != known);
         let mut untried: Vec<&Root> = untried.collect();
         let Some(last) = untried.pop() else { return false };
+        let salt = context.salt;
         let mut opened = None;
         for root in untried {
             // A key that does not fit destroys what it was to open.
@@ -161,13 +223,13 @@ impl Sealed {
             let key = root.derive(context);
             if opens(&key, number, &mut copy) {
                 datagram.copy_from_slice(&copy);
-                opened = Some(SenderKey { root: root.number, key });
+                opened = Some(SenderKey { root: root.number, salt, key });
                 break;
             }
         }
         if opened.is_none() {
             let key = last.derive(context);
-            opened = opens(&key, number, datagram).then_some(SenderKey { root: last.number, key });
+            opened = opens(&key, number, datagram).then_some(SenderKey { root: last.number, salt, key });
         }
         // A sender without a group key cannot fill the memory.
         opened.map(|key| self.remember(context, key)).is_some()
@@ -175,7 +237,7 @@ impl Sealed {
 
     /// Returns the position of the group key with which a sender was last heard to seal, from 1.
     pub(crate) fn key_of(&self, context: &KeyContext) -> Option<usize> {
-        let root = self.keys.get(context)?.root;
+        let root = self.senders.get(&sender(context))?.last.root;
         self.roots.iter().position(|known| known.number == root).map(|index| index + 1)
     }
 }
@@ -198,6 +260,10 @@ impl Protection for Sealed {
         ProtectionKind::Sealed
     }
 
+    fn salt(&mut self) -> u64 {
+        self.salt.next()
+    }
+
     fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
         self.follow();
         let Some(parts) = parts(datagram) else { return false };
@@ -215,7 +281,8 @@ impl Protection for Sealed {
 
     fn open(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
         self.follow();
-        let Some(kept) = self.keys.get(context) else { return self.open_anew(context, number, datagram) };
+        let kept = self.senders.get(&sender(context)).and_then(|kept| kept.of_salt(context.salt));
+        let Some(kept) = kept else { return self.open_anew(context, number, datagram) };
         if self.roots.len() == 1 {
             return opens(&kept.key, number, datagram);
         }
@@ -227,14 +294,16 @@ impl Protection for Sealed {
         self.open_anew(context, number, datagram)
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use unisono_core::wire::HEADER_BYTES;
-    use unisono_core::{Instance, Uid};
+
+    const SALT_OF_TESTS: u64 = 77;
 
     fn context(instance: u128, sender: u64) -> KeyContext {
-        KeyContext { instance: Instance(instance), sender: Uid(sender) }
+        KeyContext { instance: Instance(instance), sender: Uid(sender), salt: SALT_OF_TESTS }
     }
 
     fn sealed(byte: u8) -> Sealed {
@@ -264,7 +333,7 @@ mod tests {
             let (mut protection, mut datagram) = (sealed(key), datagram.clone());
             changed.into_iter().for_each(|place| datagram[place] ^= 1);
             let opens = protection.open(&context, number, &mut datagram);
-            assert_eq!(protection.keys.len(), usize::from(opens));
+            assert_eq!(protection.senders.len(), usize::from(opens));
             opens
         };
         assert!(opens(1, context(7, 9), 5, None));
@@ -304,11 +373,56 @@ mod tests {
             assert!(sender.seal(&context(1, uid), 1, &mut datagram));
             assert!(receiver.open(&context(1, uid), 1, &mut datagram));
         };
-        (0..KEYS_MAX as u64 + 10).for_each(&mut hears);
+        (0..SENDERS_MAX as u64 + 10).for_each(&mut hears);
         assert!(sender.own.len() <= OWN_MAX);
-        assert_eq!((receiver.keys.len(), receiver.remembered.len()), (KEYS_MAX, KEYS_MAX));
-        assert!(!receiver.keys.contains_key(&context(1, 9)));
-        assert!(receiver.keys.contains_key(&context(1, 10)));
+        assert_eq!((receiver.senders.len(), receiver.remembered.len()), (SENDERS_MAX, SENDERS_MAX));
+        assert!(!receiver.senders.contains_key(&(Instance(1), Uid(9))));
+        assert!(receiver.senders.contains_key(&(Instance(1), Uid(10))));
+    }
+
+    #[test]
+    fn every_salt_has_a_key_of_its_own_and_the_last_two_of_a_sender_are_kept() {
+        let (mut sender, mut receiver) = (sealed(1), sealed(1));
+        let salted = |salt| KeyContext { salt, ..context(1, 1) };
+        let mut said = Vec::new();
+        for salt in [1, 2, 3] {
+            let mut datagram = datagram(&[0; 32]);
+            assert!(sender.seal(&salted(salt), 9, &mut datagram));
+            assert!(said.iter().all(|(_, known)| *known != datagram));
+            said.push((salt, datagram));
+        }
+        // Also late datagrams of former salts.
+        for (index, kept) in [(0, [1].as_slice()), (1, &[2, 1]), (0, &[2, 1]), (2, &[3, 2]), (0, &[1, 3])] {
+            let (salt, mut datagram) = said[index].clone();
+            assert!(receiver.open(&salted(salt), 9, &mut datagram));
+            let known = &receiver.senders[&(Instance(1), Uid(1))];
+            let salts = [Some(&known.last), known.former.as_ref()].into_iter().flatten().map(|key| key.salt);
+            assert_eq!(salts.collect::<Vec<_>>(), kept);
+        }
+        // A salt that nobody with the key has used.
+        assert!(!receiver.open(&salted(4), 9, &mut said[0].1.clone()));
+        assert_eq!(receiver.senders[&(Instance(1), Uid(1))].last.salt, 1);
+    }
+
+    // A member with both keys was restarted with the second key alone: the others have to answer under that one.
+    #[test]
+    fn members_seal_with_the_second_key_as_soon_as_another_process_does() {
+        let (mut member, mut newcomer) = (Changing::new(&[1, 2]), Changing::new(&[2]));
+        let before = member.says(0);
+        assert!(!newcomer.hears(&before), "it has the second key only");
+        let asked = newcomer.says(9);
+        assert!(member.hears(&asked));
+        let answer = member.says(0);
+        assert!(newcomer.hears(&answer));
+        // What is retired does not come back.
+        member.reads(&[2]);
+        member.reads(&[2, 3]);
+        let said = member.says(0);
+        assert!(newcomer.hears(&said));
+        // Without another process that does so, the first key seals.
+        let (mut left, mut right) = (Changing::new(&[1, 2]), Changing::new(&[1, 2]));
+        let said = left.says(1);
+        assert!(right.hears(&said) && Changing::new(&[1]).hears(&right.says(2)));
     }
 
     /// A member of a group whose key changes, and the file that it reads.
@@ -383,7 +497,7 @@ mod tests {
         assert!(member.hears(&thief.says(9)));
         member.sealed.end_retired(now + RETIRING + Duration::from_secs(1));
         assert!(!member.hears(&thief.says(9)) && !member.hears(&thief.says(10)));
-        assert_eq!((member.sealed.roots.len(), member.sealed.keys.len()), (1, 0));
+        assert_eq!((member.sealed.roots.len(), member.sealed.senders.len()), (1, 0));
         // A key that comes back to the file is as good as before.
         member.reads(&[2, 1]);
         assert!(member.hears(&thief.says(9)));

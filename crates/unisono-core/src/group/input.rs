@@ -78,7 +78,7 @@ impl Group {
         }
         let outside = header.epoch == EpochTag::OUTSIDE;
         let instance = if outside { Instance(0) } else { self.instance };
-        let context = KeyContext { instance, sender: header.sender };
+        let context = KeyContext { instance, sender: header.sender, salt: header.salt };
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
             self.note_unopened(now, from, &header);
             return;

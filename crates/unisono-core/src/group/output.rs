@@ -150,10 +150,11 @@ impl Group {
             epoch: under,
             sender: self.me.uid,
             number: self.packet_number,
+            salt: self.protection.salt(),
         };
         out[..HEADER_BYTES].copy_from_slice(&header.bytes());
         let instance = if under == EpochTag::OUTSIDE { Instance(0) } else { self.instance };
-        let context = KeyContext { instance, sender: self.me.uid };
+        let context = KeyContext { instance, sender: self.me.uid, salt: header.salt };
         seal(out, &header, &context, &mut *self.protection)
     }
 

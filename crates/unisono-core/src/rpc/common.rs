@@ -1,14 +1,16 @@
 //! State and helpers that the client and the server side of an endpoint share.
 
+use super::agreement::KeyAgreement;
 use super::proof::PortProof;
+use super::server::SessionId;
 use super::types::{CallCounters, CallDestination, CallSettings};
 use super::work::WorkBudget;
-use crate::identity::Uid;
+use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
-use crate::wire::{FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
+use crate::wire::{ENVELOPE_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -21,7 +23,9 @@ pub(super) const PATIENCE_MAX: Duration = Duration::from_millis(250);
 /// Maximum number of queued frames that belong to no attempt; only a flood of questions reaches it.
 const MAIL_MAX: usize = 4096;
 /// Bytes of a datagram besides the request or reply that it carries whole: more than any of the frames needs.
-const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + 88;
+const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + ENVELOPE_BYTES_MAX + FRAME_HEAD_BYTES + 72;
+/// Bytes of a datagram besides its frames, in a session that has begun.
+const BESIDE_FRAMES_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Envelope.body_bytes_min();
 
 /// Sender of a datagram: uid of its life, and address.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +34,24 @@ pub(super) struct Sender {
     pub(super) address: SocketAddr,
 }
 
+/// Whom a queued frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// Every holder of the group key that receives it may read it.
+    Anyone(CallDestination),
+    /// The server with this uid alone.
+    Server(Uid),
+    /// The client of this session alone.
+    Client(SessionId),
+}
+
 pub(super) struct Common {
     pub(super) me: Uid,
+    /// Where the others receive from and send to.
+    pub(super) address: SocketAddr,
+    pub(super) agreement: Box<dyn KeyAgreement>,
+    /// Number of datagrams so far.
+    pub(super) packet_number: u64,
     /// When this life began.
     pub(super) born: Time,
     pub(super) settings: CallSettings,
@@ -40,7 +60,7 @@ pub(super) struct Common {
     pub(super) checks: WorkBudget,
     pub(super) random: Random,
     /// Frames that belong to no attempt that is kept here.
-    pub(super) mail: VecDeque<(CallDestination, Frame)>,
+    pub(super) mail: VecDeque<(To, Frame)>,
     pub(super) counters: CallCounters,
     pub(super) planted: Option<Planted>,
     /// Rare states met.
@@ -50,13 +70,20 @@ pub(super) struct Common {
 impl Common {
     /// Queues a frame for an address.
     pub(super) fn post(&mut self, to: SocketAddr, frame: Frame) {
-        self.post_to(CallDestination::Address(to), frame);
+        self.post_to(To::Anyone(CallDestination::Address(to)), frame);
     }
 
-    pub(super) fn post_to(&mut self, to: CallDestination, frame: Frame) {
+    pub(super) fn post_to(&mut self, to: To, frame: Frame) {
         if self.mail.len() < MAIL_MAX {
             self.mail.push_back((to, frame));
         }
+    }
+
+    /// Queues the question which servers serve a port.
+    pub(super) fn ask(&mut self, to: CallDestination, nonce: u64, port: Port) {
+        self.counters.locates += 1;
+        let key = self.agreement.public_key();
+        self.post_to(To::Anyone(to), Frame::LocatePort { nonce, port, key });
     }
 
     /// Returns the maximum length of a request or reply that travels in one datagram.
@@ -67,7 +94,7 @@ impl Common {
     /// Returns the length of each part of a larger one.
     pub(super) fn part_bytes(&self) -> usize {
         let head = FRAME_HEAD_BYTES + FrameKind::Part.body_bytes_min() - 1;
-        self.settings.datagram_bytes_max - HEADER_BYTES - head
+        self.settings.datagram_bytes_max - BESIDE_FRAMES_BYTES - head
     }
 
     /// Notes that a rare state was met.

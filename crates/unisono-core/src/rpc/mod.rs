@@ -4,6 +4,7 @@
 //! and the servers to which they go, `server` keeps the services and the sessions of their clients, and `transfer`
 //! sends requests and replies that are too large for a datagram. The protocol is described in `docs/protocol/rpc.md`.
 
+mod agreement;
 mod client;
 mod common;
 mod output;
@@ -15,24 +16,30 @@ mod types;
 mod watch;
 mod work;
 
-pub use crate::wire::{CALL_BYTES_MAX, Cookie, HOPS_MAX, Proof};
+pub use crate::wire::{CALL_BYTES_MAX, Cookie, HOPS_MAX, Proof, PublicKey};
+pub use agreement::{KeyAgreement, Pair};
 pub use proof::{PortProof, PortProver, PrivatePort};
 pub use types::*;
 pub use watch::*;
 
 use crate::error::ConfigError;
 use crate::identity::{EpochTag, Instance, Port, Uid};
+use crate::planted::Probe;
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::{Decoder, Frame, Header, KeyContext, Protection, ProtectionKind, open};
+use crate::wire::{
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, TAG_BYTES, Unopened,
+    Unreadable, find, has_envelope, open_in_place, parts,
+};
+use agreement::Closed;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use client::Client;
 use common::{Common, Sender};
 use core::net::SocketAddr;
 use core::time::Duration;
-use server::Server;
+use server::{Arrival, Server};
 use work::WorkBudget;
 
 /// One process's side of all its calls: a pure state machine.
@@ -51,27 +58,30 @@ pub struct Endpoint {
     client: Client,
     server: Server,
     protection: Box<dyn Protection>,
-    packet_number: u64,
 }
 
 impl Endpoint {
-    /// Returns an endpoint without calls and services. `me` must be fresh: 64 random bits that never named a life
-    /// before. The socket must already be bound, and used by this life alone. A client takes the age of this life as
-    /// the time that the life has had the address, and may conclude that an earlier life never executed a call.
+    /// Returns an endpoint without calls and services. The key pair of `agreement` must be fresh: it never belonged to a
+    /// life before. The socket must already be bound to `address`, and used by this life alone: clients take answers from
+    /// there only. A client takes the age of this life as the time that the life has had the address, and may conclude
+    /// that an earlier life never executed a call.
     ///
     /// # Errors
     /// A parameter is out of its range.
     pub fn new(
         now: Time,
-        me: Uid,
+        address: SocketAddr,
         settings: CallSettings,
         protection: Box<dyn Protection>,
-        proof: Box<dyn PortProof>,
+        (proof, agreement): (Box<dyn PortProof>, Box<dyn KeyAgreement>),
         random: Random,
     ) -> Result<Endpoint, ConfigError> {
         settings.check()?;
         let mut common = Common {
-            me,
+            me: agreement.uid_of(&agreement.public_key()),
+            address,
+            agreement,
+            packet_number: 0,
             born: now,
             settings,
             proof,
@@ -83,7 +93,7 @@ impl Endpoint {
             probes: 0,
         };
         let server = Server::new(now, &mut common);
-        Ok(Endpoint { common, client: Client::default(), server, protection, packet_number: 0 })
+        Ok(Endpoint { common, client: Client::default(), server, protection })
     }
 
     /// Returns the uid of this life.
@@ -109,7 +119,7 @@ impl Endpoint {
         self.server.handle_timeout(now, &mut self.common);
     }
 
-    fn receive(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, multicast: bool) {
+    fn receive(&mut self, now: Time, from: SocketAddr, mut datagram: BytesMut, multicast: bool) {
         let Ok(header) = Header::parse(&datagram) else {
             self.common.counters.malformed += 1;
             return;
@@ -117,20 +127,24 @@ impl Endpoint {
         if header.group != CALLS_TAG || header.epoch != EpochTag::OUTSIDE {
             return;
         }
-        let context = KeyContext { instance: Instance(0), sender: header.sender };
-        let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
+        let context = KeyContext { instance: Instance(0), sender: header.sender, salt: header.salt };
+        if !open_in_place(&mut datagram, &header, &context, &mut *self.protection) {
             let same = header.protection == self.protection.kind();
             match same && header.protection == ProtectionKind::Checksum {
                 true => self.common.counters.malformed += 1,
                 false => self.common.counters.foreign += 1,
             }
             return;
-        };
+        }
         self.common.counters.datagrams_received += 1;
         let sender = Sender { uid: header.sender, address: from };
-        for frame in Decoder::new(payload) {
+        if has_envelope(&datagram) && !multicast {
+            return self.receive_envelope(now, sender, header.number, datagram);
+        }
+        datagram.advance(HEADER_BYTES);
+        for frame in Decoder::new(datagram.freeze()) {
             match frame {
-                Ok(frame) => self.handle_frame(now, sender, frame, multicast),
+                Ok(frame) => self.handle_open(now, sender, frame, multicast),
                 Err(_) => {
                     self.common.counters.malformed += 1;
                     return;
@@ -139,33 +153,100 @@ impl Endpoint {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, from: Sender, frame: Frame, multicast: bool) {
+    /// Opens the envelope that fills a datagram, and handles the frames in it.
+    fn receive_envelope(&mut self, now: Time, from: Sender, number: u64, mut datagram: BytesMut) {
+        let (client, server, common) = (&mut self.client, &mut self.server, &mut self.common);
+        let Some((head, place)) = find(&datagram) else {
+            common.counters.malformed += 1;
+            return;
+        };
+        if head.to != common.me {
+            if !head.from_server {
+                common.probe(Probe::MeantForAnotherLife);
+                let age = now.since(common.born).as_millis();
+                let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
+                let reason = Unreadable::OtherLife { age_ms };
+                common.post(from.address, Frame::Unopened(Unopened { of: head.to, number, reason }));
+            }
+            common.counters.stale += 1;
+            return;
+        }
+        // The seal was made before the datagram had its tag.
+        if let Some(parts) = parts(&mut datagram) {
+            *parts.tag = [0; TAG_BYTES];
+        }
+        let (covered, rest) = datagram.split_at_mut(place.start);
+        let Some((contents, &mut tag)) = rest.split_last_chunk_mut() else { return };
+        let closed = Closed { salt: head.salt, number, covered, contents, tag };
+        let cookie = head.opening.map(|opening| opening.cookie);
+        let mut arrival = Arrival { from, number, cookie, pair: None };
+        let is_open = match head.from_server {
+            true => client.pair(from.uid).is_some_and(|pair| closed.open_with(pair)),
+            false => server.open(now, common, &mut arrival, head.opening, closed),
+        };
+        if !is_open {
+            common.counters.stale += 1;
+            return;
+        }
+        datagram.truncate(place.end);
+        datagram.advance(place.start);
+        for frame in Decoder::new(datagram.freeze()) {
+            match frame {
+                Ok(frame) if head.from_server => self.handle_answer(now, from, frame),
+                Ok(frame) => self.handle_request(now, &mut arrival, frame),
+                Err(_) => {
+                    self.common.counters.malformed += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Handles a frame that any holder of the group key may have sent.
+    fn handle_open(&mut self, now: Time, from: Sender, frame: Frame, multicast: bool) {
         let (client, server, common) = (&mut self.client, &mut self.server, &mut self.common);
         match frame {
-            Frame::Request(request) => server.handle_request(now, common, from, request),
-            Frame::Reply(reply) => client.handle_reply(now, common, from, reply),
-            Frame::Part(part) if part.reply => client.handle_part(now, common, from, &part),
-            Frame::Part(part) => server.handle_part(now, common, from, &part),
+            Frame::LocatePort { nonce, port, key } => {
+                server.handle_locate(now, common, from, (nonce, port, key), multicast);
+            }
+            Frame::PortHere(here) => client.handle_port_here(now, common, from, &here),
+            Frame::PortNotHere { nonce, port } => {
+                client.handle_port_not_here(now, common, from, (nonce, port));
+            }
+            Frame::Unopened(unopened) => client.handle_unopened(now, common, from, unopened),
+            _ => common.counters.malformed += 1,
+        }
+    }
+
+    /// Handles a frame of a client to this server alone.
+    fn handle_request(&mut self, now: Time, arrival: &mut Arrival, frame: Frame) {
+        let (server, common, from) = (&mut self.server, &mut self.common, arrival.from);
+        match frame {
+            Frame::Request(request) => server.handle_request(now, common, arrival, request),
+            Frame::Part(part) if !part.reply => server.handle_part(now, common, from, &part),
             // `Got` for a reply goes to the server that sends the reply.
             Frame::Got(got) if got.reply => server.handle_got(now, common, from, &got),
-            Frame::Got(got) => client.handle_got(now, common, from, &got),
+            Frame::Done { to, finished_below, attempts } => {
+                server.handle_done(now, common, from, to, (finished_below, &attempts));
+            }
+            Frame::Cancel { attempt } => server.handle_cancel(now, common, from, attempt),
+            _ => common.counters.malformed += 1,
+        }
+    }
+
+    /// Handles a frame of a server to this client alone.
+    fn handle_answer(&mut self, now: Time, from: Sender, frame: Frame) {
+        let (client, common) = (&mut self.client, &mut self.common);
+        match frame {
+            Frame::Reply(reply) => client.handle_reply(now, common, from, reply),
+            Frame::Part(part) if part.reply => client.handle_part(now, common, from, &part),
+            Frame::Got(got) if !got.reply => client.handle_got(now, common, from, &got),
             Frame::Working { attempt, grant } => client.handle_working(now, common, from, attempt, grant),
             Frame::Reject { attempt, grant, reason } => {
                 client.handle_reject(now, common, from, (attempt, grant), reason);
             }
             Frame::Forward { attempt, grant, to } => {
                 client.handle_forward(now, common, from, (attempt, grant), to);
-            }
-            Frame::Done { to, finished_below, attempts } => {
-                server.handle_done(now, common, from, to, (finished_below, &attempts));
-            }
-            Frame::Cancel { attempt } => server.handle_cancel(now, common, from, attempt),
-            Frame::LocatePort { nonce, port } => {
-                server.handle_locate(now, common, from, (nonce, port), multicast);
-            }
-            Frame::PortHere(here) => client.handle_port_here(now, common, from, &here),
-            Frame::PortNotHere { nonce, port } => {
-                client.handle_port_not_here(now, common, from, (nonce, port));
             }
             _ => common.counters.malformed += 1,
         }

@@ -5,9 +5,10 @@
 //! the signature. The core does no cryptography: the caller passes it a [`PortProof`].
 
 use crate::identity::{Port, Uid};
-use crate::wire::{Cookie, Proof};
+use crate::wire::{Cookie, Proof, PublicKey};
 use alloc::boxed::Box;
 use core::fmt;
+use core::net::{IpAddr, SocketAddr};
 
 /// The secret with which a server listens: 128 bits that no other process should know.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,33 +39,50 @@ pub trait PortProver: Send {
 }
 
 /// Length of a claim in bytes.
-const CLAIM_BYTES: usize = 81;
+const CLAIM_BYTES: usize = 163;
 
-/// Returns the claim that a server signs: that this life serves the port, for this client's question with this nonce.
-pub(super) fn claim(
-    nonce: u64,
-    client: Uid,
-    server: Uid,
-    port: Port,
-    cookie: Cookie,
-    repeats: bool,
-    instance: u64,
-) -> [u8; CLAIM_BYTES] {
-    let mut claim = [0; CLAIM_BYTES];
-    let mut rest = &mut claim[..];
-    let mut put = |bytes: &[u8]| {
-        let (front, back) = core::mem::take(&mut rest).split_at_mut(bytes.len());
-        front.copy_from_slice(bytes);
-        rest = back;
-    };
-    put(b"unisono: I serve");
-    put(&port.0.to_be_bytes());
-    for word in [nonce, client.0, server.0, cookie.issued, cookie.seal] {
-        put(&word.to_be_bytes());
+/// What a server signs: that this life serves the port at this address, for this client's question with this nonce.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) nonce: u64,
+    pub(super) port: Port,
+    pub(super) client: (Uid, PublicKey),
+    pub(super) server: (Uid, PublicKey),
+    pub(super) address: SocketAddr,
+    pub(super) cookie: Cookie,
+    pub(super) repeats: bool,
+    pub(super) instance: u64,
+}
+
+impl Claim {
+    /// Returns the bytes that are signed.
+    pub(super) fn bytes(&self) -> [u8; CLAIM_BYTES] {
+        let mut claim = [0; CLAIM_BYTES];
+        let mut rest = &mut claim[..];
+        let mut put = |bytes: &[u8]| {
+            let (front, back) = core::mem::take(&mut rest).split_at_mut(bytes.len());
+            front.copy_from_slice(bytes);
+            rest = back;
+        };
+        put(b"unisono: I serve");
+        put(&self.port.0.to_be_bytes());
+        let Cookie { issued, seal } = self.cookie;
+        for word in [self.nonce, self.client.0.0, self.server.0.0, issued, seal] {
+            put(&word.to_be_bytes());
+        }
+        put(&[u8::from(self.repeats)]);
+        put(&self.instance.to_be_bytes());
+        put(&self.client.1.0);
+        put(&self.server.1.0);
+        // Both families in one form, IPv4 as IPv6 writes it.
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        put(&ip.octets());
+        put(&self.address.port().to_be_bytes());
+        claim
     }
-    put(&[u8::from(repeats)]);
-    put(&instance.to_be_bytes());
-    claim
 }
 
 #[cfg(test)]
@@ -74,18 +92,37 @@ mod tests {
     #[test]
     fn a_claim_differs_with_everything_in_it() {
         let cookie = Cookie { issued: 5, seal: 6 };
-        let base = claim(1, Uid(2), Uid(3), Port(4), cookie, false, 0);
+        let (mine, yours) = (PublicKey([7; 32]), PublicKey([8; 32]));
+        let base = Claim {
+            nonce: 1,
+            port: Port(4),
+            client: (Uid(2), mine),
+            server: (Uid(3), yours),
+            address: SocketAddr::from(([10, 0, 0, 1], 9)),
+            cookie,
+            repeats: false,
+            instance: 0,
+        };
         for other in [
-            claim(9, Uid(2), Uid(3), Port(4), cookie, false, 0),
-            claim(1, Uid(9), Uid(3), Port(4), cookie, false, 0),
-            claim(1, Uid(2), Uid(9), Port(4), cookie, false, 0),
-            claim(1, Uid(2), Uid(3), Port(9), cookie, false, 0),
-            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 9, seal: 6 }, false, 0),
-            claim(1, Uid(2), Uid(3), Port(4), Cookie { issued: 5, seal: 9 }, false, 0),
-            claim(1, Uid(2), Uid(3), Port(4), cookie, true, 0),
-            claim(1, Uid(2), Uid(3), Port(4), cookie, false, 9),
+            Claim { nonce: 9, ..base },
+            Claim { port: Port(9), ..base },
+            Claim { client: (Uid(9), mine), ..base },
+            Claim { client: (Uid(2), yours), ..base },
+            Claim { server: (Uid(9), yours), ..base },
+            Claim { server: (Uid(3), mine), ..base },
+            Claim { address: SocketAddr::from(([10, 0, 0, 1], 10)), ..base },
+            Claim { address: SocketAddr::from(([10, 0, 0, 2], 9)), ..base },
+            Claim { cookie: Cookie { issued: 9, ..cookie }, ..base },
+            Claim { cookie: Cookie { seal: 9, ..cookie }, ..base },
+            Claim { repeats: true, ..base },
+            Claim { instance: 9, ..base },
         ] {
-            assert_ne!(other, base);
+            assert_ne!(other.bytes(), base.bytes(), "{other:?}");
         }
+        assert_eq!(
+            base.bytes()[CLAIM_BYTES - 2..],
+            9_u16.to_be_bytes(),
+            "the claim has bytes that nothing fills"
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! The frames of calls, written and read side by side.
 //!
 //! An attempt at a call is named by the server's life, a slot in the session with that life, and a number that rises
-//! with every attempt of the client. Every frame about an attempt begins with this name.
+//! with every attempt of the client. Every frame about an attempt begins with this name, and travels in an envelope
+//! ([`envelope`](super::envelope)).
 
+use super::envelope::Envelope;
 use super::frame::Frame;
 use super::kind::FrameKind;
 use super::parts::{read_address, read_uid, write_address};
@@ -22,15 +24,14 @@ pub const PART_BYTES_MIN: usize = 256;
 /// Number of parts after the first missing one that a [`Got`] describes.
 pub const GOT_PARTS: usize = 256;
 /// Maximum number of attempts in one [`Frame::Done`]: what fits the smallest datagram.
-pub const DONE_MAX: usize = 48;
+pub const DONE_MAX: usize = 45;
 /// Number of slots of a session. Slot numbers are below it.
 pub const SLOTS_MAX: usize = 1024;
 /// Maximum number of times that a call is passed on.
 pub const HOPS_MAX: u8 = 8;
 
-/// Bits of the byte in a request that says what it carries besides.
-const WITH_COOKIE: u8 = 1;
-const WITH_INSTANCE: u8 = 2;
+/// Value of the byte in a request that says that an instance follows.
+const WITH_INSTANCE: u8 = 1;
 
 /// The name of one attempt at a call. Packed, because each frame is as long as the longest one: see [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,10 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof(pub [u8; 96]);
 
+/// Public key with which one life of a client or server agrees on keys with others. The core does not look inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicKey(pub [u8; 32]);
+
 /// Content of [`Frame::PortHere`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortHere {
@@ -90,7 +95,9 @@ pub struct PortHere {
     pub repeats: bool,
     /// Instance of the service; 0: it has none.
     pub instance: u64,
-    /// Proof of a claim: nonce, port, cookie, `repeats`, `instance`, and the uids of both sides.
+    /// Key of the server's life.
+    pub key: PublicKey,
+    /// Proof of a claim: all fields but `grant`, the uids and keys of both sides, and the server's address.
     pub proof: Proof,
 }
 
@@ -111,8 +118,6 @@ pub struct Request {
     pub hops: u8,
     /// How much longer the client will wait, in milliseconds.
     pub left_ms: u32,
-    /// Sent until the server has answered in this session.
-    pub cookie: Option<Box<Cookie>>,
     /// The request.
     pub payload: Payload,
 }
@@ -186,20 +191,41 @@ pub enum Rejection {
     Cancelled,
     /// The reply is not kept any more, or the server does not know what became of the attempt.
     Lost,
-    /// There is no session with this client, or not any more. The client is to send the request again with this cookie.
+    /// The attempt may belong to a session that is forgotten. The client is to send the request again with this cookie.
+    ShowCookie(Cookie),
+}
+
+/// Content of [`Frame::Unopened`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unopened {
+    /// Uid of the life that the envelope was for.
+    pub of: Uid,
+    /// Packet number of the datagram with the envelope.
+    pub number: u64,
+    /// Why it was not opened. Whatever was in it was not executed.
+    pub reason: Unreadable,
+}
+
+/// Why a server does not open an envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// There is no session with this client, or not any more. The client is to show this cookie.
     ShowCookie(Cookie),
     /// Another life than the one addressed lives here.
     OtherLife {
         /// Age of this life, in milliseconds.
         age_ms: u64,
     },
+    /// The server has no room for another session.
+    Busy,
 }
 
 pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
     match frame {
-        Frame::LocatePort { nonce, port } => {
+        Frame::LocatePort { nonce, port, key } => {
             out.u64(*nonce);
             out.u128(port.0);
+            out.bytes(&key.0);
             super::codec::write_padding(out);
         }
         Frame::PortHere(here) => {
@@ -209,6 +235,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             write_grant(out, here.grant);
             out.flag(here.repeats);
             out.u64(here.instance);
+            out.bytes(&here.key.0);
             out.bytes(&here.proof.0);
         }
         Frame::PortNotHere { nonce, port } => {
@@ -222,14 +249,10 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u128(request.port.0);
             out.u8(request.hops);
             out.u32(request.left_ms);
-            // One byte for both: in most requests there is neither.
             let has_instance = request.instance != 0;
-            out.u8(u8::from(request.cookie.is_some()) * WITH_COOKIE + u8::from(has_instance) * WITH_INSTANCE);
+            out.u8(u8::from(has_instance) * WITH_INSTANCE);
             if has_instance {
                 out.u64(request.instance);
-            }
-            if let Some(cookie) = &request.cookie {
-                write_cookie(out, cookie);
             }
             write_payload(out, &request.payload);
         }
@@ -275,6 +298,25 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             }
         }
         Frame::Cancel { attempt } => write_attempt(out, *attempt),
+        Frame::Envelope(envelope) => {
+            super::envelope::write_head(out, &envelope.head);
+            out.bytes(&envelope.sealed);
+        }
+        Frame::Unopened(Unopened { of, number, reason }) => {
+            out.u64(of.0);
+            out.u64(*number);
+            match reason {
+                Unreadable::ShowCookie(cookie) => {
+                    out.u8(1);
+                    write_cookie(out, cookie);
+                }
+                Unreadable::OtherLife { age_ms } => {
+                    out.u8(2);
+                    out.u64(*age_ms);
+                }
+                Unreadable::Busy => out.u8(3),
+            }
+        }
         // `codec` passes no other frames.
         _ => out.refuse(),
     }
@@ -286,8 +328,9 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::LocatePort => {
             super::codec::check_padding(from)?;
             let (nonce, port) = (from.u64("nonce")?, read_port(from)?);
+            let key = PublicKey(from.array("key")?);
             from.skip_rest();
-            Frame::LocatePort { nonce, port }
+            Frame::LocatePort { nonce, port, key }
         }
         FrameKind::PortHere => Frame::PortHere(Box::new(PortHere {
             nonce: from.u64("nonce")?,
@@ -296,6 +339,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             grant: read_grant(from)?,
             repeats: from.flag("repeats")?,
             instance: from.u64("instance")?,
+            key: from.array("key").map(PublicKey)?,
             proof: from.array("proof").map(Proof)?,
         })),
         FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
@@ -309,7 +353,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             };
             let left_ms = from.u32("left")?;
             let with = match from.u8("with")? {
-                with if with <= WITH_COOKIE + WITH_INSTANCE => with,
+                with if with <= WITH_INSTANCE => with,
                 other => return Err(from.out_of_range("with", other)),
             };
             let instance = match with & WITH_INSTANCE {
@@ -319,22 +363,8 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                     instance => instance,
                 },
             };
-            let cookie = match with & WITH_COOKIE {
-                0 => None,
-                _ => Some(Box::new(read_cookie(from)?)),
-            };
             let payload = read_payload(from)?;
-            Frame::Request(Request {
-                attempt,
-                call,
-                finished_below,
-                port,
-                instance,
-                hops,
-                left_ms,
-                cookie,
-                payload,
-            })
+            Frame::Request(Request { attempt, call, finished_below, port, instance, hops, left_ms, payload })
         }
         FrameKind::Reply => Frame::Reply(Reply {
             attempt: read_attempt(from)?,
@@ -379,6 +409,24 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             Frame::Done { to, finished_below, attempts: attempts.collect::<Result<Vec<_>>>()? }
         }
         FrameKind::Cancel => Frame::Cancel { attempt: read_attempt(from)? },
+        FrameKind::Envelope => {
+            let head = super::envelope::read_head(from)?;
+            let sealed = from.tail();
+            if sealed.len() < super::TAG_BYTES {
+                return Err(from.error(Fault::Short("contents")));
+            }
+            Frame::Envelope(Box::new(Envelope { head, sealed }))
+        }
+        FrameKind::Unopened => {
+            let (of, number) = (read_uid(from)?, from.u64("number")?);
+            let reason = match from.u8("reason")? {
+                1 => Unreadable::ShowCookie(read_cookie(from)?),
+                2 => Unreadable::OtherLife { age_ms: from.u64("age")? },
+                3 => Unreadable::Busy,
+                other => return Err(from.out_of_range("reason", other)),
+            };
+            Frame::Unopened(Unopened { of, number, reason })
+        }
         other => return Err(from.error(Fault::Kind(other as u8))),
     })
 }
@@ -407,12 +455,12 @@ fn read_port(from: &mut Reader) -> Result<Port> {
     from.u128("port").map(Port)
 }
 
-fn write_cookie(out: &mut Body<'_>, cookie: &Cookie) {
+pub(super) fn write_cookie(out: &mut Body<'_>, cookie: &Cookie) {
     out.u64(cookie.issued);
     out.u64(cookie.seal);
 }
 
-fn read_cookie(from: &mut Reader) -> Result<Cookie> {
+pub(super) fn read_cookie(from: &mut Reader) -> Result<Cookie> {
     Ok(Cookie { issued: from.u64("issued")?, seal: from.u64("seal")? })
 }
 
@@ -474,10 +522,6 @@ fn write_rejection(out: &mut Body<'_>, reason: Rejection) {
             out.u8(6);
             write_cookie(out, &cookie);
         }
-        Rejection::OtherLife { age_ms } => {
-            out.u8(7);
-            out.u64(age_ms);
-        }
     }
 }
 
@@ -489,7 +533,6 @@ fn read_rejection(from: &mut Reader) -> Result<Rejection> {
         4 => Ok(Rejection::Cancelled),
         5 => Ok(Rejection::Lost),
         6 => read_cookie(from).map(Rejection::ShowCookie),
-        7 => Ok(Rejection::OtherLife { age_ms: from.u64("age")? }),
         other => Err(from.out_of_range("reason", other)),
     }
 }

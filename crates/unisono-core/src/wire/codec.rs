@@ -316,17 +316,21 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             name: read_name(from)?,
             address: read_address(from)?,
+            nonce: from.u64("nonce")?,
             prepared: match from.flag("prepared")? {
                 true => Some((read_ballot(from)?, read_founding(from)?)),
                 false => None,
             },
         })),
-        FrameKind::FormOutbid => {
-            Frame::FormOutbid { formation: from.u64("formation")?, promised: read_ballot(from)? }
-        }
+        FrameKind::FormOutbid => Frame::FormOutbid {
+            formation: from.u64("formation")?,
+            ballot: read_ballot(from)?,
+            promised: read_ballot(from)?,
+        },
         FrameKind::FormPrepare => Frame::FormPrepare {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
+            nonce: from.u64("nonce")?,
             founding: Box::new(read_founding(from)?),
         },
         FrameKind::FormPrepared => {
@@ -530,23 +534,34 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_room(out, begun, *room);
         }
         Frame::FormPromise(promise) => {
-            let FormPromise { formation, ballot, name, address, prepared } = &**promise;
+            let FormPromise { formation, ballot, name, address, nonce, prepared } = &**promise;
             out.u64(*formation);
             write_ballot(out, ballot);
             write_name(out, name);
             write_address(out, address);
+            out.u64(*nonce);
             out.flag(prepared.is_some());
             if let Some((ballot, founding)) = prepared {
                 write_ballot(out, ballot);
                 write_founding(out, founding);
             }
         }
-        Frame::FormOutbid { formation, promised: ballot } | Frame::FormPrepared { formation, ballot } => {
+        Frame::FormOutbid { formation, ballot, promised } => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            write_ballot(out, promised);
+        }
+        Frame::FormPrepare { formation, ballot, nonce, founding } => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            out.u64(*nonce);
+            write_founding(out, founding);
+        }
+        Frame::FormPrepared { formation, ballot } => {
             out.u64(*formation);
             write_ballot(out, ballot);
         }
-        Frame::FormPrepare { formation, ballot, founding }
-        | Frame::Formed { formation, ballot, founding } => {
+        Frame::Formed { formation, ballot, founding } => {
             out.u64(*formation);
             write_ballot(out, ballot);
             write_founding(out, founding);
@@ -563,7 +578,9 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         | Frame::Part(_)
         | Frame::Got(_)
         | Frame::Done { .. }
-        | Frame::Cancel { .. } => calls::write(out, frame),
+        | Frame::Cancel { .. }
+        | Frame::Envelope(_)
+        | Frame::Unopened(_) => calls::write(out, frame),
     }
 }
 

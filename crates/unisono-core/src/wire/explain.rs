@@ -3,11 +3,12 @@
 //! The `Display` of a frame is one line. [`Explainer`] describes a whole datagram line by line, and says what is wrong
 //! with a bad one. The text is safe to print whatever the datagram contains: bytes and names are escaped.
 
-use super::calls::{Grant, Part, Payload, Rejection, Reply};
+use super::calls::{Grant, Part, Payload, PublicKey, Rejection, Reply, Unopened, Unreadable};
 use super::codec::Decoder;
+use super::envelope::Opening;
 use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
-use super::protection::{Checksum, KeyContext, Protection, ProtectionKind};
+use super::protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 use super::report::decode_report;
 use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
@@ -88,7 +89,7 @@ impl Explainer {
             return None;
         };
         for instance in self.instances.iter().copied().chain([Instance::default()]) {
-            let context = KeyContext { instance, sender: header.sender };
+            let context = KeyContext { instance, sender: header.sender, salt: header.salt };
             let opened = open(BytesMut::from(datagram), header, &context, protection.as_mut());
             if opened.is_some() {
                 lines.add(format_args!("tag: sealed, and genuine"));
@@ -133,7 +134,7 @@ impl Explainer {
 
 /// Reports whether the checksum fits. Returns the frames in either case: to show a damaged frame does no harm.
 fn check(lines: &mut Lines, datagram: &[u8], header: &Header) -> Bytes {
-    let context = KeyContext { instance: Instance::default(), sender: header.sender };
+    let context = KeyContext { instance: Instance::default(), sender: header.sender, salt: header.salt };
     match open(BytesMut::from(datagram), header, &context, &mut Checksum) {
         Some(payload) => {
             lines.add(format_args!("tag: a checksum, which fits; unauthenticated"));
@@ -443,8 +444,8 @@ impl fmt::Display for Frame {
             }
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
-                let (formation, address) = (promise.formation, promise.address);
-                write!(f, "{formation:016x}: {name:?} at {address} promises {ballot}; ")?;
+                let (formation, address, nonce) = (promise.formation, promise.address, promise.nonce);
+                write!(f, "{formation:016x}: {name:?} at {address} promises {ballot}, nonce {nonce:016x}; ")?;
                 match &promise.prepared {
                     Some((ballot, founding)) => {
                         write!(f, "prepared under {}: {}", Attempt(ballot), First(founding))
@@ -452,11 +453,12 @@ impl fmt::Display for Frame {
                     None => f.write_str("prepared nothing"),
                 }
             }
-            Frame::FormOutbid { formation, promised } => {
-                write!(f, "{formation:016x}: has promised {}", Attempt(promised))
+            Frame::FormOutbid { formation, ballot, promised } => {
+                write!(f, "{formation:016x}: not {}: has promised {}", Attempt(ballot), Attempt(promised))
             }
-            Frame::FormPrepare { formation, ballot, founding } => {
-                write!(f, "{formation:016x}: under {}: {}", Attempt(ballot), First(founding))
+            Frame::FormPrepare { formation, ballot, nonce, founding } => {
+                let (ballot, first) = (Attempt(ballot), First(founding));
+                write!(f, "{formation:016x}: under {ballot}, nonce {nonce:016x}: {first}")
             }
             Frame::FormPrepared { formation, ballot } => {
                 write!(f, "{formation:016x}: prepared under {}", Attempt(ballot))
@@ -465,13 +467,16 @@ impl fmt::Display for Frame {
                 write!(f, "{formation:016x}: {}; under {}", First(founding), Attempt(ballot))
             }
 
-            Frame::LocatePort { nonce, port } => write!(f, "who serves {:032x}? {nonce:016x}", port.0),
+            Frame::LocatePort { nonce, port, key } => {
+                write!(f, "who serves {:032x}? {nonce:016x}, key {}", port.0, Begins(key))
+            }
             Frame::PortHere(here) => write!(
                 f,
-                "{:016x}: I serve {:032x}, {}, cookie {:016x} of {}, {}{}",
+                "{:016x}: I serve {:032x}, {}, key {}, cookie {:016x} of {}, {}{}",
                 here.nonce,
                 here.port.0,
                 Of(here.instance),
+                Begins(&here.key),
                 here.cookie.seal,
                 here.cookie.issued,
                 Granted(here.grant),
@@ -482,7 +487,7 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} (finished below {}) of {:032x}, {}, hops {}, {} ms left{}: {}",
+                "{}: call {} (finished below {}) of {:032x}, {}, hops {}, {} ms left: {}",
                 In(request.attempt),
                 request.call,
                 request.finished_below,
@@ -490,7 +495,6 @@ impl fmt::Display for Frame {
                 Of(request.instance),
                 request.hops,
                 request.left_ms,
-                if request.cookie.is_some() { ", with a cookie" } else { "" },
                 Load(&request.payload)
             ),
             Frame::Reply(Reply { attempt, grant, refused, payload }) => {
@@ -506,9 +510,8 @@ impl fmt::Display for Frame {
                     Rejection::Cancelled => f.write_str("cancelled, never executed"),
                     Rejection::Lost => f.write_str("the reply is not kept any more"),
                     Rejection::ShowCookie(cookie) => {
-                        write!(f, "no session; return cookie {:016x} of {}", cookie.seal, cookie.issued)
+                        write!(f, "of no session; return cookie {:016x} of {}", cookie.seal, cookie.issued)
                     }
-                    Rejection::OtherLife { age_ms } => write!(f, "another life is here, {age_ms} ms old"),
                 }
             }
             Frame::Forward { attempt, grant, to } => {
@@ -536,7 +539,37 @@ impl fmt::Display for Frame {
                 Ok(())
             }
             Frame::Cancel { attempt } => write!(f, "{}: given up", In(*attempt)),
+            Frame::Envelope(envelope) => {
+                let head = &envelope.head;
+                let side = if head.from_server { "client" } else { "server" };
+                write!(f, "to {side} {}, salt {:016x}", head.to, head.salt)?;
+                if let Some(Opening { cookie, key }) = &head.opening {
+                    let key = Begins(key);
+                    write!(f, ", key {key}, cookie {:016x} of {}", cookie.seal, cookie.issued)?;
+                }
+                let size = Size(envelope.sealed.len().saturating_sub(TAG_BYTES));
+                write!(f, ": {size}, which only these two lives can read")
+            }
+            Frame::Unopened(Unopened { of, number, reason }) => {
+                write!(f, "datagram {number} for {of}: ")?;
+                match reason {
+                    Unreadable::ShowCookie(cookie) => {
+                        write!(f, "no session; return cookie {:016x} of {}", cookie.seal, cookie.issued)
+                    }
+                    Unreadable::OtherLife { age_ms } => write!(f, "another life is here, {age_ms} ms old"),
+                    Unreadable::Busy => f.write_str("no room for another session"),
+                }
+            }
         }
+    }
+}
+
+/// The first bytes of a key, which are enough to tell it from others.
+struct Begins<'a>(&'a PublicKey);
+
+impl fmt::Display for Begins<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.0[..8].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -4,7 +4,8 @@
 //! payload as a slice of the datagram that brought it, so nothing is copied between the wire and the application.
 //! Frames are passed by value, so each costs as much as the largest variant: large and rare contents are boxed.
 
-use super::calls::{Attempt, Got, Grant, Part, PortHere, Rejection, Reply, Request};
+use super::calls::{Attempt, Got, Grant, Part, PortHere, PublicKey, Rejection, Reply, Request, Unopened};
+use super::envelope::Envelope;
 use crate::config::GroupConfig;
 use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
 use alloc::boxed::Box;
@@ -243,6 +244,8 @@ pub enum Frame {
     FormOutbid {
         /// As in [`Frame::Form`].
         formation: u64,
+        /// The receiver's ballot, which the sender refuses.
+        ballot: Ballot,
         /// The higher ballot.
         promised: Ballot,
     },
@@ -252,6 +255,8 @@ pub enum Frame {
         formation: u64,
         /// The coordinator's attempt.
         ballot: Ballot,
+        /// The nonce in the receiver's promise.
+        nonce: u64,
         /// The proposed founding.
         founding: Box<Founding>,
     },
@@ -279,6 +284,8 @@ pub enum Frame {
         nonce: u64,
         /// The port.
         port: Port,
+        /// Key of the client's life.
+        key: PublicKey,
     },
     /// Answers [`Frame::LocatePort`]: the sender serves the port.
     PortHere(Box<PortHere>),
@@ -338,6 +345,11 @@ pub enum Frame {
         /// The attempt.
         attempt: Attempt,
     },
+    /// Frames from a client to a server or back, sealed for the receiver alone. Nothing precedes or follows it in its
+    /// datagram.
+    Envelope(Box<Envelope>),
+    /// A server cannot open an envelope.
+    Unopened(Unopened),
 }
 
 /// Maximum number of ranges in one [`Frame::Nack`].
@@ -660,6 +672,9 @@ pub struct FormPromise {
     pub name: Name,
     /// Address of the participant. A promise that arrives from another address does not count: it is a copy.
     pub address: SocketAddr,
+    /// 64 random bits of the participant's life. The coordinator returns them in [`Frame::FormPrepare`], which shows that it
+    /// has heard this life.
+    pub nonce: u64,
     /// The founding that the participant prepared last, and its ballot.
     pub prepared: Option<(Ballot, Founding)>,
 }

@@ -12,9 +12,11 @@ use thiserror::Error;
 /// The first two bytes of every datagram.
 pub const MAGIC: [u8; 2] = *b"UN";
 /// The version of the wire format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of the header before its tag.
-const UNTAGGED_BYTES: usize = 36;
+const UNTAGGED_BYTES: usize = 44;
+/// Bytes that mean the same in every version: magic, version, protection, group tag.
+const COMMON_BYTES: usize = 12;
 /// Bytes of the header, tag included.
 pub const HEADER_BYTES: usize = UNTAGGED_BYTES + TAG_BYTES;
 
@@ -31,6 +33,8 @@ pub struct Header {
     pub sender: Uid,
     /// Packet number: counts the datagrams of this sender, from 1.
     pub number: u64,
+    /// Salt of the sender's key: see [`Protection::salt`].
+    pub salt: u64,
 }
 
 /// Why a datagram is not in unisono's format, or not in a version that this code can read.
@@ -54,15 +58,18 @@ pub enum HeaderError {
 impl Header {
     /// Reads the header at the beginning of a datagram. This proves nothing: see [`open`].
     pub fn parse(datagram: &[u8]) -> Result<Header, HeaderError> {
+        let Some(common) = datagram.first_chunk::<COMMON_BYTES>() else {
+            return Err(HeaderError::TooShort);
+        };
+        if common[..2] != MAGIC {
+            return Err(HeaderError::Magic);
+        }
+        if common[2] != VERSION {
+            return Err(HeaderError::Version(common[2]));
+        }
         let Some(header) = datagram.first_chunk::<HEADER_BYTES>() else {
             return Err(HeaderError::TooShort);
         };
-        if header[..2] != MAGIC {
-            return Err(HeaderError::Magic);
-        }
-        if header[2] != VERSION {
-            return Err(HeaderError::Version(header[2]));
-        }
         let protection = match header[3] {
             0 => ProtectionKind::Checksum,
             1 => ProtectionKind::Sealed,
@@ -74,6 +81,7 @@ impl Header {
             epoch: EpochTag(word(header, 12)),
             sender: Uid(word(header, 20)),
             number: word(header, 28),
+            salt: word(header, 36),
         })
     }
 
@@ -87,7 +95,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..2].copy_from_slice(&MAGIC);
         (bytes[2], bytes[3]) = (VERSION, self.protection as u8);
-        let words = [self.group.0, self.epoch.0, self.sender.0, self.number];
+        let words = [self.group.0, self.epoch.0, self.sender.0, self.number, self.salt];
         for (place, word) in bytes[4..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
@@ -113,11 +121,11 @@ pub fn parts(datagram: &mut [u8]) -> Option<Parts<'_>> {
     Some(Parts { header, tag, payload })
 }
 
-/// Returns the group that a datagram claims to be for. A driver needs no more to find the receiver. `None` if the
-/// datagram is shorter than a header or does not begin with [`MAGIC`].
+/// Returns the group that a datagram of any version claims to be for. A driver needs no more to find the receiver. `None`
+/// if the datagram is too short for a group tag or does not begin with [`MAGIC`].
 pub fn group_tag(datagram: &[u8]) -> Option<GroupTag> {
-    let header = datagram.first_chunk::<HEADER_BYTES>()?;
-    (header[..2] == MAGIC).then(|| GroupTag(word(header, 4)))
+    let common = datagram.first_chunk::<COMMON_BYTES>()?;
+    (common[..2] == MAGIC).then(|| GroupTag(word(common, 4)))
 }
 
 /// Seals a finished datagram in place: encrypts what follows the header, and fills in the tag.
@@ -145,15 +153,24 @@ pub fn open(
     context: &KeyContext,
     protection: &mut dyn Protection,
 ) -> Option<Bytes> {
-    if header.protection != protection.kind() || !protection.open(context, header.number, &mut datagram) {
-        return None;
-    }
-    datagram.advance(HEADER_BYTES);
-    Some(datagram.freeze())
+    open_in_place(&mut datagram, header, context, protection).then(|| {
+        datagram.advance(HEADER_BYTES);
+        datagram.freeze()
+    })
+}
+
+/// Opens a datagram as [`open`] does, and leaves its header in front of the frames. Returns false if it does not open.
+pub(crate) fn open_in_place(
+    datagram: &mut [u8],
+    header: &Header,
+    context: &KeyContext,
+    protection: &mut dyn Protection,
+) -> bool {
+    header.protection == protection.kind() && protection.open(context, header.number, datagram)
 }
 
 /// Returns the eight bytes at `offset` of a header.
-fn word(header: &[u8; HEADER_BYTES], offset: usize) -> u64 {
+fn word(header: &[u8], offset: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&header[offset..offset + 8]);
     u64::from_be_bytes(word)

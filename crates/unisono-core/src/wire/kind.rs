@@ -105,14 +105,14 @@ kinds! {
     Parcel = 0x50, 8;
     // forming a group
     Form = 0x60, QUESTION_BYTES_MIN;
-    FormPromise = 0x61, 29;
-    FormOutbid = 0x62, 20;
-    FormPrepare = 0x63, 121;
+    FormPromise = 0x61, 37;
+    FormOutbid = 0x62, 32;
+    FormPrepare = 0x63, 129;
     FormPrepared = 0x64, 20;
     Formed = 0x65, 121;
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;
-    PortHere = 0x71, 149;
+    PortHere = 0x71, 181;
     PortNotHere = 0x72, 24;
     Request = 0x73, 57;
     Reply = 0x74, 24;
@@ -123,6 +123,8 @@ kinds! {
     Got = 0x79, 55;
     Done = 0x7a, 18;
     Cancel = 0x7b, 18;
+    Envelope = 0x7c, 33;
+    Unopened = 0x7d, 17;
 }
 
 impl fmt::Display for FrameKind {

@@ -16,6 +16,7 @@
 
 mod calls;
 mod codec;
+mod envelope;
 mod explain;
 mod frame;
 mod header;
@@ -31,8 +32,11 @@ mod writer;
 
 pub use calls::*;
 pub use codec::Decoder;
+pub(crate) use envelope::{ENVELOPE_BYTES_MAX, close, enclose, find, has_envelope};
+pub use envelope::{Envelope, EnvelopeHead, Opening};
 pub use explain::{Explainer, explain};
 pub use frame::*;
+pub(crate) use header::open_in_place;
 pub use header::{HEADER_BYTES, Header, HeaderError, MAGIC, Parts, VERSION, group_tag, open, parts, seal};
 pub use kind::FrameKind;
 pub use parcel::{Assembler, cut};

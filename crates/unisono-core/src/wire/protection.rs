@@ -1,8 +1,9 @@
 //! How datagrams are protected: sealed with a key that the caller's implementation holds, or with a checksum only.
 //!
 //! The core does no cryptography. Its caller passes a [`Protection`], which seals with an AEAD. The key is derived from
-//! the group key, the group instance and the sender's uid; the nonce is the packet number. A uid is never used for a
-//! second life, and a packet number never twice, so no nonce is used twice.
+//! the group key, the group instance, the sender's uid and a salt; the nonce is the packet number. A uid is never used for a
+//! second life, and a packet number never twice, so no nonce is used twice. If the memory of a process is copied, the two
+//! copies soon draw different salts.
 
 use super::header::parts;
 use crate::identity::{Instance, Uid};
@@ -18,12 +19,18 @@ pub struct KeyContext {
     pub instance: Instance,
     /// The uid of the datagram's sender.
     pub sender: Uid,
+    /// The salt in the datagram's header.
+    pub salt: u64,
 }
 
 /// Seals and opens datagrams.
 pub trait Protection: Send {
     /// The value of the header's protection byte.
     fn kind(&self) -> ProtectionKind;
+
+    /// Returns the salt for the next datagram: a random number that changes from time to time. 0 if there is no key to
+    /// salt.
+    fn salt(&mut self) -> u64;
 
     /// Encrypts the payload of a datagram in place, and fills in the tag, which is zero before. The caller never passes
     /// the same `number` twice for one context. [`parts`] finds the tag and the payload. Returns true if it did so;
@@ -63,6 +70,10 @@ impl Checksum {
 impl Protection for Checksum {
     fn kind(&self) -> ProtectionKind {
         ProtectionKind::Checksum
+    }
+
+    fn salt(&mut self) -> u64 {
+        0
     }
 
     fn seal(&mut self, _: &KeyContext, _: u64, datagram: &mut [u8]) -> bool {

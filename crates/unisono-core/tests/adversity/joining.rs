@@ -715,7 +715,7 @@ fn a_joiner_gets_into_a_group_that_sends_large_messages_without_pause() {
             Some(read_by - seen.now)
         });
         let mut joiner = None;
-        let is_in = (0..3_400).any(|step| {
+        let is_in = (0..8_000).any(|step| {
             for sender in 0..3 {
                 let now = Time::from_nanos(net.now);
                 if net.group(sender).report(now).under_way < 500 {

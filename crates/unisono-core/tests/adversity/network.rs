@@ -114,14 +114,14 @@ fn decode(bytes: &[u8]) -> Vec<Frame> {
 
 /// Returns a datagram with these frames, as this sender would have sealed it.
 pub(crate) fn forge(group: GroupTag, epoch: EpochTag, sender: Uid, number: u64, frames: &[Frame]) -> Vec<u8> {
-    let header = Header { protection: ProtectionKind::Checksum, group, epoch, sender, number };
+    let header = Header { protection: ProtectionKind::Checksum, group, epoch, sender, number, salt: 0 };
     let mut datagram = Vec::new();
     header.write(&mut datagram);
     let mut writer = Writer::new(&mut datagram, 70_000);
     for frame in frames {
         writer.frame(frame);
     }
-    let context = KeyContext { instance: Instance(0), sender };
+    let context = KeyContext { instance: Instance(0), sender, salt: 0 };
     assert!(seal(&mut datagram, &header, &context, &mut Checksum));
     datagram
 }

@@ -33,7 +33,7 @@ fn a_lost_reply_is_sent_again_and_nothing_executed_twice() {
     world.start(2);
     let mut left = 2;
     world.fate = Box::new(move |from, _, _, datagram| {
-        let lost = from == 1 && datagram.len() < 120 && left > 0;
+        let lost = from == 1 && datagram.len() < 200 && left > 0;
         left -= u64::from(lost);
         if lost { vec![] } else { vec![Duration::ZERO] }
     });

@@ -167,7 +167,8 @@ fn an_old_answer_of_the_server_that_a_call_was_forwarded_to_is_not_believed() {
     world.run(MS);
     let cookie = Cookie { issued: 0, seal: 0 };
     let (nonce, grant, proof) = (3, Grant { slots: 1, load: 0 }, Proof([0; 96]));
-    let here = PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, proof };
+    let here =
+        PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, key: PublicKey([7; 32]), proof };
     world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here.into())), WAY);
     world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port }), WAY);
     world.run(MS * 10);

@@ -1,9 +1,10 @@
 //! Servers and clients that crash, restart, fall silent, or are forgotten.
 
+use crate::plain_agreement::key_of;
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::{Attempt, Frame, Grant, PortHere, Rejection};
+use unisono_core::wire::{Attempt, Frame, Grant, Header, PortHere, Rejection, Unopened, Unreadable};
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -234,7 +235,7 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
     for (age_ms, from, life, outcome) in [
         (1035, 1, 0, Some(CallFailure::Unknown)),
         (1037, 1, 0, None),
-        // Ignored: a frame from another address, and a frame to another life of the client.
+        // Ignored: a frame from another address, and a frame about another life of the server.
         (1035, 4, 0, None),
         (1035, 1, 1, None),
     ] {
@@ -243,13 +244,14 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
         world.start(2);
         world.answered(2, port);
         world.run(3 * SECONDS);
+        let server = world.host(1).endpoint.uid();
         world.hosts.remove(&1);
+        world.recorded = Some(2);
         let call = world.call(2, port, b"hello", 10 * SECONDS);
         world.run(SECONDS - WAY);
-        let to = Uid(world.host(2).endpoint.uid().0 + life);
-        let attempt = Attempt { to, slot: 0, number: 2 };
-        let reason = Rejection::OtherLife { age_ms };
-        let frame = Frame::Reject { attempt, grant: Grant { slots: 1, load: 0 }, reason };
+        let asked = Header::parse(world.recording.last().unwrap()).unwrap().number;
+        let of = Uid(server.0 + life);
+        let frame = Frame::Unopened(Unopened { of, number: asked, reason: Unreadable::OtherLife { age_ms } });
         world.put(from, 2, false, sealed_frame(7, 1, &frame), WAY);
         world.run(MS);
         assert_eq!(world.outcome(2, call).map(Result::unwrap_err), outcome, "{age_ms} ms, from {from}");
@@ -288,8 +290,9 @@ fn a_server_that_is_asked_is_not_followed_to_another_address() {
     let nonce = world.recording.iter().find_map(|datagram| frames_of(datagram).find_map(nonce_of)).unwrap();
     let (client, server) = (world.host(2).endpoint.uid(), world.host(1).endpoint.uid());
     let (cookie, grant) = (Cookie { issued: 0, seal: 0 }, Grant { slots: 1, load: 0 });
-    let proof = prove(&PRIVATE, &claim(nonce, client, server, port));
-    let here = PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, proof };
+    let proof = prove(&PRIVATE, &claim(nonce, client, server, 4, port));
+    let key = key_of(server);
+    let here = PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, key, proof };
     world.put(4, 2, false, sealed_frame(server.0, 1000, &Frame::PortHere(here.into())), WAY);
     world.fate = Box::new(|_, to, _, _| {
         assert_ne!(to, 4, "all of an attempt goes to one address");
@@ -433,12 +436,12 @@ fn a_server_without_the_private_port_is_not_believed() {
     // The right answer, but with the proof of another port.
     let cookie = Cookie { issued: 0, seal: 0 };
     let grant = Grant { slots: 1, load: 0 };
-    let here =
-        |proof| PortHere { nonce: nonce.unwrap(), port, cookie, grant, repeats: false, instance: 0, proof };
+    let (nonce, key) = (nonce.unwrap(), key_of(Uid(4)));
+    let here = |proof| PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, key, proof };
     let client = world.host(2).endpoint.uid();
-    let answer = |private| here(prove(&private, &claim(nonce.unwrap(), client, Uid(4), port)));
-    let other = nonce.unwrap() + 1;
-    let proof = prove(&PRIVATE, &claim(other, client, Uid(4), port));
+    let answer = |private| here(prove(&private, &claim(nonce, client, Uid(4), 4, port)));
+    let other = nonce + 1;
+    let proof = prove(&PRIVATE, &claim(other, client, Uid(4), 4, port));
     let to_another_question = PortHere { nonce: other, ..here(proof) };
     let answers = [(answer(PrivatePort(5)), 0), (to_another_question, 0), (answer(PRIVATE), 1)];
     for (here, known) in answers {
@@ -481,18 +484,25 @@ fn a_server_that_asks_for_one_cookie_after_another_is_shown_one_at_once() {
 }
 
 /// Returns what a server claims, as `docs/protocol/wire-format.md` says (PortHere), with a cookie of zeros.
-fn claim(nonce: u64, client: Uid, server: Uid, port: Port) -> Vec<u8> {
+fn claim(nonce: u64, client: Uid, server: Uid, from: u16, port: Port) -> Vec<u8> {
     let mut claim = b"unisono: I serve".to_vec();
     claim.extend_from_slice(&port.0.to_be_bytes());
     for word in [nonce, client.0, server.0, 0, 0] {
         claim.extend_from_slice(&word.to_be_bytes());
     }
     claim.extend_from_slice(&[0; 9]);
+    claim.extend_from_slice(&key_of(client).0);
+    claim.extend_from_slice(&key_of(server).0);
+    claim.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1]);
+    claim.extend_from_slice(&from.to_be_bytes());
     claim
 }
 
 fn asks_for_cookie(datagram: &[u8]) -> bool {
-    frames_of(datagram).any(|frame| matches!(frame, Frame::Reject { reason: Rejection::ShowCookie(_), .. }))
+    frames_of(datagram).any(|frame| {
+        let is_cookie = |reason: &Unreadable| matches!(reason, Unreadable::ShowCookie(_));
+        matches!(&frame, Frame::Unopened(unopened) if is_cookie(&unopened.reason))
+    })
 }
 
 fn nonce_of(frame: Frame) -> Option<u64> {

@@ -10,6 +10,8 @@ mod instances;
 mod large;
 mod lives;
 mod ordinary;
+#[path = "../common/plain_agreement.rs"]
+mod plain_agreement;
 mod push_back;
 mod slots;
 #[path = "../wire/strategies.rs"]

@@ -1,6 +1,7 @@
 //! How a server treats the attempts of a client that sends arbitrary frames. Only the last attempt of a slot counts,
 //! and frames about another attempt or another life do not affect it.
 
+use crate::plain_agreement::key_of;
 use crate::world::*;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl Table {
         let port = world.start_echo(1, PRIVATE);
         world.host(1).answers = None;
         let mut table = Table { world, port, cookie: None, sent: 0 };
-        let here = table.say(&Frame::LocatePort { nonce: 1, port });
+        let here = table.say(&Frame::LocatePort { nonce: 1, port, key: key_of(Uid(9)) });
         table.cookie = here.into_iter().find_map(|frame| match frame {
             Frame::PortHere(here) => Some(here.cookie),
             _ => None,
@@ -36,9 +37,9 @@ impl Table {
     }
 
     /// Returns what the server answers to a frame at once.
-    fn say(&mut self, frame: &Frame) -> Vec<Frame> {
+    fn say(&mut self, said: impl Into<Said>) -> Vec<Frame> {
         self.sent += 1;
-        let datagram = sealed_frame(9, self.sent, frame);
+        let datagram = sealed_frame(9, self.sent, said);
         let now = self.world.now;
         let endpoint = &mut self.world.host(1).endpoint;
         endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
@@ -58,10 +59,10 @@ impl Table {
             instance: 0,
             hops: 0,
             left_ms: 5000,
-            cookie: self.cookie.map(Box::new),
             payload,
         };
-        self.say(&Frame::Request(request))
+        let (frame, cookie) = (Frame::Request(request), self.cookie);
+        self.say(Said { frame, cookie })
     }
 
     fn request(&mut self, slot: u16, number: u64) -> Vec<Frame> {
@@ -203,7 +204,7 @@ fn a_client_that_locates_is_granted_the_slots_in_use_as_well() {
         table.request(slot, u64::from(slot) + 1);
     }
     let working = table.request(0, 1);
-    let here = table.say(&Frame::LocatePort { nonce: 2, port: table.port });
+    let here = table.say(&Frame::LocatePort { nonce: 2, port: table.port, key: key_of(Uid(9)) });
     let ([Frame::Working { grant, .. }], [Frame::PortHere(here)]) = (&working[..], &here[..]) else {
         panic!("{working:?}, {here:?}");
     };

@@ -1,5 +1,6 @@
 //! Endpoints on one network, driven by hand: a clock, the datagrams under way, and what the network does to them.
 
+use crate::plain_agreement::{PlainAgreement, PlainPair, key_of};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use unisono_core::rpc::*;
 use unisono_core::wire::{
-    Checksum, Decoder, Frame, HEADER_BYTES, Header, KeyContext, ProtectionKind, Writer, seal,
+    Checksum, Decoder, Envelope, EnvelopeHead, Frame, HEADER_BYTES, Header, KeyContext, Opening,
+    ProtectionKind, TAG_BYTES, Writer, seal,
 };
 use unisono_core::*;
 
@@ -121,7 +123,8 @@ impl World {
         let settings = self.settings.clone();
         let work = Arc::new(AtomicUsize::new(0));
         let proof = Box::new(PlainProof(work.clone()));
-        let endpoint = Endpoint::new(self.now, uid, settings, Box::new(Checksum), proof, random);
+        let keys: (Box<dyn PortProof>, Box<dyn KeyAgreement>) = (proof, Box::new(PlainAgreement(uid)));
+        let endpoint = Endpoint::new(self.now, address(host), settings, Box::new(Checksum), keys, random);
         let host_of = Host {
             endpoint: endpoint.unwrap(),
             work,
@@ -291,11 +294,65 @@ impl World {
     }
 }
 
-/// Returns a datagram of this life with one frame.
-pub(crate) fn sealed_frame(sender: u64, number: u64, frame: &Frame) -> Vec<u8> {
+/// A frame, and the cookie that its envelope shows.
+pub(crate) struct Said {
+    pub(crate) frame: Frame,
+    pub(crate) cookie: Option<Cookie>,
+}
+
+impl From<&Frame> for Said {
+    fn from(frame: &Frame) -> Said {
+        Said { frame: frame.clone(), cookie: None }
+    }
+}
+
+/// Returns whom a frame is for, and whether it comes from a server. `None` if it travels without an envelope.
+fn correspondent(frame: &Frame) -> Option<(Uid, bool)> {
+    let (attempt, from_server) = match frame {
+        Frame::Request(request) => (request.attempt, false),
+        Frame::Reply(reply) => (reply.attempt, true),
+        Frame::Part(part) => (part.attempt, part.reply),
+        Frame::Got(got) => (got.attempt, !got.reply),
+        Frame::Reject { attempt, .. } | Frame::Forward { attempt, .. } | Frame::Working { attempt, .. } => {
+            (*attempt, true)
+        }
+        Frame::Cancel { attempt } => (*attempt, false),
+        Frame::Done { to, .. } => return Some((*to, false)),
+        _ => return None,
+    };
+    Some((attempt.to, from_server))
+}
+
+/// Returns a datagram of this life with one frame, in an envelope if it needs one.
+pub(crate) fn sealed_frame(sender: u64, number: u64, said: impl Into<Said>) -> Vec<u8> {
+    let Said { frame, cookie } = said.into();
     let mut frames = Vec::new();
-    assert!(Writer::new(&mut frames, 1 << 17).frame(frame), "{frame}");
-    sealed_bytes(sender, number, &frames)
+    assert!(Writer::new(&mut frames, 1 << 17).frame(&frame), "{frame}");
+    let Some((to, from_server)) = correspondent(&frame) else { return sealed_bytes(sender, number, &frames) };
+    let opening = cookie.map(|cookie| Opening { cookie, key: key_of(Uid(sender)) });
+    let head = EnvelopeHead { to, salt: 3, from_server, opening };
+    let enclosed = |tag: [u8; TAG_BYTES]| {
+        let sealed = [&frames[..], &tag].concat().into();
+        let mut out = Vec::new();
+        Writer::new(&mut out, 1 << 17).frame(&Frame::Envelope(Envelope { head, sealed }.into()));
+        out
+    };
+    // The tag covers the header and the head of the envelope.
+    let mut covered = header(CALLS_TAG, EpochTag::OUTSIDE, sender, number).1;
+    covered.extend(enclosed([0; TAG_BYTES]));
+    covered.truncate(covered.len() - frames.len() - TAG_BYTES);
+    let mut pair = PlainPair { me: Uid(sender), other: to };
+    let tag = pair.seal(head.salt, number, &covered, &mut frames.clone()).unwrap();
+    sealed_bytes(sender, number, &enclosed(tag))
+}
+
+/// Returns a header of this life, and its bytes.
+fn header(group: GroupTag, epoch: EpochTag, sender: u64, number: u64) -> (Header, Vec<u8>) {
+    let protection = ProtectionKind::Checksum;
+    let header = Header { protection, group, epoch, sender: Uid(sender), number, salt: 0 };
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    (header, bytes)
 }
 
 /// Returns a datagram of this life with these bytes behind its header.
@@ -310,17 +367,21 @@ pub(crate) fn sealed_under(
     number: u64,
     frames: &[u8],
 ) -> Vec<u8> {
-    let protection = ProtectionKind::Checksum;
-    let header = Header { protection, group, epoch, sender: Uid(sender), number };
-    let mut datagram = Vec::new();
-    header.write(&mut datagram);
+    let (header, mut datagram) = header(group, epoch, sender, number);
     datagram.extend_from_slice(frames);
-    let context = KeyContext { instance: Instance(0), sender: header.sender };
+    let context = KeyContext { instance: Instance(0), sender: header.sender, salt: header.salt };
     assert!(seal(&mut datagram, &header, &context, &mut Checksum));
     datagram
 }
 
-/// Returns the frames of a datagram.
+/// Returns the frames of a datagram, those of an envelope in its place.
 pub(crate) fn frames_of(datagram: &[u8]) -> impl Iterator<Item = Frame> + use<> {
-    Decoder::new(Bytes::copy_from_slice(&datagram[HEADER_BYTES..])).map(|frame| frame.unwrap())
+    let frames = Decoder::new(Bytes::copy_from_slice(&datagram[HEADER_BYTES..]));
+    frames.flat_map(|frame| match frame.unwrap() {
+        Frame::Envelope(envelope) => {
+            let contents = envelope.sealed.len() - TAG_BYTES;
+            Decoder::new(envelope.sealed.slice(..contents)).map(|frame| frame.unwrap()).collect()
+        }
+        frame => vec![frame],
+    })
 }

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 use unisono_core::rpc::*;
-use unisono_core::wire::Checksum;
+use unisono_core::wire::{Checksum, TAG_BYTES};
 use unisono_core::*;
 
 /// Time from one round to the next.
@@ -43,6 +43,41 @@ impl PortProver for NoProver {
     }
 }
 
+/// A key pair that keeps nothing secret, and costs nothing.
+struct NoAgreement(u64);
+
+impl KeyAgreement for NoAgreement {
+    fn public_key(&self) -> PublicKey {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&self.0.to_be_bytes());
+        PublicKey(key)
+    }
+
+    fn uid_of(&self, key: &PublicKey) -> Uid {
+        Uid(u64::from_be_bytes(*key.0.first_chunk().unwrap()))
+    }
+
+    fn salt(&mut self) -> u64 {
+        0
+    }
+
+    fn agree(&self, _: &PublicKey) -> Option<Box<dyn Pair>> {
+        Some(Box::new(NoPair))
+    }
+}
+
+struct NoPair;
+
+impl Pair for NoPair {
+    fn seal(&mut self, _: u64, _: u64, _: &[u8], _: &mut [u8]) -> Option<[u8; TAG_BYTES]> {
+        Some([0; TAG_BYTES])
+    }
+
+    fn open(&mut self, _: u64, _: u64, _: &[u8], _: &mut [u8], _: [u8; TAG_BYTES]) -> bool {
+        true
+    }
+}
+
 pub(crate) struct NullCalls<R> {
     now: Time,
     client: Endpoint,
@@ -58,7 +93,7 @@ pub(crate) struct NullCalls<R> {
 impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
     pub(crate) fn new(receive: R) -> NullCalls<R> {
         let now = Time::from_nanos(1);
-        let (client, mut server) = (endpoint(now, 1), endpoint(now, 2));
+        let (client, mut server) = (endpoint(now, CLIENT, 1), endpoint(now, SERVER, 2));
         let port = server.serve(PrivatePort(7), ServeOptions::default()).unwrap();
         let out = Vec::with_capacity(2048);
         NullCalls { now, client, server, port, out, receive, answered: 0, datagrams: 0 }
@@ -68,7 +103,7 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
     #[allow(dead_code)]
     pub(crate) fn change_client(&mut self, uid: u64) {
         self.now = self.now + CLIENT_PACE;
-        self.client = endpoint(self.now, uid);
+        self.client = endpoint(self.now, CLIENT, uid);
     }
 
     /// Makes `at_once` calls, and runs until they are answered.
@@ -116,7 +151,8 @@ impl<R: FnMut(&[u8]) -> BytesMut> NullCalls<R> {
     }
 }
 
-fn endpoint(now: Time, uid: u64) -> Endpoint {
+fn endpoint(now: Time, address: SocketAddr, uid: u64) -> Endpoint {
     let (settings, random) = (CallSettings::default(), Random::from_u64(uid));
-    Endpoint::new(now, Uid(uid), settings, Box::new(Checksum), Box::new(NoProof), random).unwrap()
+    let keys: (Box<dyn PortProof>, Box<dyn KeyAgreement>) = (Box::new(NoProof), Box::new(NoAgreement(uid)));
+    Endpoint::new(now, address, settings, Box::new(Checksum), keys, random).unwrap()
 }

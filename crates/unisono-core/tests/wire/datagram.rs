@@ -10,8 +10,9 @@ const HEADER: Header = Header {
     epoch: EpochTag(9),
     sender: Uid(10),
     number: 11,
+    salt: 12,
 };
-const CONTEXT: KeyContext = KeyContext { instance: Instance(12), sender: Uid(10) };
+const CONTEXT: KeyContext = KeyContext { instance: Instance(12), sender: Uid(10), salt: 12 };
 const ORDERED: RunHead = RunHead::Ordered { seqno: 5, sender: Uid(10), first: 3, resilience: 1 };
 const DATA: RunHead = RunHead::Data { sender: Uid(10), first: 3, base: 1, method: Method::Bb, resilience: 1 };
 
@@ -62,7 +63,9 @@ fn headers_of_others_are_refused() {
     let mut out = Vec::new();
     HEADER.write(&mut out);
     assert_eq!(Header::parse(&out[..HEADER_BYTES - 1]), Err(HeaderError::TooShort));
-    assert_eq!(group_tag(&out[..HEADER_BYTES - 1]), None);
+    // What is the same in all versions suffices to tell a version from others.
+    assert_eq!(group_tag(&out[..12]), Some(HEADER.group));
+    assert_eq!(group_tag(&out[..11]), None);
     let with = |offset: usize, value: u8| {
         let mut changed = out.clone();
         changed[offset] = value;
@@ -71,6 +74,11 @@ fn headers_of_others_are_refused() {
     assert_eq!(Header::parse(&with(1, b'M')), Err(HeaderError::Magic));
     assert_eq!(group_tag(&with(1, b'M')), None);
     assert_eq!(Header::parse(&with(2, 9)), Err(HeaderError::Version(9)));
+    assert_eq!(
+        Header::parse(&with(2, 1)[..52]),
+        Err(HeaderError::Version(1)),
+        "version 1 had shorter headers"
+    );
     assert_eq!(Header::parse(&with(3, 2)), Err(HeaderError::Protection(2)));
 }
 
@@ -126,19 +134,19 @@ fn runs_are_read_as_they_were_written() {
 
 #[test]
 fn a_run_without_pieces_leaves_nothing_behind() {
-    let mut out = vec![0; 52];
+    let mut out = vec![0; HEADER_BYTES];
     let mut writer = Writer::new(&mut out, 1000);
     assert!(writer.begin(&ORDERED));
     assert_eq!(writer.end(), 0);
     assert!(writer.begin(&ORDERED));
-    assert_eq!(out.len(), 52);
+    assert_eq!(out.len(), HEADER_BYTES);
 }
 
 #[test]
 fn a_writer_fills_its_limit_and_never_exceeds_it() {
     for head in [ORDERED, DATA] {
-        for limit in 52..200 {
-            let mut out = vec![0; 52];
+        for limit in HEADER_BYTES..200 {
+            let mut out = vec![0; HEADER_BYTES];
             let mut writer = Writer::new(&mut out, limit);
             let mut pieces = 0;
             if writer.begin(&head) {
@@ -155,10 +163,10 @@ fn a_writer_fills_its_limit_and_never_exceeds_it() {
                 }
                 assert_eq!(writer.end(), pieces);
             } else {
-                assert!(limit - 52 < FRAME_HEAD_BYTES + 27 + PIECE_HEAD_BYTES + 1);
+                assert!(limit - HEADER_BYTES < FRAME_HEAD_BYTES + 27 + PIECE_HEAD_BYTES + 1);
             }
             assert!(out.len() <= limit);
-            assert_eq!(frames(&out[52..]).len(), usize::from(pieces > 0));
+            assert_eq!(frames(&out[HEADER_BYTES..]).len(), usize::from(pieces > 0));
         }
     }
 }
@@ -213,7 +221,7 @@ fn no_run_outgrows_the_length_of_its_frame() {
 
 #[test]
 fn questions_are_padded_and_short_ones_refused() {
-    let locate_port = Frame::LocatePort { nonce: 4, port: Port(5) };
+    let locate_port = Frame::LocatePort { nonce: 4, port: Port(5), key: PublicKey([6; 32]) };
     for question in [Frame::Locate { nonce: 4 }, Frame::Inquiry, locate_port] {
         let mut out = vec![0; HEADER_BYTES];
         assert!(Writer::new(&mut out, 1472).frame(&question));

@@ -9,13 +9,17 @@ struct Toy(u8);
 
 impl Toy {
     fn key(&self, context: &KeyContext) -> u8 {
-        self.0 ^ context.instance.0 as u8 ^ context.sender.0 as u8
+        self.0 ^ context.instance.0 as u8 ^ context.sender.0 as u8 ^ context.salt as u8
     }
 }
 
 impl Protection for Toy {
     fn kind(&self) -> ProtectionKind {
         ProtectionKind::Sealed
+    }
+
+    fn salt(&mut self) -> u64 {
+        5
     }
 
     fn seal(&mut self, context: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
@@ -39,12 +43,18 @@ fn datagram(frames: &[Frame], instance: Instance, protection: &mut dyn Protectio
         epoch: EpochTag::OUTSIDE,
         sender: Uid(2),
         number: 3,
+        salt: protection.salt(),
     };
     let mut out = Vec::new();
     header.write(&mut out);
     let mut writer = Writer::new(&mut out, 1472);
     frames.iter().for_each(|frame| assert!(writer.frame(frame)));
-    assert!(seal(&mut out, &header, &KeyContext { instance, sender: header.sender }, protection));
+    assert!(seal(
+        &mut out,
+        &header,
+        &KeyContext { instance, sender: header.sender, salt: header.salt },
+        protection
+    ));
     out
 }
 
@@ -59,19 +69,19 @@ fn a_sealed_datagram_needs_the_key() {
     let sealed = datagram(&[gone()], Instance(0), &mut Toy(9));
     assert_eq!(
         explain(&sealed),
-        format!("datagram of 63 bytes\n{HEAD}\ntag: sealed; 11 bytes cannot be read without the key\n")
+        format!("datagram of 71 bytes\n{HEAD}\ntag: sealed; 11 bytes cannot be read without the key\n")
     );
     assert_eq!(
         Explainer::with_key(Box::new(Toy(9))).explain(&sealed),
         format!(
-            "datagram of 63 bytes\n{HEAD}\ntag: sealed, and genuine\n\
-             byte 52: Gone: every member held everything through seqno 4; it is not kept any more\n"
+            "datagram of 71 bytes\n{HEAD}\ntag: sealed, and genuine\n\
+             byte 60: Gone: every member held everything through seqno 4; it is not kept any more\n"
         )
     );
     assert_eq!(
         Explainer::with_key(Box::new(Toy(8))).explain(&sealed),
         format!(
-            "datagram of 63 bytes\n{HEAD}\ntag: sealed; 11 bytes do not open: another key, a founding that no \
+            "datagram of 71 bytes\n{HEAD}\ntag: sealed; 11 bytes do not open: another key, a founding that no \
              earlier datagram named, or changed on the way\n"
         )
     );
@@ -106,26 +116,26 @@ fn foundings_are_learnt_from_the_datagrams_that_tell_of_them() {
 fn bad_datagrams_come_with_the_reason() {
     assert_eq!(
         explain(b"hello"),
-        "datagram of 5 bytes\ncannot be read: shorter than the 52 bytes of a header\n"
+        "datagram of 5 bytes\ncannot be read: shorter than the 60 bytes of a header\n"
     );
     let good = datagram(&[gone(), gone()], Instance(0), &mut Checksum);
     let mut other = good.clone();
     other[2] = 7;
     assert_eq!(
         explain(&other),
-        "datagram of 74 bytes\n\
-         cannot be read: it is of version 7 of the wire format; this is version 1\n"
+        "datagram of 82 bytes\n\
+         cannot be read: it is of version 7 of the wire format; this is version 2\n"
     );
     let mut changed = good;
-    changed[52 + 11] = 0xf7;
+    changed[60 + 11] = 0xf7;
     let words = explain(&changed);
     let lines: Vec<_> = words.lines().skip(2).collect();
     assert_eq!(
         lines,
         [
             "tag: a checksum, which does not fit: changed on the way, or cut off",
-            "byte 52: Gone: every member held everything through seqno 4; it is not kept any more",
-            "byte 63: bad frame (unknown): byte 63: no frame has the number 0xf7",
+            "byte 60: Gone: every member held everything through seqno 4; it is not kept any more",
+            "byte 71: bad frame (unknown): byte 71: no frame has the number 0xf7",
         ]
     );
 }

@@ -37,6 +37,7 @@ fn devour(bytes: Bytes) {
         epoch: EpochTag(2),
         sender: Uid(3),
         number: 4,
+        salt: 5,
     };
     header.write(&mut datagram);
     datagram.extend_from_slice(&bytes);
@@ -192,18 +193,8 @@ fn values_of_calls_out_of_range_are_refused() {
         Frame::Reply(Reply { attempt, grant, refused: false, payload })
     };
     let request = |call, finished_below, hops| {
-        let (port, left_ms, cookie, payload) = (Port(1), 1, None, Payload::Omitted);
-        Frame::Request(Request {
-            attempt,
-            call,
-            finished_below,
-            port,
-            instance: 0,
-            hops,
-            left_ms,
-            cookie,
-            payload,
-        })
+        let (port, left_ms, payload) = (Port(1), 1, Payload::Omitted);
+        Frame::Request(Request { attempt, call, finished_below, port, instance: 0, hops, left_ms, payload })
     };
     let done =
         |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), finished_below: 1, attempts: attempts.to_vec() };

@@ -177,19 +177,21 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(formation, ballot, heard, room)| Frame::Form { formation, ballot, heard, room })
             .boxed(),
         FrameKind::FormPromise => {
-            (any::<u64>(), ballot(), name(), address(), option::of((ballot(), founding())))
-                .prop_map(|(formation, ballot, name, address, prepared)| {
-                    Frame::FormPromise(FormPromise { formation, ballot, name, address, prepared }.into())
+            (any::<u64>(), ballot(), name(), address(), any::<u64>(), option::of((ballot(), founding())))
+                .prop_map(|(formation, ballot, name, address, nonce, prepared)| {
+                    let promise = FormPromise { formation, ballot, name, address, nonce, prepared };
+                    Frame::FormPromise(promise.into())
                 })
                 .boxed()
         }
-        FrameKind::FormOutbid => (any::<u64>(), ballot())
-            .prop_map(|(formation, promised)| Frame::FormOutbid { formation, promised })
+        FrameKind::FormOutbid => (any::<u64>(), ballot(), ballot())
+            .prop_map(|(formation, ballot, promised)| Frame::FormOutbid { formation, ballot, promised })
             .boxed(),
-        FrameKind::FormPrepare => (any::<u64>(), ballot(), founding())
-            .prop_map(|(formation, ballot, founding)| Frame::FormPrepare {
+        FrameKind::FormPrepare => (any::<u64>(), ballot(), any::<u64>(), founding())
+            .prop_map(|(formation, ballot, nonce, founding)| Frame::FormPrepare {
                 formation,
                 ballot,
+                nonce,
                 founding: founding.into(),
             })
             .boxed(),
@@ -204,34 +206,27 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             })
             .boxed(),
 
-        FrameKind::LocatePort => {
-            (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::LocatePort { nonce, port }).boxed()
-        }
+        FrameKind::LocatePort => (any::<u64>(), port(), key())
+            .prop_map(|(nonce, port, key)| Frame::LocatePort { nonce, port, key })
+            .boxed(),
         FrameKind::PortHere => {
-            ([any::<u64>(); 2], port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>())
-                .prop_map(|([nonce, instance], port, cookie, grant, repeats, proof)| {
+            ([any::<u64>(); 2], port(), cookie(), grant(), any::<bool>(), any::<[u8; 32]>(), key())
+                .prop_map(|([nonce, instance], port, cookie, grant, repeats, proof, key)| {
                     let mut whole = [0; 96];
                     whole[..32].copy_from_slice(&proof);
                     whole[64..].copy_from_slice(&proof);
                     let proof = Proof(whole);
-                    Frame::PortHere(PortHere { nonce, port, cookie, grant, repeats, instance, proof }.into())
+                    let here = PortHere { nonce, port, cookie, grant, repeats, instance, key, proof };
+                    Frame::PortHere(here.into())
                 })
                 .boxed()
         }
         FrameKind::PortNotHere => {
             (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
         }
-        FrameKind::Request => (
-            attempt(),
-            [place(), place()],
-            (port(), any::<u64>()),
-            0..=HOPS_MAX,
-            any::<u32>(),
-            option::of(cookie().prop_map(Box::new)),
-            payload(),
-        )
-            .prop_map(
-                |(attempt, [call, finished_below], (port, instance), hops, left_ms, cookie, payload)| {
+        FrameKind::Request => {
+            (attempt(), [place(), place()], (port(), any::<u64>()), 0..=HOPS_MAX, any::<u32>(), payload())
+                .prop_map(|(attempt, [call, finished_below], (port, instance), hops, left_ms, payload)| {
                     Frame::Request(Request {
                         attempt,
                         call,
@@ -240,12 +235,11 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                         instance,
                         hops,
                         left_ms,
-                        cookie,
                         payload,
                     })
-                },
-            )
-            .boxed(),
+                })
+                .boxed()
+        }
         FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())
             .prop_map(|(attempt, grant, refused, payload)| {
                 Frame::Reply(Reply { attempt, grant, refused, payload })
@@ -272,6 +266,22 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(to, finished_below, attempts)| Frame::Done { to, finished_below, attempts })
             .boxed(),
         FrameKind::Cancel => attempt().prop_map(|attempt| Frame::Cancel { attempt }).boxed(),
+        FrameKind::Envelope => {
+            let opening = (cookie(), key()).prop_map(|(cookie, key)| Opening { cookie, key });
+            (uid(), any::<u64>(), any::<bool>(), option::of(opening), vec(any::<u8>(), TAG_BYTES..300))
+                .prop_map(|(to, salt, from_server, opening, sealed)| {
+                    let head = EnvelopeHead { to, salt, from_server, opening };
+                    Frame::Envelope(Envelope { head, sealed: sealed.into() }.into())
+                })
+                .boxed()
+        }
+        FrameKind::Unopened => {
+            let age = any::<u64>().prop_map(|age_ms| Unreadable::OtherLife { age_ms });
+            let reason = prop_oneof![cookie().prop_map(Unreadable::ShowCookie), age, Just(Unreadable::Busy)];
+            (uid(), any::<u64>(), reason)
+                .prop_map(|(of, number, reason)| Frame::Unopened(Unopened { of, number, reason }))
+                .boxed()
+        }
     }
 }
 
@@ -293,6 +303,10 @@ pub(crate) fn any_report() -> impl Strategy<Value = Report> {
             report
         },
     )
+}
+
+fn key() -> impl Strategy<Value = PublicKey> {
+    any::<[u8; 32]>().prop_map(PublicKey)
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
@@ -532,9 +546,5 @@ fn payload() -> impl Strategy<Value = Payload> {
 
 fn rejection() -> impl Strategy<Value = Rejection> {
     use Rejection::*;
-    prop_oneof![
-        select(&[NotServed, Busy, Expired, Cancelled, Lost][..]),
-        cookie().prop_map(ShowCookie),
-        any::<u64>().prop_map(|age_ms| OtherLife { age_ms }),
-    ]
+    prop_oneof![select(&[NotServed, Busy, Expired, Cancelled, Lost][..]), cookie().prop_map(ShowCookie),]
 }

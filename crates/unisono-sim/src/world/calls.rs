@@ -4,15 +4,15 @@
 use super::{BirthContext, Happening, Side, Trigger, World};
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
-use crate::seal::{CheapProof, Seal, Work};
+use crate::seal::{CheapKeys, CheapProof, Seal, Work};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::rpc::{
-    CallAccount, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, PrivatePort, RequestId,
-    ServeOptions,
+    CallAccount, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, KeyAgreement, PortProof,
+    PrivatePort, RequestId, ServeOptions,
 };
 use unisono_core::{ConfigError, Destination, Planted, Port, Time, Uid};
 
@@ -124,8 +124,10 @@ impl Side for CallSide {
     fn begin(common: &CallCommon, context: BirthContext, birth: CallBirth) -> Result<CallSide, ConfigError> {
         let CallBirth { settings, workers, forges } = birth;
         let work = Work::default();
-        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof { forges, work: work.clone() }));
-        let endpoint = Endpoint::new(context.now, context.uid, settings, protection, proof, context.random)?;
+        let proof = Box::new(CheapProof { forges, work: work.clone() });
+        let keys: (Box<dyn PortProof>, Box<dyn KeyAgreement>) = (proof, Box::new(CheapKeys(context.uid)));
+        let BirthContext { now, address, random, .. } = context;
+        let endpoint = Endpoint::new(now, address, settings, Box::new(Seal), keys, random)?;
         Ok(CallSide {
             endpoint,
             jobs: BTreeMap::new(),

@@ -321,7 +321,7 @@ impl Engine {
     pub(crate) fn call_from(
         place: Place,
         entrance: Entrance,
-        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+        make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
         let mut engines = engines();
         for engine in engines.iter().filter_map(Weak::upgrade).filter(|engine| engine.place == place) {
@@ -346,9 +346,9 @@ impl Engine {
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         entrance: Entrance,
-        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+        make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
-        let calls = Calls::new(make(self.now())?, entrance.access);
+        let calls = Calls::new(make(self.now(), self.address)?, entrance.access);
         let index = state.insert(CALLS_TAG, Slot::Calls(Box::new(calls)));
         Ok(self.share_calls(state, index, entrance.spin))
     }
@@ -371,7 +371,7 @@ impl Shared {
     pub(crate) fn call_beside(
         &self,
         entrance: Entrance,
-        make: impl FnOnce(Time) -> Result<Endpoint, ConfigError>,
+        make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
         let Some(mut state) = self.engine.lock_at_home() else { return Err(OpenError::Forked) };
         if state.home.is_left(self.engine.now()) {

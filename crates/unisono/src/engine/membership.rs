@@ -509,13 +509,14 @@ mod tests {
             epoch: leaver.marks().epoch,
             sender,
             number: 1 << 40,
+            salt: 0,
         };
         let later = EpochId { counter: info.epoch.counter + 1, ..info.epoch };
         let told = Frame::Excluded { uid: Uid(LEAVER as u64 + 1), instance: info.instance, epoch: later };
         let mut datagram = Vec::new();
         header.write(&mut datagram);
         Writer::new(&mut datagram, 1000).frame(&told);
-        let context = KeyContext { instance: info.instance, sender };
+        let context = KeyContext { instance: info.instance, sender, salt: 0 };
         assert!(seal(&mut datagram, &header, &context, &mut Checksum));
         leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
         assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");

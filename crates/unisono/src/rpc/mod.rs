@@ -84,12 +84,15 @@
 //! A [`Replica`](crate::replica::Replica) can serve a port too: all its members do, and each call takes effect at all of
 //! them, once, even if some of them crash.
 
+mod agreement;
 mod client;
 mod error;
 mod opening;
 mod port;
 mod server;
 
+#[cfg(test)]
+pub(crate) use agreement::LifeKey;
 pub use client::{Call, Client};
 pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, ServiceError, Withdrawn};
 pub use port::{NotAPort, Port, PrivatePort};

@@ -1,5 +1,6 @@
 //! From options to an endpoint, for clients and services.
 
+use super::agreement::LifeKey;
 use super::port::Signatures;
 use crate::engine::{Access, Calls, Engine, Entrance, Shared};
 use crate::error::OpenError;
@@ -7,9 +8,10 @@ use crate::opening::{Handle, protection, random};
 use crate::options::Options;
 use crate::reach::Place;
 use crate::seeds::Seeds;
+use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::rpc::Endpoint;
-use unisono_core::{ConfigError, Random, Time, Uid};
+use unisono_core::{ConfigError, Random, Time};
 
 /// Returns an endpoint for these options: the one that exists, or a new one. Waits at most `seeds_timeout` for addresses of
 /// the seeds.
@@ -37,10 +39,14 @@ fn entrance(options: &Options, seeds: Seeds) -> Entrance {
     Entrance { access, spin: options.spin }
 }
 
-fn maker(options: &Options) -> Result<impl FnOnce(Time) -> Result<Endpoint, ConfigError>, OpenError> {
-    let uid = Uid(u64::from_ne_bytes(random()?));
+fn maker(
+    options: &Options,
+) -> Result<impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>, OpenError> {
+    let agreement = Box::new(LifeKey::new()?);
     let random = Random::from_seed(random()?);
     let protection = protection(options);
     let settings = options.calls.clone();
-    Ok(move |now| Endpoint::new(now, uid, settings, protection, Box::new(Signatures), random))
+    Ok(move |now, address| {
+        Endpoint::new(now, address, settings, protection, (Box::new(Signatures), agreement), random)
+    })
 }

@@ -60,6 +60,10 @@ const FORM_ROUND_MAX: u32 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Forming {
     me: Member,
+    /// Random bits of this life, without which a proposal is a recording.
+    nonce: u64,
+    /// Planted bug.
+    pub(super) takes_any_nonce: bool,
     formation: Formation,
     /// Hash of the formation's names and minimum; every frame carries it.
     pub(super) tag: u64,
@@ -120,6 +124,7 @@ struct Attempt {
 struct Promise {
     place: usize,
     member: Member,
+    nonce: u64,
     before: Option<(Ballot, Founding)>,
     prepared: bool,
     /// True if another life answered under its name: neither counts.
@@ -171,6 +176,8 @@ impl Forming {
             speakers: Table::default(),
             decision: None,
             out: Vec::new(),
+            nonce: random.next_u64(),
+            takes_any_nonce: false,
             me,
             formation,
         };
@@ -285,6 +292,7 @@ impl Forming {
         let own = Promise {
             place: self.formation.place(&self.me.name).unwrap_or(0),
             member: self.me.clone(),
+            nonce: self.nonce,
             before: self.prepared.clone(),
             prepared: false,
             replaced: false,
@@ -380,9 +388,9 @@ impl Forming {
             (Some(founding), _) => {
                 let lacking = own.counted().filter(|promise| !promise.prepared && promise.member.uid != me);
                 for promise in lacking {
-                    let (ballot, founding) = (own.ballot, founding.clone().into());
+                    let (ballot, nonce, founding) = (own.ballot, promise.nonce, founding.clone().into());
                     let to = Destination::Address(promise.member.address);
-                    self.out.push((to, Frame::FormPrepare { formation: tag, ballot, founding }));
+                    self.out.push((to, Frame::FormPrepare { formation: tag, ballot, nonce, founding }));
                 }
             }
             (None, Some(question)) => {
@@ -435,7 +443,10 @@ impl Forming {
             Frame::FormPromise(promise) if is_ours(promise.formation, promise.ballot) => {
                 self.handle_promise(now, from, sender, *promise);
             }
-            Frame::FormOutbid { formation, promised } if is_ours(formation, promised) => {
+            // The ballot names this life: a recording of an earlier start does not.
+            Frame::FormOutbid { formation, ballot, promised }
+                if is_ours(formation, promised) && ballot.coordinator == self.me.uid =>
+            {
                 self.round = self.round.max(promised.round);
                 self.note_speaker(now, sender, from, false);
                 let outbid = |own: &Attempt| own.ballot < promised && own.proposal.is_none();
@@ -443,8 +454,10 @@ impl Forming {
                     self.give_way(now, random);
                 }
             }
-            Frame::FormPrepare { formation, ballot, founding }
-                if is_ours(formation, ballot) && ballot.coordinator == sender =>
+            Frame::FormPrepare { formation, ballot, nonce, founding }
+                if is_ours(formation, ballot)
+                    && ballot.coordinator == sender
+                    && (nonce == self.nonce || self.takes_any_nonce) =>
             {
                 self.handle_prepare(now, from, ballot, *founding, random);
             }
@@ -486,7 +499,7 @@ impl Forming {
         self.note_speaker(now, ballot.coordinator, from, false);
         if let Some(promised) = self.promised.filter(|promised| ballot < promised.ballot) {
             if !self.say_question(now, from, room) {
-                self.say(from, Frame::FormOutbid { formation: self.tag, promised: promised.ballot });
+                self.say(from, Frame::FormOutbid { formation: self.tag, ballot, promised: promised.ballot });
             }
             return;
         }
@@ -517,6 +530,7 @@ impl Forming {
             ballot,
             name: self.me.name.clone(),
             address: self.me.address,
+            nonce: self.nonce,
             prepared: self.prepared.clone(),
         };
         let promise = Frame::FormPromise(promise.into());
@@ -536,7 +550,7 @@ impl Forming {
     }
 
     fn handle_promise(&mut self, now: Time, from: SocketAddr, sender: Uid, promise: FormPromise) {
-        let FormPromise { ballot, name, address, prepared, .. } = promise;
+        let FormPromise { ballot, name, address, nonce, prepared, .. } = promise;
         let Some(place) = self.formation.place(&name).filter(|_| name != self.me.name) else { return };
         if address != from {
             // A process that forwards another's promise would be recorded instead of it.
@@ -556,6 +570,7 @@ impl Forming {
                 own.promises.push(Promise {
                     place,
                     member,
+                    nonce,
                     before: prepared,
                     prepared: false,
                     replaced: false,
@@ -578,7 +593,7 @@ impl Forming {
         }
         let formation = self.tag;
         if let Some(promised) = self.promised.filter(|promised| ballot < promised.ballot) {
-            self.say(from, Frame::FormOutbid { formation, promised: promised.ballot });
+            self.say(from, Frame::FormOutbid { formation, ballot, promised: promised.ballot });
             return;
         }
         self.promise(now, ballot, self.formation.at_least, random);

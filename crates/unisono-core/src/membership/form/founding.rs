@@ -37,6 +37,7 @@ impl Formation {
             ballot: Ballot::default(),
             name: name.unwrap_or_default(),
             address,
+            nonce: 0,
             prepared: Some((Ballot::default(), founding)),
         };
         Frame::FormPromise(longest.into()).datagram_bytes().unwrap_or(usize::MAX)

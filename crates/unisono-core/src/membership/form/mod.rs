@@ -35,6 +35,7 @@ use crate::event::JoinFailure;
 use crate::group::{Destination, Group, Phase};
 use crate::identity::{Ballot, Member, Uid};
 use crate::membership::Otherwise;
+use crate::planted::Planted;
 use crate::time::{Time, earlier};
 use crate::wire::{Founding, Frame};
 use alloc::boxed::Box;
@@ -120,7 +121,9 @@ impl Group {
                 self.post_outside(from, answer);
             }
         }
+        let takes_any_nonce = self.broken(Planted::PrepareUnechoed);
         if let Some(forming) = &mut self.forming {
+            forming.takes_any_nonce = takes_any_nonce;
             forming.handle(now, from, sender, frame, &mut self.random);
             self.follow_forming(now);
         }

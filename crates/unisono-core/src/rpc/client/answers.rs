@@ -5,13 +5,14 @@ use super::call::{Call, SoFar};
 use super::remote::Remote;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::{Common, Sender};
+use crate::rpc::common::{Common, Sender, To};
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
-use crate::wire::{Attempt, Frame, Got, Grant, Part, Payload, Rejection, Reply};
+use crate::wire::{Attempt, Frame, Got, Grant, Part, Payload, Rejection, Reply, Unopened, Unreadable};
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 impl Client {
@@ -66,30 +67,13 @@ impl Client {
         (attempt, grant): (Attempt, Grant),
         reason: Rejection,
     ) {
-        if let Rejection::OtherLife { age_ms } = reason {
-            return self.handle_other_life(now, common, from.address, attempt, Duration::from_millis(age_ms));
-        }
         let grant = (!matches!(reason, Rejection::ShowCookie(_))).then_some(grant);
         let Some(number) = self.hear(now, common, from, attempt, grant) else {
             return self.acknowledge_again(common, from, attempt);
         };
         match reason {
             Rejection::ShowCookie(cookie) => self.show_cookie(now, common, number, cookie),
-            Rejection::Busy => {
-                common.counters.pushed_back += 1;
-                common.probe(Probe::PushedBack);
-                // A large request may be rejected where small calls still fit.
-                let Some(call) = self.get_mut(number) else { return };
-                let port = call.port;
-                let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| from.uid);
-                if let Some(remote) = self.remotes.get_mut(from.uid)
-                    && let Some(service) = remote.service_mut(port)
-                    && avoids.is_none()
-                {
-                    service.note_busy(now);
-                }
-                self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
-            }
+            Rejection::Busy => self.go_on_from_busy(now, common, from.uid, number),
             Rejection::NotServed => {
                 if let Some(port) = self.get_mut(number).map(|call| call.port) {
                     self.forget_server(from.uid, port);
@@ -105,7 +89,66 @@ impl Client {
                 self.finish(now, common, number, Err(failure), true);
             }
             Rejection::Lost => self.lose_attempt(now, common, number, false),
-            Rejection::OtherLife { .. } => {}
+        }
+    }
+
+    /// Handles a server that has no room for this call.
+    fn go_on_from_busy(&mut self, now: Time, common: &mut Common, server: Uid, number: CallNumber) {
+        common.counters.pushed_back += 1;
+        common.probe(Probe::PushedBack);
+        // A large request may be rejected where small calls still fit.
+        let Some(call) = self.get_mut(number) else { return };
+        let port = call.port;
+        let avoids = call.sent().filter(|sent| sent.request.is_some()).map(|_| server);
+        if let Some(remote) = self.remotes.get_mut(server)
+            && let Some(service) = remote.service_mut(port)
+            && avoids.is_none()
+        {
+            service.note_busy(now);
+        }
+        self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
+    }
+
+    /// Handles the answer to a datagram that was not opened. It concerns the attempts that were sent in that datagram and
+    /// not again since; so a recording concerns none.
+    pub(in crate::rpc) fn handle_unopened(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        from: Sender,
+        Unopened { of, number, reason }: Unopened,
+    ) {
+        let remote = self
+            .remotes
+            .get_mut(of)
+            .filter(|remote| remote.address == from.address || common.broken(Planted::AnswerFromAnywhere));
+        let under_way = remote.as_ref().into_iter().flat_map(|remote| &remote.slots);
+        let under_way = under_way.filter_map(|slot| slot.call);
+        let calls = &self.calls;
+        let was_in = |call: &CallNumber| {
+            let sent = calls.get(super::index(*call)).and_then(Call::sent_ref);
+            sent.is_some_and(|sent| sent.in_packet == number)
+        };
+        let concerned: Vec<CallNumber> = under_way.filter(was_in).collect();
+        // Only another life says that it is one.
+        let is_other_life = matches!(reason, Unreadable::OtherLife { .. });
+        let Some(remote) = remote.filter(|_| !concerned.is_empty() && is_other_life == (from.uid != of))
+        else {
+            common.counters.stale += 1;
+            return;
+        };
+        if let Unreadable::OtherLife { age_ms } = reason {
+            let age = Duration::from_millis(age_ms);
+            // A life older than the last answer of the dead one was not at this address all the time: addresses move.
+            let dead_for = (age < now.since(remote.heard_at)).then_some(age);
+            return self.lose_server(now, common, of, dead_for);
+        }
+        remote.note_heard(now, remote.grant);
+        for call in concerned {
+            match reason {
+                Unreadable::ShowCookie(cookie) => self.show_cookie(now, common, call, cookie),
+                _ => self.go_on_from_busy(now, common, of, call),
+            }
         }
     }
 
@@ -122,7 +165,7 @@ impl Client {
         };
         if tells {
             let attempt = Attempt { to: from.uid, ..part.attempt };
-            common.post(from.address, Frame::Got(reply.1.got(attempt, true)));
+            common.post_to(To::Server(from.uid), Frame::Got(reply.1.got(attempt, true)));
         }
         if reply.1.is_whole()
             && let Some(whole) = sent.reply.take()
@@ -203,7 +246,7 @@ impl Client {
         let slot = remote.slots.get(usize::from(attempt.slot));
         if slot.is_some_and(|slot| slot.number == attempt.number && slot.call.is_none()) {
             let attempts = vec![(attempt.slot, attempt.number)];
-            common.post(remote.address, Frame::Done { to: from.uid, finished_below, attempts });
+            common.post_to(To::Server(from.uid), Frame::Done { to: from.uid, finished_below, attempts });
         }
     }
 }

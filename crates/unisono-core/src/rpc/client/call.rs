@@ -80,6 +80,8 @@ pub(in crate::rpc) struct Sent {
     pub(in crate::rpc) number: u64,
     /// When it was first sent; `None` before that.
     pub(in crate::rpc) first_at: Option<Time>,
+    /// Packet number of the datagram in which it was last sent.
+    pub(in crate::rpc) in_packet: u64,
     /// True if it was sent more than once: an answer then says nothing of the round trip.
     pub(in crate::rpc) is_repeated: bool,
     /// True if it was sent again at once because the server asked for a cookie.

@@ -18,7 +18,7 @@ use crate::planted::{Planted, Probe};
 use crate::rpc::common::{Common, PATIENCE_MAX, Sender};
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
-use crate::wire::{Attempt, Frame, Grant, HOPS_MAX, SLOTS_MAX};
+use crate::wire::{Attempt, Grant, HOPS_MAX, SLOTS_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -125,8 +125,7 @@ impl Client {
             target.ask_at = now + target.ask_again_after;
             target.ask_again_after = (target.ask_again_after * 2).min(PATIENCE_MAX);
             let nonce = target.nonce;
-            common.counters.locates += 1;
-            common.post_to(CallDestination::Address(to), Frame::LocatePort { nonce, port });
+            common.ask(CallDestination::Address(to), nonce, port);
         }
         let at = target.ask_at.min(target.until);
         self.wake_by(at);

@@ -11,10 +11,10 @@ use super::service::Service;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::{Common, Sender};
-use crate::rpc::proof::claim;
+use crate::rpc::proof::Claim;
 use crate::rpc::types::{CallDestination, CallNumber};
 use crate::time::Time;
-use crate::wire::{Frame, PortHere};
+use crate::wire::PortHere;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -126,8 +126,7 @@ impl Client {
             return self.refresh(now, common, port);
         }
         let nonce = known.question.nonce;
-        common.counters.locates += 1;
-        common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
+        common.ask(CallDestination::Rendezvous(port), nonce, port);
     }
 
     /// Asks again if it is due.
@@ -144,8 +143,7 @@ impl Client {
             question.again_at = Some(now + question.again_after);
             question.again_after = (question.again_after * 2).min(ASK_MAX);
             let nonce = question.nonce;
-            common.counters.locates += 1;
-            common.post_to(CallDestination::Rendezvous(port), Frame::LocatePort { nonce, port });
+            common.ask(CallDestination::Rendezvous(port), nonce, port);
         }
         if let Some(at) = question.again_at {
             self.wake_by(at);
@@ -177,8 +175,19 @@ impl Client {
             common.probe(Probe::ProofBudgetSpent);
             return;
         }
-        let claim = claim(here.nonce, common.me, uid, here.port, here.cookie, here.repeats, here.instance);
-        if !common.proof.verify(here.port, &claim, &here.proof) && !common.broken(Planted::ProofUnchecked) {
+        let claim = Claim {
+            nonce: here.nonce,
+            port: here.port,
+            client: (common.me, common.agreement.public_key()),
+            server: (uid, here.key),
+            address: from,
+            cookie: here.cookie,
+            repeats: here.repeats,
+            instance: here.instance,
+        };
+        let is_proved = common.proof.verify(here.port, &claim.bytes(), &here.proof);
+        if common.agreement.uid_of(&here.key) != uid || !is_proved && !common.broken(Planted::ProofUnchecked)
+        {
             common.counters.malformed += 1;
             common.probe(Probe::ImpostorRefused);
             return;
@@ -187,7 +196,7 @@ impl Client {
         if self.is_of_other_instance(here) && !takes_other {
             return self.refuse_instance(now, common, (uid, from), here.port);
         }
-        if !self.remember(now, (uid, from), here) {
+        if !self.remember(now, common, (uid, from), here) {
             return;
         }
         let serving = Serving { uid, repeats: here.repeats, instance: here.instance };
@@ -246,13 +255,23 @@ impl Client {
         }
     }
 
-    /// Records a server under its port. Returns false without capacity, or if it has calls under way at another
-    /// address.
-    fn remember(&mut self, now: Time, (uid, from): (Uid, SocketAddr), here: &PortHere) -> bool {
+    /// Records a server under its port, and agrees on keys with it. Returns false without capacity, if no secret comes of
+    /// its key, or if it has calls under way at another address.
+    fn remember(
+        &mut self,
+        now: Time,
+        common: &Common,
+        (uid, from): (Uid, SocketAddr),
+        here: &PortHere,
+    ) -> bool {
         if !self.remotes.contains(uid) && self.remotes.len() >= REMOTES_MAX && !self.forget_idlest_remote() {
             return false;
         }
-        let remote = self.remotes.get_or_insert_with(uid, || Remote::new(now, from, here.cookie));
+        if !self.remotes.contains(uid) {
+            let Some(pair) = common.agreement.agree(&here.key) else { return false };
+            self.remotes.insert(uid, Remote::new(now, from, here.cookie, pair));
+        }
+        let Some(remote) = self.remotes.get_mut(uid) else { return false };
         if remote.address != from && remote.under_way > 0 {
             return false;
         }

@@ -13,8 +13,7 @@ use crate::planted::{Planted, Probe};
 use crate::rpc::common::Common;
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
-use crate::wire::{Attempt, Cookie};
-use core::net::SocketAddr;
+use crate::wire::Cookie;
 use core::time::Duration;
 
 /// How long a call avoids the server that did not take it, if there are others.
@@ -95,37 +94,13 @@ impl Client {
         }
     }
 
-    /// Handles the answer of another life at the address of this attempt; `age` is how old that life says it is.
-    pub(super) fn handle_other_life(
-        &mut self,
-        now: Time,
-        common: &mut Common,
-        address: SocketAddr,
-        attempt: Attempt,
-        age: Duration,
-    ) {
-        let is_meant = |slot: &super::remote::Slot| slot.number == attempt.number && slot.call.is_some();
-        let dead = self.remotes.iter().find(|(_, remote)| {
-            attempt.is_to(common.me)
-                && remote.address == address
-                && remote.slots.get(usize::from(attempt.slot)).is_some_and(is_meant)
-        });
-        let Some((uid, remote)) = dead else {
-            common.counters.stale += 1;
-            return;
-        };
-        // A life older than the last answer of the dead one was not at this address all the time: addresses move.
-        let dead_for = (age < now.since(remote.heard_at)).then_some(age);
-        self.lose_server(now, common, uid, dead_for);
-    }
-
     /// Handles a server that knows no session with this client. If it may have forgotten one with this attempt, the
     /// outcome is unknown; otherwise the attempt shows the cookie.
     pub(super) fn show_cookie(&mut self, now: Time, common: &mut Common, number: CallNumber, cookie: Cookie) {
         let Some(sent) = self.calls.get_mut(super::index(number)).and_then(Call::sent) else { return };
         let (server, slot) = (sent.server, sent.slot);
         let Some(remote) = self.remotes.get_mut(server) else { return };
-        if cookie.issued <= remote.cookie.issued {
+        if cookie.issued < remote.cookie.issued {
             // A newer cookie was received since.
             common.counters.stale += 1;
             return;

@@ -17,9 +17,10 @@ mod sending;
 mod service;
 mod timeouts;
 
-use super::common::Common;
+use super::agreement::Pair;
+use super::common::{Common, To};
 use super::slab::Slab;
-use super::types::{CallError, CallFailure, CallNumber};
+use super::types::{CallDestination, CallError, CallFailure, CallNumber};
 use crate::identity::{Port, Uid};
 use crate::table::Table;
 use crate::time::Time;
@@ -109,6 +110,16 @@ impl Client {
         self.outcomes.pop_front()
     }
 
+    /// Returns what this client has agreed on with a server.
+    pub(super) fn pair(&mut self, server: Uid) -> Option<&mut (dyn Pair + 'static)> {
+        self.remotes.get_mut(server).map(|remote| &mut *remote.pair)
+    }
+
+    /// Returns where frames to a server go.
+    pub(super) fn address(&self, server: Uid) -> Option<CallDestination> {
+        self.remotes.get(server).map(|remote| CallDestination::Address(remote.address))
+    }
+
     /// Returns the call of this number, if it is under way.
     pub(super) fn get_mut(&mut self, number: CallNumber) -> Option<&mut Call> {
         self.calls.get_mut(index(number)).filter(|call| call.number == number)
@@ -154,7 +165,7 @@ impl Client {
                 // Also without an answer to acknowledge, because of the calls that were given up.
                 let attempts = remote.take_unacknowledged(DONE_MAX);
                 let is_last = attempts.len() < DONE_MAX;
-                common.post(remote.address, Frame::Done { to, finished_below, attempts });
+                common.post_to(To::Server(to), Frame::Done { to, finished_below, attempts });
                 if is_last {
                     break;
                 }
@@ -202,7 +213,7 @@ impl Client {
         let Some(remote) = self.remotes.get_mut(sent.server) else { return };
         if !answered && sent.first_at.is_some() {
             let attempt = Attempt { to: sent.server, slot: sent.slot, number: sent.number };
-            common.post(remote.address, Frame::Cancel { attempt });
+            common.post_to(To::Server(sent.server), Frame::Cancel { attempt });
         }
         remote.free_slot(now, port, sent.slot, answered);
     }

@@ -170,6 +170,7 @@ impl Client {
             slot,
             number: self.attempts,
             first_at: None,
+            in_packet: 0,
             is_repeated: false,
             has_shown_cookie: false,
             is_there: false,

@@ -3,10 +3,12 @@
 use super::service::Service;
 use crate::identity::Port;
 use crate::round_trip::RoundTrip;
+use crate::rpc::agreement::Pair;
 use crate::rpc::common::patience;
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
 use crate::wire::{Attempt, Cookie, Grant};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -37,6 +39,8 @@ pub(super) enum Standing {
 #[derive(Debug)]
 pub(in crate::rpc) struct Remote {
     pub(in crate::rpc) address: SocketAddr,
+    /// Seals what goes to and fro.
+    pub(in crate::rpc) pair: Box<dyn Pair>,
     /// Services that it is known to offer.
     pub(super) services: Vec<Service>,
     /// When it last answered that it serves a port, by its own clock.
@@ -81,9 +85,10 @@ pub(in crate::rpc) struct Slot {
 }
 
 impl Remote {
-    pub(super) fn new(now: Time, address: SocketAddr, cookie: Cookie) -> Remote {
+    pub(super) fn new(now: Time, address: SocketAddr, cookie: Cookie, pair: Box<dyn Pair>) -> Remote {
         Remote {
             address,
+            pair,
             services: Vec::new(),
             last_answer: None,
             cookie,

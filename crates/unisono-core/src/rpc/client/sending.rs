@@ -5,11 +5,10 @@ use super::call::{Call, Stage};
 use crate::identity::Uid;
 use crate::planted::Probe;
 use crate::rpc::common::{Common, PATIENCE_MAX};
+use crate::rpc::output::{Correspondent, Letter, Packet};
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
-use crate::wire::{Attempt, Cookie, Frame, Payload, Request, Writer};
-use alloc::boxed::Box;
-use core::net::SocketAddr;
+use crate::wire::{Attempt, Frame, Opening, Payload, Request, Writer};
 use core::time::Duration;
 
 /// Maximum interval between two questions about a call at a service that recognises repeats, unless answers take longer.
@@ -34,8 +33,8 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        writer: &mut Writer<'_>,
-    ) -> Option<SocketAddr> {
+        packet: &mut Packet<'_>,
+    ) -> Option<Letter> {
         loop {
             let server = *self.due.front()?;
             let unfinished = self.first_unfinished();
@@ -43,18 +42,27 @@ impl Client {
                 self.due.pop_front();
                 continue;
             };
-            let cookie = (!remote.is_established).then_some(remote.cookie);
+            let key = common.agreement.public_key();
+            let is_new = !remote.is_established;
+            let calls = &self.calls;
+            let call_of = |slot: &u16| calls.get(super::index(remote.slots.get(usize::from(*slot))?.call?));
+            let may_open =
+                remote.to_send.iter().find_map(call_of).is_some_and(|call| may_open_session(now, call));
+            let opening = (is_new && may_open).then_some(Opening { cookie: remote.cookie, key });
+            let mut writer = packet.to_server(server, opening);
             let mut written = false;
             let mut wake = Time::NEVER;
             while let Some(&slot) = remote.to_send.front() {
                 let number = remote.slots.get(usize::from(slot)).and_then(|slot| slot.call);
                 let call = number.and_then(|number| self.calls.get_mut(super::index(number)));
                 if let Some(call) = call {
-                    if !write_request(now, writer, call, unfinished, cookie) && written {
+                    if is_new && may_open_session(now, call) != may_open
+                        || !write_request(now, &mut writer, call, unfinished) && written
+                    {
                         break;
                     }
                     written = true;
-                    let repeated = note_sent(now, call);
+                    let repeated = note_sent(now, call, common.packet_number);
                     if repeated {
                         common.counters.resends += 1;
                         common.probe(Probe::RequestRepeated);
@@ -75,7 +83,7 @@ impl Client {
                 remote.asked_last = now;
                 let address = remote.address;
                 self.wake_by(wake);
-                return Some(address);
+                return Some((address, Correspondent::Server(server)));
             }
         }
     }
@@ -85,8 +93,8 @@ impl Client {
         &mut self,
         now: Time,
         common: &mut Common,
-        writer: &mut Writer<'_>,
-    ) -> Option<SocketAddr> {
+        packet: &mut Packet<'_>,
+    ) -> Option<Letter> {
         for _ in 0..self.sending.len() {
             let (number, sending) = self.sending.pop_front()?;
             let sent = self.get_mut(number).and_then(Call::sent);
@@ -101,26 +109,25 @@ impl Client {
             }
             if let Some((part, again)) = part {
                 common.counters.parts_resent += u64::from(again);
-                writer.frame(&Frame::Part(part));
-                return self.remotes.get(attempt.to).map(|remote| remote.address);
+                let server = attempt.to;
+                packet.to_server(server, None).frame(&Frame::Part(part));
+                let remote = self.remotes.get(server)?;
+                return Some((remote.address, Correspondent::Server(server)));
             }
         }
         None
     }
 }
 
+/// True if the request of this call may open a session. If a session that had this attempt may be forgotten, the attempt
+/// must open none: it shows no cookie, not even one that the client received for another attempt since.
+fn may_open_session(now: Time, call: &Call) -> bool {
+    call.sent_ref().is_none_or(|sent| !sent.may_be_forgotten(now))
+}
+
 /// Writes the request of a call that is at a server, or a question about it. Returns false if it does not fit.
-fn write_request(
-    now: Time,
-    writer: &mut Writer<'_>,
-    call: &mut Call,
-    unfinished: CallNumber,
-    cookie: Option<Cookie>,
-) -> bool {
+fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, unfinished: CallNumber) -> bool {
     let Stage::Sent(sent) = &call.stage else { return true };
-    // If a session that had this attempt may be forgotten, the attempt must open none: it shows no cookie, not even one
-    // that the client received for another attempt since.
-    let cookie = cookie.filter(|_| !sent.may_be_forgotten(now));
     let payload = match &sent.request {
         _ if sent.is_there => Payload::Omitted,
         Some(transfer) => transfer.announced(),
@@ -136,7 +143,6 @@ fn write_request(
         instance: sent.instance,
         hops: call.hops,
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
-        cookie: cookie.map(Box::new),
         payload,
     });
     let fits = writer.frame(&frame);
@@ -146,11 +152,12 @@ fn write_request(
     fits
 }
 
-/// Notes that the request was sent and when to ask about it. Returns true if it had been sent before.
-fn note_sent(now: Time, call: &mut Call) -> bool {
+/// Notes that the request was sent in this datagram, and when to ask about it. Returns true if it had been sent before.
+fn note_sent(now: Time, call: &mut Call, packet_number: u64) -> bool {
     let Some(sent) = call.sent() else { return false };
     let repeated = sent.first_at.is_some();
     sent.first_at.get_or_insert(now);
+    sent.in_packet = packet_number;
     sent.is_repeated = repeated;
     sent.ask_at = now + sent.ask_again_after;
     let most = if sent.repeats { sent.ask_again_after.max(REPEATS_PATIENCE_MAX) } else { PATIENCE_MAX };

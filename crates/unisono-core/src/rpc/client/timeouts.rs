@@ -10,7 +10,7 @@ use super::placing::why_it_waits;
 use super::remote::Standing;
 use crate::identity::{Port, Uid};
 use crate::planted::Planted;
-use crate::rpc::common::Common;
+use crate::rpc::common::{Common, To};
 use crate::rpc::types::CallNumber;
 use crate::table::Table;
 use crate::time::{Time, earlier};
@@ -54,7 +54,7 @@ impl Client {
                     if attempts.is_empty() {
                         break;
                     }
-                    common.post(remote.address, Frame::Done { to: uid, finished_below, attempts });
+                    common.post_to(To::Server(uid), Frame::Done { to: uid, finished_below, attempts });
                 }
             }
             next = earlier(next, remote.done_at);

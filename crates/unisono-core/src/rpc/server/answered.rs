@@ -6,7 +6,7 @@
 use crate::identity::Port;
 use crate::rpc::common::Sender;
 use crate::time::Time;
-use crate::wire::PortHere;
+use crate::wire::{PortHere, PublicKey};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -25,6 +25,8 @@ pub(super) struct Answered(VecDeque<Answer>);
 #[derive(Debug)]
 struct Answer {
     to: Sender,
+    /// The client's key in the question.
+    key: PublicKey,
     made_at: Time,
     sent_at: Time,
     here: Box<PortHere>,
@@ -42,10 +44,15 @@ pub(super) enum Known {
 
 impl Answered {
     /// Looks for the answer to this question of a client.
-    pub(super) fn find(&mut self, now: Time, from: Sender, nonce: u64, port: Port) -> Known {
+    pub(super) fn find(
+        &mut self,
+        now: Time,
+        from: Sender,
+        (nonce, port, key): (u64, Port, PublicKey),
+    ) -> Known {
         let is_it = |answer: &&mut Answer| {
             (answer.to.uid, answer.to.address) == (from.uid, from.address)
-                && (answer.here.nonce, answer.here.port) == (nonce, port)
+                && (answer.here.nonce, answer.here.port, answer.key) == (nonce, port, key)
                 && now.since(answer.made_at) < KEPT_FOR
         };
         match self.0.iter_mut().rev().find(is_it) {
@@ -59,11 +66,11 @@ impl Answered {
     }
 
     /// Keeps a new answer.
-    pub(super) fn keep(&mut self, now: Time, to: Sender, here: Box<PortHere>) {
+    pub(super) fn keep(&mut self, now: Time, to: Sender, key: PublicKey, here: Box<PortHere>) {
         if self.0.len() == ANSWERS_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Answer { to, made_at: now, sent_at: now, here });
+        self.0.push_back(Answer { to, key, made_at: now, sent_at: now, here });
     }
 
     /// Forgets the answers for a port, whose service ends.

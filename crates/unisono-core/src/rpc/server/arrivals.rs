@@ -10,14 +10,15 @@ use super::session::{Asked, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
-use crate::rpc::common::{Common, Sender};
-use crate::rpc::proof::claim;
+use crate::rpc::agreement::{Closed, Pair};
+use crate::rpc::common::{Common, Sender, To};
+use crate::rpc::proof::Claim;
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
 use crate::rpc::types::{CallNumber, ServeOptions};
 use crate::time::Time;
 use crate::wire::{
-    Attempt, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, Part,
-    Payload, PortHere, Rejection, Request,
+    Attempt, Cookie, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, Opening, PADDED_BYTES,
+    PADDED_BYTES_MIN, Part, Payload, PortHere, PublicKey, Rejection, Request, Unopened, Unreadable,
 };
 use alloc::boxed::Box;
 use core::cmp::Ordering;
@@ -26,17 +27,69 @@ use core::time::Duration;
 // Every answer to an unproved address is shorter than what it answers, heads included.
 const _: () = {
     let cookie_bytes = 16;
+    assert!(FrameKind::Unopened.body_bytes_min() + cookie_bytes <= FrameKind::Envelope.body_bytes_min());
     assert!(FrameKind::Reject.body_bytes_min() + cookie_bytes < FrameKind::Request.body_bytes_min());
     assert!(FrameKind::PortHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
     assert!(FrameKind::PortNotHere.body_bytes_min() < FrameKind::LocatePort.body_bytes_min());
-    // All servers of a port answer a multicast question. Six of them together send no more bytes than a fully padded
+    // All servers of a port answer a multicast question. Five of them together send no more bytes than a fully padded
     // question has, two no more than one of minimum length.
     let answer = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::PortHere.body_bytes_min();
-    assert!(6 * answer <= HEADER_BYTES + PADDED_BYTES);
+    assert!(5 * answer <= HEADER_BYTES + PADDED_BYTES);
     assert!(2 * answer <= HEADER_BYTES + PADDED_BYTES_MIN);
 };
 
+/// An envelope of a client.
+pub(in crate::rpc) struct Arrival {
+    pub(in crate::rpc) from: Sender,
+    /// Packet number of the datagram.
+    pub(in crate::rpc) number: u64,
+    /// The cookie that it shows.
+    pub(in crate::rpc) cookie: Option<Cookie>,
+    /// What was agreed on with a client that has no session.
+    pub(in crate::rpc) pair: Option<Box<dyn Pair>>,
+}
+
 impl Server {
+    /// Opens an envelope of a client. To agree on keys costs time, so only clients with a good cookie get so far.
+    pub(in crate::rpc) fn open(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        arrival: &mut Arrival,
+        opening: Option<Opening>,
+        closed: Closed<'_>,
+    ) -> bool {
+        let from = arrival.from;
+        let known = self.sessions.find(from.uid).and_then(|id| self.sessions.get_mut(id));
+        if let Some(session) = known {
+            return closed.open_with(&mut *session.pair);
+        }
+        let is_good = |cookie| {
+            self.cookies.is_good(now, from.uid, from.address, cookie)
+                || common.broken(Planted::CookieUnchecked)
+        };
+        let Some(opening) = opening.filter(|opening| is_good(opening.cookie)) else {
+            let cookie = self.new_cookie(now, common, arrival);
+            self.turn_away(common, arrival, Unreadable::ShowCookie(cookie));
+            return false;
+        };
+        if self.sessions.len() >= SESSIONS_MAX {
+            self.turn_away(common, arrival, Unreadable::Busy);
+            return false;
+        }
+        if common.agreement.uid_of(&opening.key) != from.uid {
+            return false;
+        }
+        if !self.agreements.spend(now) {
+            common.probe(Probe::ProofBudgetSpent);
+            return false;
+        }
+        let Some(mut pair) = common.agreement.agree(&opening.key) else { return false };
+        let is_open = closed.open_with(&mut *pair);
+        arrival.pair = Some(pair).filter(|_| is_open);
+        is_open
+    }
+
     // --- questions for a port ---
 
     pub(in crate::rpc) fn handle_locate(
@@ -44,7 +97,7 @@ impl Server {
         now: Time,
         common: &mut Common,
         from: Sender,
-        (nonce, port): (u64, Port),
+        (nonce, port, key): (u64, Port, PublicKey),
         multicast: bool,
     ) {
         let Some(service) = self.services.get(port) else {
@@ -54,7 +107,7 @@ impl Server {
             return;
         };
         let signs_each = common.broken(Planted::SignsEachCopy);
-        match self.answered.find(now, from, nonce, port) {
+        match self.answered.find(now, from, (nonce, port, key)) {
             Known::Again(here) if !signs_each => return common.post(from.address, Frame::PortHere(here)),
             Known::JustAnswered if !signs_each => return,
             _ => {}
@@ -65,13 +118,15 @@ impl Server {
         }
         let cookie = self.cookies.issue(now, from.uid, from.address);
         let ServeOptions { repeats, instance, .. } = service.options;
-        let claim = claim(nonce, from.uid, common.me, port, cookie, repeats, instance);
-        let proof = service.prover.prove(&claim);
+        let (mine, address) = (common.agreement.public_key(), common.address);
+        let (client, server) = ((from.uid, key), (common.me, mine));
+        let claim = Claim { nonce, port, client, server, address, cookie, repeats, instance };
+        let proof = service.prover.prove(&claim.bytes());
         let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
         let in_progress = session.map_or(0, |session| session.in_progress);
         let grant = self.grant(in_progress);
-        let here = Box::new(PortHere { nonce, port, cookie, grant, repeats, instance, proof });
-        self.answered.keep(now, from, here.clone());
+        let here = Box::new(PortHere { nonce, port, cookie, grant, repeats, instance, key: mine, proof });
+        self.answered.keep(now, from, key, here.clone());
         common.post(from.address, Frame::PortHere(here));
     }
 
@@ -81,19 +136,17 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Sender,
+        arrival: &mut Arrival,
         request: Request,
     ) {
         let attempt = request.attempt;
         if !attempt.is_to(common.me) {
-            let age = now.since(common.born).as_millis();
-            let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
-            common.probe(Probe::MeantForAnotherLife);
-            return self.reject(common, from, attempt, Rejection::OtherLife { age_ms });
+            common.counters.stale += 1;
+            return;
         }
-        let Some(id) = self.session_for(now, common, from, &request) else { return };
+        let Some(id) = self.session_for(now, common, arrival, attempt) else { return };
         let Some(slot) = self.slot_of(now, id, attempt) else {
-            return self.reject(common, from, attempt, Rejection::Busy);
+            return self.reject(common, id, attempt, Rejection::Busy);
         };
         let number = attempt.number;
         match number.cmp(&slot.number) {
@@ -117,12 +170,12 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        from: Sender,
-        request: &Request,
+        arrival: &mut Arrival,
+        attempt: Attempt,
     ) -> Option<SessionId> {
-        let attempt = request.attempt;
+        let from = arrival.from;
         let is_good = |cookie| self.cookies.is_good(now, from.uid, from.address, cookie);
-        let shows_good = request.cookie.as_deref().copied().map(is_good);
+        let shows_good = arrival.cookie.map(is_good);
         let known = self.sessions.find(from.uid);
         if let Some(session) = known.and_then(|id| self.sessions.get(id))
             && session.address == from.address
@@ -131,28 +184,31 @@ impl Server {
             return known;
         }
         if shows_good != Some(true) && !common.broken(Planted::CookieUnchecked) {
-            common.probe(Probe::CookieAsked);
-            if request
-                .cookie
-                .as_ref()
-                .is_some_and(|cookie| !self.cookies.is_beyond_horizon(Time::from_nanos(cookie.issued)))
-            {
-                common.probe(Probe::OldCookieShown);
+            let cookie = self.new_cookie(now, common, arrival);
+            match known.filter(|id| self.session_of(common, from) == Some(*id)) {
+                Some(id) => self.reject(common, id, attempt, Rejection::ShowCookie(cookie)),
+                // The whole datagram came from an address that is not proved.
+                None => self.turn_away(common, arrival, Unreadable::ShowCookie(cookie)),
             }
-            let cookie = self.cookies.issue(now, from.uid, from.address);
-            self.reject(common, from, attempt, Rejection::ShowCookie(cookie));
             return None;
         }
         if let Some(id) = known {
             self.sessions.get_mut(id)?.address = from.address;
             return known;
         }
-        if self.sessions.len() >= SESSIONS_MAX {
-            self.reject(common, from, attempt, Rejection::Busy);
-            return None;
-        }
+        let pair = arrival.pair.take()?;
         self.expect_sweep(now);
-        Some(self.sessions.open(Session::new(now, from.uid, from.address, attempt.number)))
+        Some(self.sessions.open(Session::new(now, (from.uid, pair), from.address, attempt.number)))
+    }
+
+    /// Returns the cookie that a client is to show.
+    fn new_cookie(&self, now: Time, common: &mut Common, arrival: &Arrival) -> Cookie {
+        common.probe(Probe::CookieAsked);
+        let is_old = |cookie: Cookie| !self.cookies.is_beyond_horizon(Time::from_nanos(cookie.issued));
+        if arrival.cookie.is_some_and(is_old) {
+            common.probe(Probe::OldCookieShown);
+        }
+        self.cookies.issue(now, arrival.from.uid, arrival.from.address)
     }
 
     /// Returns the slot of this attempt, or `None` if there is no capacity for one. A rejected attempt is recorded in
@@ -174,12 +230,19 @@ impl Server {
         session.slots.get(place)
     }
 
-    /// Rejects an attempt from an address that is not proved.
-    fn reject(&mut self, common: &mut Common, from: Sender, attempt: Attempt, reason: Rejection) {
+    /// Rejects an attempt that is recorded in no slot.
+    fn reject(&mut self, common: &mut Common, id: SessionId, attempt: Attempt, reason: Rejection) {
         common.counters.rejected += 1;
-        let attempt = Attempt { to: from.uid, ..attempt };
+        let attempt = Attempt { to: id.client, ..attempt };
         let grant = self.grant(0);
-        common.post(from.address, Frame::Reject { attempt, grant, reason });
+        common.post_to(To::Client(id), Frame::Reject { attempt, grant, reason });
+    }
+
+    /// Says why a datagram is not taken, to an address that need not be proved.
+    fn turn_away(&self, common: &mut Common, arrival: &Arrival, reason: Unreadable) {
+        common.counters.rejected += 1;
+        let unopened = Unopened { of: common.me, number: arrival.number, reason };
+        common.post(arrival.from.address, Frame::Unopened(unopened));
     }
 
     /// Takes a new attempt; it supersedes what was in its slot.

@@ -15,12 +15,17 @@ mod sessions;
 mod telling;
 mod timeouts;
 
+pub(super) use arrivals::Arrival;
+pub(super) use sessions::SessionId;
 pub(super) use timeouts::SESSION_IDLE;
 
+use super::agreement::Pair;
 use super::common::Common;
 use super::proof::{PortProver, PrivatePort};
 use super::slab::Slab;
-use super::types::{AnswerError, ForwardError, Request, RequestId, ServeError, ServeOptions};
+use super::types::{
+    AnswerError, CallDestination, ForwardError, Request, RequestId, ServeError, ServeOptions,
+};
 use super::watch::CallAccount;
 use super::work::WorkBudget;
 use crate::identity::Port;
@@ -37,7 +42,7 @@ use cookie::Cookies;
 use core::net::SocketAddr;
 use finished::Finished;
 use session::{Kept, State};
-use sessions::{SessionId, Sessions};
+use sessions::Sessions;
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
@@ -52,6 +57,8 @@ pub(super) struct Server {
     answered: Answered,
     /// Limits the proofs that are made.
     proofs: WorkBudget,
+    /// Limits the clients with which this life agrees on keys.
+    agreements: WorkBudget,
     /// Requests that the application has.
     in_hand: Slab<InHand>,
     generation: u64,
@@ -98,6 +105,7 @@ impl Server {
             cookies: Cookies::new(&mut common.random),
             answered: Answered::default(),
             proofs: WorkBudget::new(now),
+            agreements: WorkBudget::new(now),
             in_hand: Slab::default(),
             generation: 0,
             budget: Budget::default(),
@@ -107,6 +115,16 @@ impl Server {
             wake: Time::NEVER,
             sweep_at: Time::NEVER,
         }
+    }
+
+    /// Returns what this server has agreed on with the client of a session.
+    pub(super) fn pair(&mut self, id: SessionId) -> Option<&mut (dyn Pair + 'static)> {
+        self.sessions.get_mut(id).map(|session| &mut *session.pair)
+    }
+
+    /// Returns where frames to the client of a session go.
+    pub(super) fn address(&self, id: SessionId) -> Option<CallDestination> {
+        self.sessions.get(id).map(|session| CallDestination::Address(session.address))
     }
 
     // --- services ---

@@ -4,6 +4,7 @@
 //! kept, a lower one is dropped. So nothing has to be forgotten within a session, and its slots bound its cost.
 
 use crate::identity::{Port, Uid};
+use crate::rpc::agreement::Pair;
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
@@ -17,6 +18,8 @@ use core::net::SocketAddr;
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
     pub(super) client: Uid,
+    /// Seals what goes to and fro.
+    pub(super) pair: Box<dyn Pair>,
     /// The client's address, proved by a cookie.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
@@ -83,9 +86,15 @@ pub(in crate::rpc) struct Kept {
 }
 
 impl Session {
-    pub(super) fn new(now: Time, client: Uid, address: SocketAddr, floor: u64) -> Session {
+    pub(super) fn new(
+        now: Time,
+        (client, pair): (Uid, Box<dyn Pair>),
+        address: SocketAddr,
+        floor: u64,
+    ) -> Session {
         Session {
             client,
+            pair,
             address,
             heard_at: now,
             floor,

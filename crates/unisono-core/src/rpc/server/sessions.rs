@@ -14,7 +14,7 @@ pub(in crate::rpc) struct Sessions {
 /// Names a session for as long as it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rpc) struct SessionId {
-    pub(super) client: Uid,
+    pub(in crate::rpc) client: Uid,
     index: u32,
 }
 

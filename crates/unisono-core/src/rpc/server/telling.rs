@@ -6,11 +6,11 @@ use super::Server;
 use super::session::{Kept, Slot, State};
 use super::sessions::SessionId;
 use crate::rpc::common::Common;
+use crate::rpc::output::{Correspondent, Letter, Packet};
 use crate::rpc::transfer::Outgoing;
 use crate::time::Time;
 use crate::wire::{Attempt, Frame, Grant, Payload, Reply, Writer};
 use alloc::boxed::Box;
-use core::net::SocketAddr;
 
 impl Server {
     /// Changes an attempt's state and queues the answer to its client.
@@ -40,8 +40,8 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        writer: &mut Writer<'_>,
-    ) -> Option<SocketAddr> {
+        packet: &mut Packet<'_>,
+    ) -> Option<Letter> {
         loop {
             let id = *self.due.front()?;
             let in_progress = self.sessions.get(id).map_or(0, |session| session.in_progress);
@@ -50,12 +50,13 @@ impl Server {
                 self.due.pop_front();
                 continue;
             };
+            let mut writer = packet.to_client(id.client);
             let mut written = false;
             while let Some(&number) = session.to_tell.front() {
                 if let Some(slot) = session.slots.get_mut(usize::from(number)) {
                     let attempt = Attempt { to: id.client, slot: number, number: slot.number };
                     let sends_parts = starts_transfer(now, common, slot);
-                    match write_state(writer, attempt, grant, slot) {
+                    match write_state(&mut writer, attempt, grant, slot) {
                         Some(true) => written = true,
                         Some(false) if written => break,
                         _ => {}
@@ -74,7 +75,8 @@ impl Server {
                 self.due.rotate_left(1);
             }
             if written {
-                return self.sessions.get(id).map(|session| session.address);
+                let session = self.sessions.get(id)?;
+                return Some((session.address, Correspondent::Client(id)));
             }
         }
     }
@@ -86,8 +88,8 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        writer: &mut Writer<'_>,
-    ) -> Option<SocketAddr> {
+        packet: &mut Packet<'_>,
+    ) -> Option<Letter> {
         for _ in 0..self.sending.len() {
             let (id, slot, number) = self.sending.pop_front()?;
             let Some(session) = self.sessions.get_mut(id) else { continue };
@@ -101,8 +103,8 @@ impl Server {
             self.sending.push_back((id, slot, number));
             if let Some((part, again)) = part {
                 common.counters.parts_resent += u64::from(again);
-                writer.frame(&Frame::Part(part));
-                return Some(address);
+                packet.to_client(id.client).frame(&Frame::Part(part));
+                return Some((address, Correspondent::Client(id)));
             }
         }
         None

@@ -21,13 +21,15 @@ pub(crate) use server::{Over, Server};
 use super::{BirthContext, Side, World};
 use crate::network::Path;
 use crate::record::{OpId, ReplicaRecord};
-use crate::seal::{CheapProof, Seal};
+use crate::seal::{CheapKeys, CheapProof, Seal};
 use bytes::BytesMut;
 use context::{Context, outcome_of_call};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use unisono_core::rpc::{CALLS_TAG, CallDestination, CallFailure, CallNumber, Endpoint};
+use unisono_core::rpc::{
+    CALLS_TAG, CallDestination, CallFailure, CallNumber, Endpoint, KeyAgreement, PortProof,
+};
 use unisono_core::wire::Header;
 use unisono_core::{ConfigError, Destination, Phase, Planted, Random, Time};
 
@@ -108,8 +110,10 @@ impl Side for ReplicaSide {
     ) -> Result<ReplicaSide, ConfigError> {
         let mut context = context;
         let random = Random::from_u64(context.random.next_u64());
-        let (protection, proof) = (Box::new(Seal), Box::new(CheapProof::honest()));
-        let mut endpoint = Endpoint::new(context.now, context.uid, birth.calls, protection, proof, random)?;
+        let proof: Box<dyn PortProof> = Box::new(CheapProof::honest());
+        let keys: (_, Box<dyn KeyAgreement>) = (proof, Box::new(CheapKeys(context.uid)));
+        let (now, address) = (context.now, context.address);
+        let mut endpoint = Endpoint::new(now, address, birth.calls, Box::new(Seal), keys, random)?;
         let server = match birth.server {
             Some(birth) => {
                 _ = endpoint.serve(common.transfer.private.clone(), common.transfer.options);
