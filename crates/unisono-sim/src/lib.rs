@@ -42,6 +42,7 @@ pub mod replay;
 mod replica;
 pub mod run;
 pub mod scenario;
+mod scenes;
 mod seal;
 mod words;
 mod workload;

@@ -2,12 +2,14 @@
 //!
 //! For each bug, seeds are run with the bug planted until a checker reports a violation. The profiles take turns,
 //! because no single profile finds every bug. A few bugs of servers on disk show only after crashes in a certain order,
-//! which no early seed has: each of these has a history.
+//! which no early seed has: each of these has a history. Bugs that only an attacker with recordings can use have a scene:
+//! a few datagrams sent by hand.
 
 use crate::enumerate;
 use crate::plan::Profile;
 use crate::replica::History;
 use crate::run::{find_first, run_seed, threads};
+use crate::scenes;
 use serde::Serialize;
 use unisono_core::Planted;
 use unisono_core::replica::disk::DiskDurability;
@@ -136,8 +138,20 @@ fn play(bug: Planted, history: &History) -> Mutant {
     }
 }
 
-/// Plants one bug and returns the result of its history, or for the first seed that shows it. Runs on `threads` threads.
+/// Plants one bug and plays the scene that shows it, if there is one.
+fn act(bug: Planted) -> Option<Mutant> {
+    let scene = scenes::of(bug)?;
+    // A scene that also fails without the bug proves nothing.
+    let by = scene(Some(bug)).filter(|_| scene(None).is_none());
+    let name = format!("{bug:?}");
+    Some(Mutant { name, seeds_to_catch: None, by: by.map(str::to_string), profile: None, replay: None })
+}
+
+/// Plants one bug and returns the result of its scene or history, or for the first seed that shows it. Runs on `threads` threads.
 pub fn hunt(bug: Planted, threads: usize) -> Mutant {
+    if let Some(mutant) = act(bug) {
+        return mutant;
+    }
     if let Some(history) = history_of(bug) {
         return play(bug, &history);
     }
@@ -168,6 +182,13 @@ pub fn hunt(bug: Planted, threads: usize) -> Mutant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_scene_shows_its_bug_and_holds_without_it() {
+        let shown: Vec<_> = Planted::ALL.iter().filter_map(|bug| act(*bug)).collect();
+        assert!(!shown.is_empty());
+        shown.iter().for_each(|mutant| assert!(mutant.by.is_some(), "{}", mutant.name));
+    }
 
     #[test]
     fn each_history_shows_its_bug_and_holds_without_it() {

@@ -157,6 +157,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Disk(disk) => fold([19, of_disk(disk)]),
         ReplicaRecord::Replayed { at, values, outcomes } => fold([20, of_place(at), *values, *outcomes]),
         ReplicaRecord::BeginsAnew => 21,
+        ReplicaRecord::Replaced => 22,
     }
 }
 

@@ -186,6 +186,9 @@ pub enum ReplicaRecord {
     },
 
     // --- the world ---
+    /// A caller learned that the service with which it stayed exists no more, because its call found servers of another
+    /// instance only. The operation ends; the next one goes to the other instance.
+    Replaced,
     /// An administrator lets the service begin anew from one disk, because too many others are lost for ever.
     BeginsAnew,
     /// No fault strikes from here on. `serves` is true if the service must answer again.

@@ -18,6 +18,9 @@ pub(super) struct GoesOn {
     /// Operations that began since then: their caller, when they began, and whether they have ended.
     begun: Vec<Option<(Life, Time, bool)>>,
     crashed: Vec<Life>,
+    /// Callers that learn of another instance with the operation that ends next. Each life does so once at most without
+    /// faults.
+    replaced: Vec<(Life, bool)>,
     finals: Vec<(Life, Option<Place>)>,
     checked: u64,
 }
@@ -45,10 +48,17 @@ impl Property for GoesOn {
                     *ended = true;
                     let took = record.at.since(*begun);
                     self.checked += 1;
-                    if !matches!(outcome, OpOutcome::Replied(_)) {
+                    let learns = self.replaced.iter_mut().find(|(life, told)| *life == record.life && !told);
+                    let learns = learns.map(|(_, told)| *told = true).is_some();
+                    if !matches!(outcome, OpOutcome::Replied(_)) && !learns {
                         return broken(self, record, || format!("after {took:?} without faults"));
                     }
                 }
+            }
+            Some(ReplicaRecord::Replaced)
+                if self.since.is_some() && self.replaced.iter().all(|(life, _)| *life != record.life) =>
+            {
+                self.replaced.push((record.life, false));
             }
             Some(ReplicaRecord::Final { at }) => self.finals.push((record.life, *at)),
             _ => {}

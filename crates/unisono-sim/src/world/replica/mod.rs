@@ -75,6 +75,7 @@ impl ReplicaSide {
             if let Some(id) = self.calls.remove(&call) {
                 if result == Err(CallFailure::OtherInstance) {
                     self.endpoint.forget_instance(cx.local, cx.common.service.port);
+                    cx.note(ReplicaRecord::Replaced);
                 }
                 cx.end_op(id, outcome_of_call(&result));
             } else if let Some(server) = &mut self.server

@@ -1,0 +1,104 @@
+//! Scenes: bugs that only an attacker with recordings can use, each shown by a few datagrams that are sent by hand.
+//!
+//! The director of a simulated world replays what it has recorded of the same run. It knows nothing of an earlier start
+//! of the same processes.
+
+use crate::seal::Seal;
+use bytes::{Bytes, BytesMut};
+use std::net::SocketAddr;
+use std::time::Duration;
+use unisono_core::wire::{
+    Decoder, Founding, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind,
+    Writer,
+};
+use unisono_core::{
+    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Planted,
+    Port, Random, Settings, Time, Uid,
+};
+
+/// Plays a scene, with a bug planted or without one. Returns the name of the property that is violated.
+type Scene = fn(Option<Planted>) -> Option<&'static str>;
+
+/// Returns the scene that shows a bug, if it is not left to the seeds.
+pub(crate) fn of(bug: Planted) -> Option<Scene> {
+    match bug {
+        Planted::PrepareUnechoed => Some(recorded_proposal),
+        _ => None,
+    }
+}
+
+fn address(place: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, place], 7195))
+}
+
+fn member(place: u8) -> Member {
+    let name = Name::new(&format!("m{place}")).unwrap_or_default();
+    Member { uid: Uid(100 + u64::from(place)), name, address: address(place) }
+}
+
+/// A participant of a formation hears what was recorded at an earlier start: a question, and the proposal that followed.
+fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
+    const NOW: Time = Time::from_nanos(1_000_000_000);
+    let participants = (0..3).map(|place| member(place).name).collect();
+    let formation = Formation { participants, at_least: 2, within: Duration::from_secs(5) };
+    let entry = EntryMode::Form(formation, GroupConfig::default());
+    let (port, random) = (Port::from_name("scene"), Random::from_u64(1));
+    let me = member(0);
+    let group = Group::new(NOW, me, port, entry, Bytes::new(), Settings::default(), Box::new(Seal), random);
+    let mut group = group.ok()?;
+    bug.into_iter().for_each(|bug| group.plant(bug));
+    // Its own first question tells what the formation is called.
+    let at = NOW + Duration::from_millis(10);
+    group.handle_timeout(at);
+    let formation = said(&mut group, at).into_iter().find_map(|frame| match frame {
+        Frame::Form { formation, .. } => Some(formation),
+        _ => None,
+    })?;
+    let old = Ballot { round: 9, coordinator: member(1).uid };
+    let founding = Founding {
+        instance: Instance(5),
+        epoch: EpochId { counter: 0, coordinator: old.coordinator, nonce: 5 },
+        config: GroupConfig::default(),
+        members: vec![member(1), member(2)],
+    };
+    let recordings = [
+        Frame::Form { formation, ballot: old, heard: 3, room: PADDED_BYTES as u32 },
+        Frame::FormPrepare { formation, ballot: old, nonce: 5, founding: founding.into() },
+    ];
+    let mut answers = Vec::new();
+    for (number, frame) in (1..).zip(&recordings) {
+        let datagram = sealed(&group, old.coordinator, number, frame)?;
+        group.handle_datagram(at, address(1), datagram);
+        answers.extend(said(&mut group, at));
+    }
+    answers
+        .iter()
+        .any(|frame| matches!(frame, Frame::FormPrepared { .. }))
+        .then_some("recordings_prepare_nothing")
+}
+
+/// Returns a datagram outside of any epoch.
+fn sealed(group: &Group, sender: Uid, number: u64, frame: &Frame) -> Option<BytesMut> {
+    let header = Header {
+        protection: ProtectionKind::Checksum,
+        group: group.tag(),
+        epoch: EpochTag::OUTSIDE,
+        sender,
+        number,
+        salt: 0,
+    };
+    let mut datagram = Vec::new();
+    header.write(&mut datagram);
+    Writer::new(&mut datagram, 9000).frame(frame);
+    let context = KeyContext { instance: Instance(0), sender, salt: 0 };
+    Seal.seal(&context, number, &mut datagram).then(|| BytesMut::from(&datagram[..]))
+}
+
+/// Returns the frames that a member sends now.
+fn said(group: &mut Group, now: Time) -> Vec<Frame> {
+    let (mut out, mut frames) = (Vec::new(), Vec::new());
+    while group.poll_transmit(now, &mut out).is_some() {
+        frames.extend(Decoder::new(Bytes::copy_from_slice(&out[HEADER_BYTES..])).flatten());
+    }
+    frames
+}
