@@ -114,6 +114,14 @@ named! {
         EndedAcknowledges,
         /// A participant of a formation prepares what a recording of an earlier start proposes.
         PrepareUnechoed,
+        /// Any cookie admits a joiner.
+        JoinCookieUnchecked,
+        /// A member takes copies of a datagram, and recordings of this epoch.
+        ReplayTaken,
+        /// A member notes the number of a datagram before it knows that the datagram is genuine.
+        WindowBeforeOpening,
+        /// A member seals all its datagrams under one number.
+        NumberNotCounted,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

@@ -52,6 +52,8 @@ pub(crate) struct Resident<S> {
     /// True if its application takes events before its datagrams are sent, false for the opposite order.
     pub(crate) events_first: bool,
     pub(crate) scheduled_crash: Option<ScheduledCrash>,
+    /// The last packet numbers under which its group and its endpoint sealed.
+    pub(crate) sealed: [u64; 2],
     /// True if the member's stream of events has ended, though its core may still be running.
     pub(crate) is_over: bool,
 }

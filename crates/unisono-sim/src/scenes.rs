@@ -12,8 +12,8 @@ use unisono_core::wire::{
     Writer,
 };
 use unisono_core::{
-    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Planted,
-    Port, Random, Settings, Time, Uid,
+    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Phase,
+    Planted, Port, Random, Settings, Time, Transport, Uid,
 };
 
 /// Plays a scene, with a bug planted or without one. Returns the name of the property that is violated.
@@ -23,6 +23,9 @@ type Scene = fn(Option<Planted>) -> Option<&'static str>;
 pub(crate) fn of(bug: Planted) -> Option<Scene> {
     match bug {
         Planted::PrepareUnechoed => Some(recorded_proposal),
+        Planted::ReplayTaken => Some(copied_datagram),
+        Planted::WindowBeforeOpening => Some(forged_number),
+        Planted::JoinCookieUnchecked => Some(guessed_cookie),
         _ => None,
     }
 }
@@ -75,6 +78,90 @@ fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
         .iter()
         .any(|frame| matches!(frame, Frame::FormPrepared { .. }))
         .then_some("recordings_prepare_nothing")
+}
+
+/// A founder and a member that has joined it, and the last datagram of the founder to the member.
+struct Couple {
+    now: Time,
+    groups: [Group; 2],
+    last: Vec<u8>,
+}
+
+impl Couple {
+    fn new(bug: Option<Planted>) -> Option<Couple> {
+        let now = Time::from_nanos(1_000_000_000);
+        let entries = [EntryMode::Found(GroupConfig::default()), EntryMode::Join];
+        let mut groups = Vec::new();
+        for (place, entry) in (0..).zip(entries) {
+            let (port, random) = (Port::from_name("scene"), Random::from_u64(place.into()));
+            let settings = Settings { transport: Transport::Unicast, ..Settings::default() };
+            let seal = Box::new(Seal);
+            let group = Group::new(now, member(place), port, entry, Bytes::new(), settings, seal, random);
+            groups.push(group.ok()?);
+        }
+        let mut couple = Couple { now, groups: groups.try_into().ok()?, last: Vec::new() };
+        couple.groups.iter_mut().for_each(|group| bug.into_iter().for_each(|bug| group.plant(bug)));
+        couple.run(Duration::from_millis(500));
+        couple.groups.iter().all(|group| group.phase() == Phase::Member).then_some(couple)
+    }
+
+    /// Lets time pass. Datagrams arrive at once.
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            for place in 0..2 {
+                self.groups[place].handle_timeout(self.now);
+                while self.groups[place].poll_event().is_some() {}
+                let mut out = Vec::new();
+                while self.groups[place].poll_transmit(self.now, &mut out).is_some() {
+                    if place == 0 {
+                        self.last.clone_from(&out);
+                    }
+                    let from = address(place as u8);
+                    self.groups[1 - place].handle_datagram(self.now, from, BytesMut::from(&out[..]));
+                }
+            }
+            self.now = self.now + Duration::from_millis(1);
+        }
+    }
+
+    /// Lets the member hear a datagram in the founder's place. Returns true if it took it.
+    fn takes(&mut self, datagram: &[u8]) -> bool {
+        let before = self.groups[1].counters().datagrams_received;
+        self.groups[1].handle_datagram(self.now, address(0), BytesMut::from(datagram));
+        self.groups[1].counters().datagrams_received > before
+    }
+}
+
+/// A member hears a datagram of its epoch a second time.
+fn copied_datagram(bug: Option<Planted>) -> Option<&'static str> {
+    let mut couple = Couple::new(bug)?;
+    let copy = couple.last.clone();
+    couple.takes(&copy).then_some("datagrams_are_taken_once")
+}
+
+/// A member hears a forgery with a number that its sender has not reached, and then the sender.
+fn forged_number(bug: Option<Planted>) -> Option<&'static str> {
+    const NUMBER_AT: usize = 28;
+    let mut couple = Couple::new(bug)?;
+    let mut forged = couple.last.clone();
+    forged[NUMBER_AT..NUMBER_AT + 8].copy_from_slice(&(1_u64 << 62).to_be_bytes());
+    Seal::invalidate(&mut forged);
+    couple.takes(&forged);
+    let before = couple.groups[1].counters().datagrams_received;
+    couple.run(Duration::from_millis(400));
+    (couple.groups[1].counters().datagrams_received == before).then_some("forgeries_move_no_window")
+}
+
+/// A process asks to join with a cookie that it never got.
+fn guessed_cookie(bug: Option<Planted>) -> Option<&'static str> {
+    let mut couple = Couple::new(bug)?;
+    let stranger = member(5);
+    let request = Frame::JoinRequest { cookie: 5, name: stranger.name, hello: Bytes::new() };
+    let datagram = sealed(&couple.groups[0], stranger.uid, 1, &request)?;
+    couple.groups[0].handle_datagram(couple.now, stranger.address, datagram);
+    let said = said(&mut couple.groups[0], couple.now);
+    said.iter().any(|frame| matches!(frame, Frame::Welcome(_))).then_some("joiners_prove_their_address")
 }
 
 /// Returns a datagram outside of any epoch.

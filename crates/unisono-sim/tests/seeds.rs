@@ -81,7 +81,9 @@ fn a_seed_gives_the_same_trace_every_time() {
 
 #[test]
 fn planted_bugs_are_caught() {
-    for bug in [Planted::AcceptWithOneAckLess, Planted::TentativeDropped, Planted::NoNack] {
+    for bug in
+        [Planted::AcceptWithOneAckLess, Planted::TentativeDropped, Planted::NoNack, Planted::NumberNotCounted]
+    {
         let mutant = hunt(bug, 2);
         assert!(mutant.seeds_to_catch.is_some(), "{bug:?} was not caught");
     }

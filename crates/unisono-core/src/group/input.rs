@@ -79,6 +79,10 @@ impl Group {
         let outside = header.epoch == EpochTag::OUTSIDE;
         let instance = if outside { Instance(0) } else { self.instance };
         let context = KeyContext { instance, sender: header.sender, salt: header.salt };
+        let in_epoch = header.epoch == self.epoch_tag && self.broken(Planted::WindowBeforeOpening);
+        if in_epoch && !self.notes_unopened(&header) {
+            return;
+        }
         let Some(payload) = open(datagram, &header, &context, &mut *self.protection) else {
             self.note_unopened(now, from, &header);
             return;
@@ -189,6 +193,13 @@ impl Group {
 
     // --- in this epoch ---
 
+    /// Planted bug: notes the number of a datagram that may not be genuine. Returns false if it was noted before.
+    fn notes_unopened(&mut self, header: &Header) -> bool {
+        let Some(peer) = self.peers.get_mut(header.sender) else { return true };
+        let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
+        window.fresh(header.number)
+    }
+
     fn receive_inside(
         &mut self,
         now: Time,
@@ -198,13 +209,15 @@ impl Group {
         multicast: bool,
     ) {
         let sender = header.sender;
+        let (takes_copies, is_noted) =
+            (self.broken(Planted::ReplayTaken), self.broken(Planted::WindowBeforeOpening));
         let Some(peer) = self.peers.get_mut(sender) else {
             self.counters.stale += 1;
             self.receive_from_stranger(now, from, header, payload);
             return;
         };
         let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
-        if !window.fresh(header.number) {
+        if !is_noted && !window.fresh(header.number) && !takes_copies {
             self.counters.replayed += 1;
             self.probe(Probe::ReplayRefused);
             return;

@@ -8,6 +8,7 @@ use super::{Destination, Group, Phase};
 use crate::flow::Outgoing;
 use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
+use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer, cut, seal};
 use alloc::vec::Vec;
@@ -143,7 +144,9 @@ impl Group {
     /// Writes the header and seals the datagram. Returns false if it could not be sealed.
     #[inline(never)]
     fn finish(&mut self, under: EpochTag, out: &mut [u8]) -> bool {
-        self.packet_number += 1;
+        if self.packet_number == 0 || !self.broken(Planted::NumberNotCounted) {
+            self.packet_number += 1;
+        }
         let header = Header {
             protection: self.protection.kind(),
             group: self.tag,

@@ -259,6 +259,7 @@ impl<S: Side> World<S> {
             takes_events_from: 0,
             events_first: birth.events_first,
             scheduled_crash: None,
+            sealed: [0; 2],
             is_over: false,
         });
         self.drain(process);

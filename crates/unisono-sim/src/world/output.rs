@@ -9,12 +9,23 @@ use crate::network::{DatagramId, Fate, Path};
 use crate::record::Life;
 use crate::words;
 use unisono_core::Destination;
+use unisono_core::rpc::CALLS_TAG;
+use unisono_core::wire::Header;
 
 /// State of a life after its output was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drained {
     Alive,
     Crashed,
+}
+
+/// Returns the packet number of a new datagram if its life may have sealed another one under it: numbers rise. `sealed`
+/// contains the last numbers of the life's group and endpoint, which have keys of their own.
+fn reused_number(sealed: &mut [u64; 2], datagram: &[u8]) -> Option<u64> {
+    let header = Header::parse(datagram).ok()?;
+    let last = &mut sealed[usize::from(header.group == CALLS_TAG)];
+    let is_reused = header.number <= std::mem::replace(last, header.number);
+    is_reused.then_some(header.number)
 }
 
 /// Most datagrams after one input; more show that a side sends without end.
@@ -71,6 +82,10 @@ impl<S: Side> World<S> {
             let Some(destination) = resident.side.poll_transmit(local, &mut self.outgoing) else {
                 return Drained::Alive;
             };
+            if let Some(number) = reused_number(&mut resident.sealed, &self.outgoing) {
+                self.report_violation("nonce", format!("m{from}: number {number} was sealed before"));
+                return Drained::Alive;
+            }
             let id = self.network.store(from, &mut self.outgoing);
             S::note_datagram(self, from);
             self.recorder.note_datagram(self.now, from, destination, self.network.read(id).0);
