@@ -1,6 +1,6 @@
 //! Entering a group, for both kinds of handles: from a name and options to a member that has begun to enter.
 
-use crate::engine::{Engine, Shared, Way};
+use crate::engine::{Access, Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::log::Label;
 use crate::options::Options;
@@ -70,7 +70,9 @@ impl Opening<'_> {
             Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
         };
         let label = Label { group: self.name.into(), me: options.name.clone() };
-        let way = Way { tag: port.tag(), seeds, key: options.key.clone(), label, needs_multicast };
+        let access =
+            Access { key: options.key.clone(), seeds: seeds.clone(), settings: options.calls.clone() };
+        let way = Way { tag: port.tag(), seeds, access, label, needs_multicast };
         Engine::enter(place, way, options.spin, make)
     }
 }

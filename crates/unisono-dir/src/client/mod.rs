@@ -58,8 +58,8 @@ pub enum ClientError {
     },
     /// The service that answers was founded apart from the one that this client has called, or began anew since.
     #[error(
-        "the service began anew since this client called it: what was changed last may be missing; a new client accepts \
-         it"
+        "the service began anew since this client called it: what was changed last may be missing there; to go on with \
+         it, accept it (`Client::accept_instance`) or start this program again"
     )]
     OtherInstance,
     /// The reply cannot be read.
@@ -205,6 +205,16 @@ impl Client {
                 return Ok(content);
             }
         }
+    }
+
+    /// Accepts the service at this port also if it began anew since this process called it
+    /// ([`ClientError::OtherInstance`]). All clients of this process with the same options then go on with it.
+    pub fn accept_instance(&self, port: unisono_table::Port) -> Result<(), ClientError> {
+        self.calls.forget_instance(public(port.0));
+        let (watch, backup) = self.ports(port)?;
+        self.calls.forget_instance(watch);
+        self.calls.forget_instance(backup);
+        Ok(())
     }
 
     /// Asks for the ports of watches and backups.

@@ -22,6 +22,8 @@ const BACKUPS_MAX: usize = 2;
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Interval at which the desk looks for backups that nobody asks for.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// Maximum number of questions that wait.
+const QUESTIONS_MAX: u16 = 64;
 /// First byte of a question for a piece. Other questions are those of tables.
 pub(crate) const PIECE: u8 = 0xb1;
 
@@ -49,7 +51,14 @@ struct Kept {
 
 /// Answers until the server has ended.
 pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
-    let Ok(server) = shared.open(port, 64) else { return };
+    let server = loop {
+        match shared.open(port, QUESTIONS_MAX) {
+            Ok(server) => break server,
+            Err(_) if shared.has_ended() => return,
+            // Another server of this process may serve it.
+            Err(_) => std::thread::sleep(LOOKS_EVERY),
+        }
+    };
     let (mut kept, mut last_id) = (VecDeque::<Kept>::new(), 0);
     while !shared.has_ended() {
         let request = match server.get_request_timeout(LOOKS_EVERY) {

@@ -49,7 +49,8 @@ pub struct ServerOptions {
     /// How the servers reach each other, with their key.
     pub servers: Options,
     /// Key of clients, if they have another one than the servers. Clients then reach this server at a UDP port of its own:
-    /// the one after [`Options::bind`], or one that the system chooses.
+    /// the one after [`Options::bind`], or one that the system chooses. Each server with such a key needs a process of its
+    /// own.
     pub client_key: Option<Key>,
     /// How much the service takes, if this server creates it.
     pub limits: Limits,

@@ -309,10 +309,13 @@ pub(crate) struct Entrance {
 }
 
 impl State {
-    /// True if calls with this key may be made here: there are none yet, or they have this key.
-    pub(super) fn has_calls_like(&mut self, key: Option<&Key>) -> bool {
-        let index = self.find(CALLS_TAG);
-        index.is_none_or(|index| is_same_key(self.occupant::<Calls>(index).access.key.as_ref(), key))
+    /// True if calls with this access may be made here: those that are made have it, or else those that will be made
+    /// beside a member.
+    pub(super) fn takes_calls_like(&mut self, access: &Access) -> bool {
+        match self.find(CALLS_TAG) {
+            Some(index) => self.occupant::<Calls>(index).access.is_like(access),
+            None => self.access.as_ref().is_none_or(|expected| expected.is_like(access)),
+        }
     }
 }
 
@@ -329,15 +332,17 @@ impl Engine {
             if state.closed {
                 continue;
             }
+            // A member is about to make calls with its own access.
+            if place.bind.port() == 0 && !state.takes_calls_like(&entrance.access) {
+                continue;
+            }
             let Some(index) = state.find(CALLS_TAG) else {
                 return engine.admit_calls(state, entrance, make);
             };
             if state.occupant::<Calls>(index).access.is_like(&entrance.access) {
                 return Ok(engine.share_calls(state, index, entrance.spin));
             }
-            if place.bind.port() != 0 {
-                return Err(OpenError::OtherCalls { address: engine.address });
-            }
+            return Err(OpenError::OtherCalls { address: engine.address });
         }
         Engine::begin(&mut engines, place, |engine| engine.admit_calls(engine.lock(), entrance, make))
     }

@@ -7,9 +7,8 @@ use super::send_queue::Reach;
 use super::shared::Shared;
 use super::slot::Slot;
 use super::state::State;
-use super::{Engine, Membership, clock_ns, fallback_thread};
+use super::{Access, Engine, Membership, clock_ns, fallback_thread};
 use crate::error::OpenError;
-use crate::key::Key;
 use crate::log::Label;
 use crate::reach::{Place, multicast_address};
 use crate::seeds::Seeds;
@@ -36,8 +35,8 @@ struct Engines {
 pub(crate) struct Way {
     pub(crate) tag: GroupTag,
     pub(crate) seeds: Seeds,
-    /// Key of the member, and of calls beside it.
-    pub(crate) key: Option<Key>,
+    /// How calls beside the member reach other processes.
+    pub(crate) access: Access,
     /// Names of the group and of the member, for the log.
     pub(crate) label: Label,
     /// Multicast is the only way to it.
@@ -61,8 +60,8 @@ impl Engine {
             if state.closed {
                 continue;
             }
-            // Calls with another key may be there; then there is no room for calls beside the member.
-            if place.bind.port() == 0 && !state.has_calls_like(way.key.as_ref()) {
+            // Other calls may be there; then there is no room for calls beside the member.
+            if place.bind.port() == 0 && !state.takes_calls_like(&way.access) {
                 continue;
             }
             if !state.has(way.tag) {
@@ -139,6 +138,7 @@ impl Engine {
         let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
         let membership = Membership::new(group, Reach { multicast, seeds: way.seeds }, way.label);
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
+        state.access.get_or_insert(way.access);
         self.settle(&mut state, now);
         self.pass_lease(&mut state, now, false);
         self.unlock(state);

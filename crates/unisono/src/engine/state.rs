@@ -1,5 +1,6 @@
 //! What an engine protects by its lock: its slots, their timers, and what it knows of the lease holder.
 
+use super::calls::Access;
 use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
@@ -61,6 +62,8 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// Time at which the slots were last served.
     settled_at: Time,
+    /// How the first member's calls reach other processes, whether or not it makes any yet.
+    pub(super) access: Option<Access>,
 }
 
 /// A slot, and what the engine notes of it.
@@ -100,6 +103,7 @@ impl State {
             home,
             closed: false,
             settled_at: Time::ZERO,
+            access: None,
         }
     }
 

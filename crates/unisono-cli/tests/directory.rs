@@ -1,0 +1,344 @@
+//! Tests of the directory service from the command line: processes that are killed, and bad input.
+
+mod common;
+
+use common::{Background, alone, command, group, json};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+/// Flags with which a dead server is noticed soon, and a busy one is not suspected.
+const WATCHFUL: [&str; 2] = ["--patience", "1000"];
+
+/// Three servers, each a process.
+struct Service {
+    name: String,
+    folder: tempfile::TempDir,
+    servers: Vec<Option<Background>>,
+}
+
+impl Service {
+    fn begin() -> Service {
+        let (name, folder) = (group("directory"), tempfile::tempdir().unwrap());
+        let mut service = Service { name, folder, servers: vec![None, None, None] };
+        (1..=3).for_each(|id| service.start(id, &[]));
+        (1..=3).for_each(|id| service.serves(id));
+        service
+    }
+
+    fn data(&self, id: usize) -> String {
+        self.folder.path().join(id.to_string()).display().to_string()
+    }
+
+    fn start(&mut self, id: usize, more: &[&str]) {
+        let (number, data) = (id.to_string(), self.data(id));
+        let arguments = ["dir", "serve", "--id", &number, "--data", &data, "--service", &self.name];
+        self.servers[id - 1] = Some(Background::start(&[&arguments, &WATCHFUL[..], more].concat()));
+    }
+
+    fn serves(&mut self, id: usize) {
+        let server = self.servers[id - 1].as_mut().unwrap();
+        server.until("the server", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    }
+
+    fn kill(&mut self, id: usize) {
+        let mut server = self.servers[id - 1].take().unwrap();
+        server.signal(Signal::KILL);
+        server.end();
+    }
+
+    fn cap(&self) -> PathBuf {
+        self.folder.path().join("1/root.cap")
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        asked(&self.cap(), arguments, b"")
+    }
+
+    /// Runs a command that succeeds, and returns what it printed.
+    fn good(&self, arguments: &[&str]) -> String {
+        let output = self.ask(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that fails, and returns its exit status and its words.
+    fn bad(&self, arguments: &[&str]) -> (i32, String) {
+        failure(&self.ask(arguments))
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let lines = self.good(&["dir", "ls", path, "--json"]);
+        let name =
+            |line: &str| serde_json::from_str::<Value>(line).unwrap()["name"].as_str().unwrap().to_owned();
+        lines.lines().map(name).collect()
+    }
+
+    fn capability(&self, path: &str) -> String {
+        let looked = json(&self.ask(&["dir", "lookup", path, "--json"]));
+        looked["capability"].as_str().unwrap().to_owned()
+    }
+}
+
+fn asked(cap: &Path, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command()
+        .args(arguments)
+        .args(WATCHFUL)
+        .env("UNISONO_CAP", cap)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses its arguments does not read.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn failure(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
+}
+
+#[test]
+fn names_survive_kills_and_a_minority_says_which_servers_are_missing() {
+    let _alone = alone();
+    let mut service = Service::begin();
+    let mode = std::fs::metadata(service.cap()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    service.good(&["dir", "mkdir", "home"]);
+    let made = json(&service.ask(&["dir", "mkdir", "home/ann", "--json"]));
+    assert_eq!(made["command"], "dir mkdir");
+    service.kill(2);
+    let later = json(&service.ask(&["dir", "mkdir", "home/bob", "--json"]));
+    assert!(later["seqno"].as_u64() > made["seqno"].as_u64());
+    service.kill(3);
+    for arguments in [&["dir", "ls", "home"][..], &["dir", "ls", "home", "--consistency", "local"]] {
+        let (status, said) = service.bad(arguments);
+        assert!(status == 3 && said.contains("servers 2 and 3"), "{status}: {said}");
+    }
+    let output = service.ask(&["dir", "status", "--json"]);
+    let first: Value =
+        serde_json::from_slice(output.stdout.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    assert_eq!((output.status.code(), &first["waiting_for"]), (Some(3), &serde_json::json!([2, 3])));
+    service.kill(1);
+    (1..=3).rev().for_each(|id| service.start(id, &[]));
+    (1..=3).for_each(|id| service.serves(id));
+    assert_eq!(service.names("home"), ["ann", "bob"]);
+    // A lost folder has to be said.
+    service.kill(1);
+    std::fs::rename(service.data(1), service.folder.path().join("lost")).unwrap();
+    service.start(1, &[]);
+    assert_eq!(service.servers[0].take().unwrap().end(), Some(2));
+    service.start(1, &["--replace"]);
+    service.serves(1);
+    assert_eq!(service.names("home"), ["ann", "bob"]);
+    let serving = service.good(&["dir", "status"]);
+    assert_eq!(serving.matches("serving").count(), 3, "{serving}");
+}
+
+#[test]
+fn rights_files_sets_and_backups_do_what_the_help_says() {
+    let _alone = alone();
+    let service = Service::begin();
+    service.good(&["dir", "mkdir", "home"]);
+    service.good(&["dir", "mkdir", "home/ann"]);
+    let put = asked(&service.cap(), &["file", "put", "--as", "home/ann/letter"], b"dear bob");
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    assert_eq!(service.good(&["file", "get", "home/ann/letter"]), "dear bob");
+    assert_eq!(service.good(&["file", "size", "home/ann/letter"]), "8\n");
+    assert_eq!(service.good(&["dir", "tree"]), "home/\n  ann/\n    letter\n");
+
+    // The owner restricts alone; the holder of one column sees what it lets through.
+    let (home, ann) = (service.capability("home"), service.capability("home/ann"));
+    let weak = service.good(&["dir", "cap", "restrict", &home, "--rights", "04"]);
+    let low = service.folder.path().join("low.cap");
+    std::fs::write(&low, &weak).unwrap();
+    std::fs::set_permissions(&low, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let looked = json(&asked(&low, &["dir", "lookup", "ann", "--json"], b""));
+    assert_eq!(looked["capability"].as_str().unwrap().split(':').nth(2), Some("04"));
+    for arguments in
+        [&["dir", "mkdir", "mine"][..], &["dir", "rm", "ann"], &["dir", "chmod", "ann", "ff,ff,ff"]]
+    {
+        let (status, said) = failure(&asked(&low, arguments, b""));
+        assert!(status == 1 && said.contains("denied"), "{status}: {said}");
+    }
+    service.good(&["dir", "chmod", "home/ann", "ff,02,00"]);
+    assert_eq!(json(&asked(&low, &["dir", "lookup", "ann", "--json"], b""))["status"], "denied");
+    service.good(&["dir", "cap", "revoke", "home"]);
+    assert_eq!(failure(&asked(&low, &["dir", "ls"], b"")).0, 1);
+
+    // A set changes as a whole or not at all.
+    service.good(&["dir", "append", "a", &ann]);
+    service.good(&["dir", "append", "b", &ann]);
+    let (new, wrong) = (service.capability("home"), format!("{ann}={home}"));
+    let swap = format!("{new}={ann}");
+    assert_eq!(service.bad(&["dir", "replace", "a", &swap, "b", &wrong]).0, 1);
+    assert_eq!(service.capability("a"), ann);
+    service.good(&["dir", "replace", "a", &swap, "b", &swap]);
+    assert_eq!([service.capability("a"), service.capability("b")], [new.clone(), new]);
+
+    // What no path reaches is found and removed.
+    let loose = asked(&service.cap(), &["file", "put"], b"loose");
+    let loose = String::from_utf8(loose.stdout).unwrap().trim().to_owned();
+    assert_eq!(json(&service.ask(&["dir", "check", "--json"]))["unreachable"], 1);
+    assert_eq!(json(&service.ask(&["dir", "check", "--remove", "--json"]))["files"], 1);
+    assert_eq!(service.bad(&["file", "get", &loose]).0, 1);
+
+    let saved = service.folder.path().join("saved");
+    let saved = saved.to_str().unwrap();
+    let backup = json(&service.ask(&["dir", "backup", saved, "--json"]));
+    let restored = service.folder.path().join("restored");
+    let restore = ["dir", "restore", saved, "--data", restored.to_str().unwrap(), "--json"];
+    assert_eq!(json(&service.ask(&restore))["seqno"], backup["seqno"]);
+    assert_eq!(service.bad(&restore).0, 2, "the folder is not empty");
+}
+
+#[test]
+fn a_watch_tells_every_change_and_resumes_where_it_was() {
+    let _alone = alone();
+    let service = Service::begin();
+    let cap = service.cap();
+    let watch = |from: &str| {
+        Background::start(&[
+            "dir",
+            "watch",
+            "--from",
+            from,
+            "--cap",
+            cap.to_str().unwrap(),
+            "--patience",
+            "1000",
+        ])
+    };
+    let mut first = watch("1");
+    let made = |name: &str| json(&service.ask(&["dir", "mkdir", name, "--json"]))["seqno"].clone();
+    let numbers = [made("a"), made("b")];
+    first.until("both changes", |seen| seen.len() == 2);
+    let seen: Vec<_> = first.seen.iter().map(|change| change["seqno"].clone()).collect();
+    assert_eq!(seen, numbers);
+    let mut second = watch(&(numbers[0].as_u64().unwrap() + 1).to_string());
+    service.good(&["dir", "chmod", "a", "ff,00,00"]);
+    second.until("the rest", |seen| seen.len() == 2);
+    let events: Vec<_> = second.seen.iter().map(|change| (&change["event"], &change["name"])).collect();
+    assert_eq!(events, [(&"append".into(), &"b".into()), (&"chmod".into(), &"a".into())]);
+    let (status, said) = service.bad(&["dir", "watch", "--from", "1000000"]);
+    assert!(status == 1 && said.contains("is the last one so far"), "{said}");
+}
+
+#[test]
+fn every_bad_input_has_its_own_words_and_shows_no_secret() {
+    let _alone = alone();
+    let service = Service::begin();
+    service.good(&["dir", "mkdir", "home"]);
+    let home = service.capability("home");
+    let (secret, short, long) = (home.rsplit(':').next().unwrap(), &home[..84], format!("{home}0"));
+    let forged = format!("{}:{}", &home[..52], "0".repeat(32));
+    let missing = format!("{}:00000000ffffffff:{}", &home[..32], &home[50..]);
+    let wide = "x".repeat(256);
+    let deep = ["y"; 4096].join("/");
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["dir", "append", "x", short], 2, "this text has 84"),
+        (&["dir", "append", "x", &long], 2, "this text has 86"),
+        (&["file", "get", &long], 2, "this text has 86"),
+        (&["file", "get", &forged], 1, "not found"),
+        (&["file", "get", &missing], 1, "not found"),
+        (&["file", "get", &home], 1, "not a file"),
+        (&["dir", "append", "x", &home, "--masks", "ff"], 1, "give one for each"),
+        (&["dir", "append", "x", &home, "--masks", "f,2"], 2, "two hexadecimal digits"),
+        (&["dir", "append", "x", &home, "--masks", "1f,02,02,02,02"], 2, "1 to 4 masks"),
+        (&["dir", "append", "home", &home], 1, "a row of this name already"),
+        (&["dir", "replace", "home", &home, "x"], 2, "each path needs a capability"),
+        (&["dir", "replace", "home", &home, "home", &home], 1, "row 2 of the set"),
+        (&["dir", "replace", "none", &home], 1, "not found"),
+        (&["dir", "mkdir", ""], 2, "name the new directory"),
+        (&["dir", "mkdir", &wide], 2, "at most 255 bytes"),
+        (&["dir", "mkdir", "a\u{1}b"], 2, "control character"),
+        (&["dir", "mkdir", "a//b"], 2, "at least one character"),
+        (&["dir", "mkdir", "."], 2, "are no names here"),
+        (&["dir", "mkdir", &deep], 2, "at most 256 names"),
+        (&["dir", "mkdir", "nowhere/z"], 1, "not found"),
+        (&["dir", "mkdir", "y", "--columns", "a,a"], 2, "none twice"),
+        (&["dir", "mkdir", "y", "--columns", "a,b,c,d,e"], 2, "1 to 4 columns"),
+        (&["dir", "rmdir", ""], 1, "root directory cannot be deleted"),
+        (&["dir", "restore", "/dev/null", "--data", "/nonexistent/x"], 2, "not a backup"),
+        (&["dir", "ls", "--cap", "/nonexistent"], 2, "there is no file /nonexistent"),
+        (&["dir", "serve", "--id", "0", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
+        (&["dir", "serve", "--id", "4", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
+        (&["dir", "serve", "--id", "1", "--replicas", "10", "--data", "/nonexistent/x"], 2, "1 to 9 servers"),
+    ];
+    for (arguments, status, words) in cases {
+        let (found, said) = service.bad(arguments);
+        assert!(found == *status && said.contains(words), "{arguments:?}: {found}, {said}");
+        assert!(!said.contains(secret) && !said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    assert_eq!(service.bad(&["file", "get", &forged]), service.bad(&["file", "get", &missing]));
+    assert_eq!(service.names(""), ["home"], "nothing that was refused changed anything");
+    // A cycle ends, and a directory with rows stays.
+    service.good(&["dir", "append", "home/again", &home]);
+    assert!(service.bad(&["dir", "rmdir", "home"]).1.contains("has rows"));
+    assert_eq!(service.good(&["dir", "tree"]), "home/\n  again/  (see above)\n");
+    let cap = service.cap();
+    std::fs::set_permissions(&cap, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (status, said) = service.bad(&["dir", "ls"]);
+    assert!(status == 2 && said.contains("chmod 600"), "{said}");
+    let no_cap = command().args(["dir", "ls"]).env_remove("UNISONO_CAP").output().unwrap();
+    assert!(no_cap.status.code() == Some(2) && failure(&no_cap).1.contains("--cap FILE"));
+}
+
+#[test]
+fn clients_can_neither_join_nor_read_what_servers_say() {
+    let _alone = alone();
+    let (name, folder) = (group("keys"), tempfile::tempdir().unwrap());
+    let file = |what: &str| folder.path().join(what).display().to_string();
+    for key in ["servers", "clients", "strangers"] {
+        assert!(command().args(["keygen", &file(key)]).output().unwrap().status.success());
+    }
+    let (bind, keys) = (["--bind", "127.0.0.1"], [file("servers"), file("clients")]);
+    let start = |id: &str| {
+        let data = file(id);
+        let what = ["dir", "serve", "--id", id, "--data", &data, "--service", &name];
+        let keys = ["--key", &keys[0], "--client-key", &keys[1]];
+        Background::start(&[&what[..], &keys, &bind, &WATCHFUL].concat())
+    };
+    let mut servers = ["1", "2", "3"].map(start);
+    for server in &mut servers {
+        server.until("the server", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    }
+    let cap = folder.path().join("1/root.cap");
+    let ask = |arguments: &[&str], key: &str| {
+        asked(&cap, &[arguments, &["--key", &file(key)], &bind].concat(), b"")
+    };
+    let made = ask(&["dir", "mkdir", "home"], "clients");
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    for key in ["servers", "strangers"] {
+        assert_eq!(failure(&ask(&["dir", "ls"], key)).0, 3, "{key}");
+    }
+    assert_eq!(ask(&["members", &name], "clients").status.code(), Some(1));
+    assert_eq!(ask(&["members", &name], "servers").status.code(), Some(0));
+    // A server that is killed and comes back serves the clients again.
+    servers[0].signal(Signal::KILL);
+    servers[0].end();
+    assert_eq!(ask(&["dir", "mkdir", "home/ann"], "clients").status.code(), Some(0));
+    servers[0] = start("1");
+    servers[0].until("the server", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    let status = ask(&["dir", "status"], "clients");
+    let status = String::from_utf8(status.stdout).unwrap();
+    assert_eq!(status.matches("serving").count(), 3, "{status}");
+}
+
+#[test]
+fn one_terminal_is_enough_to_try_it() {
+    let _alone = alone();
+    let (folder, name) = (tempfile::tempdir().unwrap(), group("cluster"));
+    let data = folder.path().to_str().unwrap();
+    let mut cluster = Background::start(&["dir", "cluster", "--data", data, "--service", &name]);
+    cluster.until("three servers", |seen| seen.iter().filter(|line| line["event"] == "serving").count() == 3);
+    let cap = folder.path().join("3/root.cap");
+    let made = asked(&cap, &["dir", "mkdir", "home"], b"");
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    cluster.signal(Signal::TERM);
+    assert_eq!(cluster.end(), Some(0));
+}

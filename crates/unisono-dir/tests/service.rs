@@ -1,0 +1,242 @@
+//! Three servers in this process, and their clients.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use unisono_dir::{
+    Capability, Client, ClientError, DiskOptions, Event, Limits, Name, Options, Place, Reason, Rights,
+    Server, ServerOptions, State, operation, random_check, restore,
+};
+
+/// Longer than any working case takes.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A service of three, in folders of its own.
+struct Service {
+    name: String,
+    folder: tempfile::TempDir,
+    options: Options,
+    servers: [Option<Server>; 3],
+}
+
+impl Service {
+    fn begin(what: &str) -> Service {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let mut options = Options::default();
+        // The machine may keep a thread waiting.
+        options.settings.patience = Duration::from_millis(500);
+        let folder = tempfile::tempdir().unwrap();
+        let mut service = Service { name, folder, options, servers: [None, None, None] };
+        for id in 1..=3 {
+            service.start(id, false);
+        }
+        (1..=3).for_each(|id| service.serves(id));
+        service
+    }
+
+    fn disk(&self, id: u8, replace: bool) -> DiskOptions {
+        DiskOptions { replace, ..DiskOptions::of_three(id, self.folder.path().join(id.to_string())) }
+    }
+
+    fn start(&mut self, id: u8, replace: bool) {
+        let options = ServerOptions {
+            service: self.name.clone(),
+            disk: self.disk(id, replace),
+            servers: self.options.clone(),
+            client_key: None,
+            limits: Limits::default(),
+        };
+        self.servers[usize::from(id) - 1] = Some(Server::begin(options).unwrap());
+    }
+
+    fn server(&self, id: u8) -> &Server {
+        self.servers[usize::from(id) - 1].as_ref().unwrap()
+    }
+
+    fn serves(&self, id: u8) {
+        self.server(id).wait_until_serving().unwrap();
+    }
+
+    /// Ends a server at once, as a crash would.
+    fn crash(&mut self, id: u8) {
+        self.servers[usize::from(id) - 1].take().unwrap().end(Duration::ZERO);
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.options).unwrap().within(LONG)
+    }
+
+    fn root(&self) -> Capability {
+        unisono_dir::read_capability(self.folder.path().join("1/root.cap")).unwrap()
+    }
+}
+
+fn place(at: Capability, path: &str) -> Place {
+    Place { capability: at, path: path.parse().unwrap() }
+}
+
+fn columns() -> Vec<Name> {
+    ["owner", "group", "other"].map(|name| name.parse().unwrap()).into()
+}
+
+fn mkdir(client: &Client, at: Capability, path: &str) -> Result<u64, ClientError> {
+    let made = operation::create_directory(place(at, path), columns(), None, random_check().unwrap());
+    client.run(&made).map(|done| done.number)
+}
+
+fn names(client: &Client, at: Capability, is_local: bool) -> Result<Vec<String>, ClientError> {
+    let listed = client.list(&Place::of(at), is_local)?;
+    Ok(listed.value.rows.iter().map(|row| row.name.to_string()).collect())
+}
+
+#[test]
+fn what_was_answered_survives_and_no_minority_answers() {
+    let mut service = Service::begin("survives");
+    let (client, root) = (service.client(), service.root());
+    mkdir(&client, root, "a").unwrap();
+    service.crash(2);
+    mkdir(&client, root, "b").unwrap();
+    service.crash(3);
+    let hasty = client.clone().within(Duration::from_secs(4));
+    for is_local in [false, true] {
+        let refused = names(&hasty, root, is_local);
+        let missing = match refused {
+            Err(ClientError::NoMajority { missing, .. }) => missing,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(missing, [2, 3]);
+    }
+    assert!(matches!(mkdir(&hasty, root, "never"), Err(ClientError::NoMajority { .. })));
+    let alone = client.servers(root.port);
+    assert_eq!((alone.len(), alone[0].server, &alone[0].waits_for[..]), (1, 1, &[2, 3][..]));
+    assert_ne!(alone[0].state, State::Serving);
+    service.start(3, false);
+    service.serves(3);
+    assert_eq!(names(&client, root, false).unwrap(), ["a", "b"]);
+    service.start(2, false);
+    service.serves(2);
+    let all = client.servers(root.port);
+    assert!(all.iter().all(|status| status.state == State::Serving && status.servers == 3), "{all:?}");
+    assert_eq!(client.servers_of(&service.name).len(), 3);
+}
+
+#[test]
+fn a_watch_misses_nothing_while_its_server_crashes() {
+    let mut service = Service::begin("watch");
+    let (client, root) = (service.client(), service.root());
+    let first = mkdir(&client, root, "d0").unwrap();
+    let mut watch = client.watch(Place::of(root), Some(first)).unwrap();
+    let mut made = vec![first];
+    for id in [1, 2, 3] {
+        made.push(mkdir(&client, root, &format!("before-{id}")).unwrap());
+        service.crash(id);
+        made.push(mkdir(&client, root, &format!("without-{id}")).unwrap());
+        service.start(id, false);
+        service.serves(id);
+    }
+    let mut seen = Vec::new();
+    while seen.len() < made.len() {
+        let change = watch.next().unwrap();
+        assert_eq!(change.event, Event::Append);
+        seen.push(change.number);
+    }
+    assert_eq!(seen, made);
+    // Resumed elsewhere, it goes on after what was seen.
+    let mut resumed = client.watch(Place::of(root), Some(watch.from())).unwrap();
+    let next = mkdir(&client, root, "next").unwrap();
+    assert_eq!(resumed.next().unwrap().number, next);
+    let future = client.watch(Place::of(root), Some(next + 100)).unwrap_err();
+    assert!(
+        matches!(&future, ClientError::Refused(refusal) if matches!(refusal.reason, Reason::Future { .. }))
+    );
+}
+
+#[test]
+fn a_backup_goes_on_as_another_instance() {
+    let mut service = Service::begin("backup");
+    let (client, root) = (service.client(), service.root());
+    mkdir(&client, root, "kept").unwrap();
+    let file =
+        operation::create_file(place(root, "file"), vec![7; 3 << 20].into(), None, random_check().unwrap());
+    client.run(&file).unwrap();
+    let path = service.folder.path().join("saved");
+    let saved = client.save(root, || std::fs::File::create(&path), |_, _| {}).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), saved.bytes);
+    mkdir(&client, root, "lost").unwrap();
+    let stranger = root.restrict(Rights(0x04)).unwrap();
+    assert!(client.save(stranger, || std::fs::File::create(&path), |_, _| {}).is_err());
+    for id in 1..=3 {
+        service.crash(id);
+        std::fs::remove_dir_all(service.folder.path().join(id.to_string())).unwrap();
+    }
+    let folder = service.folder.path().join("2");
+    assert_eq!(restore(&path, &folder).unwrap().number, saved.number);
+    assert!(restore(&path, &folder).is_err(), "the folder is not empty");
+    service.start(2, false);
+    service.start(1, true);
+    service.start(3, true);
+    (1..=3).for_each(|id| service.serves(id));
+    // A client of before does not take it for the service that it knew.
+    assert!(matches!(names(&client, root, false), Err(ClientError::OtherInstance)));
+    client.accept_instance(root.port).unwrap();
+    assert_eq!(names(&client, root, false).unwrap(), ["file", "kept"]);
+    assert_eq!(client.read_file(&place(root, "file"), false).unwrap(), vec![7; 3 << 20]);
+    assert!(client.servers(root.port).iter().all(|status| status.begun_anew.len() == 1));
+    // What was restored is durable: the server of the backup may crash.
+    service.crash(2);
+    mkdir(&client, root, "after").unwrap();
+    service.start(2, false);
+    service.serves(2);
+    assert!(client.servers(root.port).iter().all(|status| status.begun_anew.len() == 1));
+}
+
+#[test]
+fn a_root_that_is_revoked_is_written_anew() {
+    let service = Service::begin("revoked");
+    let (client, root) = (service.client(), service.root());
+    let fresh = client.run(&operation::revoke(Place::of(root), random_check().unwrap())).unwrap().value;
+    let old = names(&client, root, false).unwrap_err();
+    assert!(matches!(&old, ClientError::Refused(refusal) if refusal.reason == Reason::NotFound));
+    let begun = Instant::now();
+    while service.root() != fresh {
+        assert!(begun.elapsed() < LONG);
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn tasks_await_operations() {
+    let service = Service::begin("tasks");
+    let (client, root) = (service.client(), service.root());
+    let made = block_on(async {
+        let made = operation::create_directory(place(root, "a"), columns(), None, random_check().unwrap());
+        client.run_async(&made).await.unwrap();
+        let lookup = operation::lookup(vec![place(root, "a"), place(root, "b")]).unwrap();
+        client.run_async(&lookup).await.unwrap().value
+    });
+    assert!(made[0].is_ok_and(|found| found.is_directory));
+    assert_eq!(made[1], Err(Reason::NotFound));
+    assert_eq!(block_on(client.servers_async(root.port)).len(), 3);
+}
+
+/// Runs a task on this thread.
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut task = pin!(task);
+    loop {
+        match task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
