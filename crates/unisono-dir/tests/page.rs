@@ -32,11 +32,21 @@ fn requests() -> Vec<(&'static str, Request)> {
         ("found", Command::Found { port: Port(0xaa), secret, service: Bytes::from_static(b"s") }),
         (
             "create directory",
-            Command::CreateDirectory { place: place("a"), columns: vec![name("o")], masks: Some(masks()), secret },
+            Command::CreateDirectory {
+                place: place("a"),
+                columns: vec![name("o")],
+                masks: Some(masks()),
+                secret,
+            },
         ),
         (
             "create file",
-            Command::CreateFile { place: place("a"), masks: None, secret, content: Bytes::from_static(b"hi") },
+            Command::CreateFile {
+                place: place("a"),
+                masks: None,
+                secret,
+                content: Bytes::from_static(b"hi"),
+            },
         ),
         ("delete directory", Command::DeleteDirectory { place: place("a/b") }),
         ("delete file", Command::DeleteFile { place: place("") }),
@@ -93,7 +103,8 @@ fn the_page_has_each_request_with_its_code_and_an_example() {
         let bytes = request.encode();
         let code = bytes[2];
         let begin = format!("| {code} | {name} | ");
-        let row = PAGE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("no row: {begin}"));
+        let row =
+            PAGE.lines().find(|line| line.starts_with(&begin)).unwrap_or_else(|| panic!("no row: {begin}"));
         let described = row[begin.len()..].split(" |").next().unwrap();
         assert!(bytes.len() >= 3 + fields(described), "{name}: {described}");
         let example = format!("| {name} | `{}` |", hex(&bytes));

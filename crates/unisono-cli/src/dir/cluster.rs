@@ -11,7 +11,9 @@ use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use unisono_dir::{DiskDurability, DiskOptions, Limits, ROOT_FILE, Server, ServerEnd, ServerOptions};
+use unisono_dir::{
+    DiskDurability, DiskOptions, Limits, ROOT_FILE, ReplicaEnd, Server, ServerEnd, ServerOptions,
+};
 
 /// Run all servers of a directory service on this machine, to try it out
 ///
@@ -81,7 +83,11 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
     // The first that ends by itself ends all.
     let ended = wait_for_one(&servers);
     end(&servers);
-    Err(serve::ended(ended))
+    match ended {
+        // A signal ends them.
+        ServerEnd::Replica(ReplicaEnd::Closed) => Ok(()),
+        ended => Err(serve::ended(ended)),
+    }
 }
 
 fn wait_for_one(servers: &[Arc<Server>]) -> ServerEnd {
@@ -91,7 +97,7 @@ fn wait_for_one(servers: &[Arc<Server>]) -> ServerEnd {
         thread::spawn(move || drop(sender.send(server.wait())));
     }
     drop(sender);
-    ends.recv().unwrap_or(ServerEnd::Replica(unisono_dir::ReplicaEnd::Closed))
+    ends.recv().unwrap_or(ServerEnd::Replica(ReplicaEnd::Closed))
 }
 
 /// Ends all servers at the same time.
