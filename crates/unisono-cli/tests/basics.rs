@@ -28,6 +28,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sim", "replay"],
     &["sim", "scenario"],
     &["sim", "mutants"],
+    &["sim", "enumerate"],
     &["sim", "growth"],
     &["bench", "latency"],
     &["bench", "throughput"],
@@ -266,6 +267,8 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["sim", "run", "--seeds", "9..1"],
         &["sim", "growth", "--members", "2"],
         &["sim", "replay", "1", "--profile", "unheard-of"],
+        &["sim", "enumerate", "--history", "crash4@1"],
+        &["sim", "enumerate", "--steps", "5"],
         &["rpc", "call", ""],
         &["rpc", "call", "two\nlines", "x"],
         &["rpc", "call", "x", "y", "--deadline", "soon"],
@@ -402,6 +405,21 @@ fn a_trace_that_cannot_be_written_is_reported() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write to /dev/full"), "{said}");
+}
+
+#[test]
+fn histories_are_enumerated_and_one_that_fails_is_shown() {
+    let output = unisono(["sim", "enumerate", "--steps", "1", "--json"]);
+    let summary = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(summary["failed"].as_array().is_some_and(Vec::is_empty), "{summary}");
+    assert!(summary["histories"].as_u64().unwrap() > 200, "{summary}");
+    let history = "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3";
+    for (planted, status) in [(&[][..], 0), (&["--planted", "SurvivorForgets"], 1)] {
+        let one = ["sim", "enumerate", "--durability", "one", "--trace", "/dev/null", "--history", history];
+        let output = unisono([&one, planted].concat());
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+    }
 }
 
 #[test]
