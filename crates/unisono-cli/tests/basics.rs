@@ -414,7 +414,8 @@ fn histories_are_enumerated_and_one_that_fails_is_shown() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(summary["failed"].as_array().is_some_and(Vec::is_empty), "{summary}");
     assert!(summary["histories"].as_u64().unwrap() > 200, "{summary}");
-    let history = "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3";
+    let history =
+        "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3";
     for (planted, status) in [(&[][..], 0), (&["--planted", "SurvivorForgets"], 1)] {
         let one = ["sim", "enumerate", "--durability", "one", "--trace", "/dev/null", "--history", history];
         let output = unisono([&one, planted].concat());
