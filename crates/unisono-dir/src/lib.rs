@@ -26,7 +26,7 @@
 //! | `attempts` | what a client does with one request | no |
 //! | `watches` | watches as a server holds them | no |
 //! | `status` | what a server says of itself | no |
-//! | [`operation`] | operations and what their answers contain | no |
+//! | `operation` | operations and what their answers contain | yes |
 //! | `machine` | the table as a replica's state machine | yes |
 //! | `ports` | the ports of a service | yes |
 //! | `root` | files with a capability | yes |
@@ -44,6 +44,7 @@ mod attempts;
 mod client;
 #[cfg(feature = "net")]
 mod machine;
+#[cfg(feature = "net")]
 pub mod operation;
 #[cfg(feature = "net")]
 mod ports;
@@ -59,6 +60,7 @@ pub use archive::{Backup, NotABackup};
 pub use attempts::{Attempts, Failure, Heard, Step, taken};
 #[cfg(feature = "net")]
 pub use client::{Client, ClientError, Done, OPERATION_WITHIN, SILENCE, SaveError, Saved, Watch};
+#[cfg(feature = "net")]
 pub use operation::Operation;
 #[cfg(feature = "net")]
 pub use root::{CapabilityFileError, ROOT_FILE, read_capability};

@@ -34,6 +34,9 @@ pub(crate) fn run(command: &Tree, settings: &Settings, output: &Output) -> Resul
     walk.show(&place, 0)
 }
 
+/// A row, and what a lookup of it returns.
+type Found = (Name, Result<Looked, Reason>);
+
 struct Walk<'a> {
     session: &'a Session,
     reads: &'a Reads,
@@ -89,7 +92,7 @@ impl Walk<'_> {
     }
 
     /// Returns the rows of a directory, with what is there. A directory that is gone meanwhile has none.
-    fn rows(&self, place: &Place) -> Result<Vec<(Name, Result<Looked, Reason>)>, Problem> {
+    fn rows(&self, place: &Place) -> Result<Vec<Found>, Problem> {
         let listed = match self.session.client.list(place, self.reads.is_local()) {
             Err(ClientError::Refused(refusal)) if !self.shown.is_empty() => {
                 let is_gone =
