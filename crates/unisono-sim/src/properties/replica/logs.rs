@@ -19,6 +19,8 @@ pub(super) struct Log {
     /// Place as of which the snapshot is.
     snapshot_at: u64,
     entries: Vec<LogEntry>,
+    /// What was lost with an earlier disk of this server: its generation, and the place of its last entry.
+    lost: Vec<(Generation, u64)>,
 }
 
 impl Log {
@@ -41,7 +43,8 @@ impl Logs {
     pub(super) fn follow(&mut self, record: &DiskRecord) -> Option<News<'_>> {
         let log = self.disks.entry(record.server).or_default();
         let generation = record.service.map(|service| (service, record.generation));
-        let is_new = std::mem::replace(&mut log.generation, generation) != generation;
+        let before = std::mem::replace(&mut log.generation, generation);
+        let is_new = before != generation;
         let mut from = log.end() + 1;
         match &record.what {
             OnDisk::Found(snapshot_at, entries) | OnDisk::Adopted(snapshot_at, entries) => {
@@ -59,7 +62,11 @@ impl Logs {
                 log.snapshot_at = *at;
             }
             OnDisk::Committed => {}
-            OnDisk::Lost => *log = Log::default(),
+            OnDisk::Lost => {
+                let mut lost = std::mem::take(&mut log.lost);
+                lost.extend(before.map(|generation| (generation, log.end())));
+                *log = Log { lost, ..Log::default() };
+            }
         }
         if is_new {
             from = log.snapshot_at + 1;
@@ -68,8 +75,13 @@ impl Logs {
         Some(News { generation: log.generation?, first: from, entries })
     }
 
-    /// Iterates over the disks that are of this generation.
-    pub(super) fn of(&self, generation: Generation) -> impl Iterator<Item = &Log> {
-        self.disks.values().filter(move |log| log.generation == Some(generation))
+    /// Returns for each server how far its disk had the log in this generation, at present or when the disk was lost: a
+    /// command that a disk had was synced there, whatever becomes of the disk.
+    pub(super) fn ends_ever(&self, generation: Generation) -> impl Iterator<Item = u64> {
+        self.disks.values().filter_map(move |log| {
+            let lost = log.lost.iter().filter(|(of, _)| *of == generation).map(|(_, end)| *end);
+            let present = log.generation.filter(|of| *of == generation).map(|_| log.end());
+            lost.chain(present).max()
+        })
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct OnlySyncedCounts {
 /// What disks have had in a generation.
 #[derive(Debug, Default)]
 struct Synced {
-    /// Place through which enough disks had the log at one moment.
+    /// Place through which enough disks have had the log.
     through: u64,
     /// Place of each command.
     places: Map<(Life, u64), u64>,
@@ -36,7 +36,7 @@ impl OnlySyncedCounts {
                 synced.places.entry(command).or_insert(place);
             }
         }
-        let mut ends: Vec<u64> = self.logs.of(generation).map(|log| log.end()).collect();
+        let mut ends: Vec<u64> = self.logs.ends_ever(generation).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         let through = ends.get(self.needed - 1).copied().unwrap_or(0);
         synced.through = through.max(synced.through);
