@@ -45,12 +45,12 @@ impl Packet<'_> {
     }
 
     /// Returns a writer for frames to this server. Drops what was written before.
-    pub(super) fn to_server(&mut self, to: Uid, opening: Option<Opening>) -> Writer<'_> {
+    pub(super) fn for_server(&mut self, to: Uid, opening: Option<Opening>) -> Writer<'_> {
         self.enclose(EnvelopeHead { to, salt: self.salt, from_server: false, opening })
     }
 
     /// Returns a writer for frames to this client. Drops what was written before.
-    pub(super) fn to_client(&mut self, to: Uid) -> Writer<'_> {
+    pub(super) fn for_client(&mut self, to: Uid) -> Writer<'_> {
         self.enclose(EnvelopeHead { to, salt: self.salt, from_server: true, opening: None })
     }
 
@@ -144,8 +144,8 @@ impl Endpoint {
             };
             let mut writer = match to {
                 To::Anyone(_) => packet.open(),
-                To::Server(uid) => packet.to_server(uid, None),
-                To::Client(id) => packet.to_client(id.client),
+                To::Server(uid) => packet.for_server(uid, None),
+                To::Client(id) => packet.for_client(id.client),
             };
             let mut written = false;
             while let Some((_, frame)) = self.common.mail.front().filter(|(next, _)| *next == to) {

@@ -49,7 +49,7 @@ impl Client {
             let may_open =
                 remote.to_send.iter().find_map(call_of).is_some_and(|call| may_open_session(now, call));
             let opening = (is_new && may_open).then_some(Opening { cookie: remote.cookie, key });
-            let mut writer = packet.to_server(server, opening);
+            let mut writer = packet.for_server(server, opening);
             let mut written = false;
             let mut wake = Time::NEVER;
             while let Some(&slot) = remote.to_send.front() {
@@ -110,7 +110,7 @@ impl Client {
             if let Some((part, again)) = part {
                 common.counters.parts_resent += u64::from(again);
                 let server = attempt.to;
-                packet.to_server(server, None).frame(&Frame::Part(part));
+                packet.for_server(server, None).frame(&Frame::Part(part));
                 let remote = self.remotes.get(server)?;
                 return Some((remote.address, Correspondent::Server(server)));
             }

@@ -50,7 +50,7 @@ impl Server {
                 self.due.pop_front();
                 continue;
             };
-            let mut writer = packet.to_client(id.client);
+            let mut writer = packet.for_client(id.client);
             let mut written = false;
             while let Some(&number) = session.to_tell.front() {
                 if let Some(slot) = session.slots.get_mut(usize::from(number)) {
@@ -103,7 +103,7 @@ impl Server {
             self.sending.push_back((id, slot, number));
             if let Some((part, again)) = part {
                 common.counters.parts_resent += u64::from(again);
-                packet.to_client(id.client).frame(&Frame::Part(part));
+                packet.for_client(id.client).frame(&Frame::Part(part));
                 return Some((address, Correspondent::Client(id)));
             }
         }
