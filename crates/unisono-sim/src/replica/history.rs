@@ -102,8 +102,11 @@ impl History {
     }
 }
 
+/// An event of the server with this id.
+type OfServer = fn(u8) -> Event;
+
 /// Names of events with a server.
-const EVENTS: [(&str, fn(u8) -> Event); 6] = [
+const EVENTS: [(&str, OfServer); 6] = [
     ("crash", Event::Crash),
     ("return", Event::Return),
     ("cut", Event::Cut),

@@ -10,17 +10,20 @@
 //! | `ledger` | the log as all servers see it: what is durable |
 //! | `views` | with durability *one*: whose disks count |
 //! | `round` | recovery and creation: which state goes on |
+//! | `said` | what members say in a round |
 
 mod entry;
 mod ledger;
 mod round;
+mod said;
 #[cfg(test)]
 mod tests;
 mod views;
 
 pub(super) use entry::{Entry, What};
 pub(super) use ledger::Ledger;
-pub(super) use round::{Foreign, Plan, Round, RoundWord, Said, Verdict};
+pub(super) use round::{Foreign, Plan, Round, Verdict};
+pub(super) use said::{RoundWord, Said};
 
 pub use entry::Place;
 
