@@ -202,8 +202,6 @@ named! {
         AdoptedInPlace,
         /// A majority of the last view goes on, not one of the configured servers.
         QuorumOfView,
-        /// A confirmed read does not wait for what this server held.
-        ReadIgnoresHeld,
         /// A confirmed read shows what the server holds, durable or not.
         ReadShowsUndurable,
         /// A snapshot on disk claims to contain what was not applied yet.

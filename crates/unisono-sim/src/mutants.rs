@@ -16,7 +16,7 @@ use unisono_core::replica::disk::DiskDurability;
 
 /// Most seeds that are tried for one bug, over all profiles together. If none of them shows the bug, it counts as
 /// missed.
-pub const SEEDS_MAX: u64 = 400;
+pub const SEEDS_MAX: u64 = 1_000;
 
 /// The results for all planted bugs.
 #[derive(Clone, Debug, Serialize)]
@@ -61,7 +61,16 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
 }
 
 /// Histories that show bugs of servers on disk for which no seed is early enough: the crashes that they need are too rare.
-const HISTORIES: [(Planted, DiskDurability, &str); 6] = [
+const HISTORIES: [(Planted, DiskDurability, &str); 8] = [
+    // 2 and 3 create the service without 1, so that 2 cannot go on with 1 later.
+    (Planted::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
+    // 3 has come back and answers; neither 1 nor 2 has written the view with it.
+    (
+        Planted::JoinerCountedEarly,
+        DiskDurability::One,
+        "commands=20 slow=1,2 crash3@applies3 return3@commit2 wait@serves3 crash1@applies3 crash2@0 power@quiet \
+         last=1,2",
+    ),
     // 1 alone syncs and answers; 2 and 3 write that it is gone before what they hold of it.
     (
         Planted::ViewBeforeLog,

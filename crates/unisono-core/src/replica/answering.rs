@@ -119,7 +119,7 @@ impl<S: StateMachine> Replica<S> {
         while let Some(read) = self.reads.take_ready(at) {
             match places {
                 // What this member held may have been answered elsewhere, and is shown only once it is durable.
-                Some((held, applied)) if held > applied && !self.watched.broken(Planted::ReadIgnoresHeld) => {
+                Some((held, applied)) if held > applied => {
                     self.reads.hold(held, read);
                 }
                 _ => self.serve_read(read),

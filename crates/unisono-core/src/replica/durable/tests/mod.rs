@@ -17,6 +17,14 @@ use alloc::vec;
 struct Words(Vec<String>);
 
 impl StateMachine for Words {
+    fn kind(request: &[u8]) -> Kind {
+        if request == b"read" { Kind::Read } else { Kind::Command }
+    }
+
+    fn read(&self, _query: &Bytes) -> Outcome {
+        Outcome::Reply(self.0.join(" ").into())
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         self.0.push(String::from_utf8_lossy(command.payload).into_owned());
         Outcome::Reply(format!("{}", self.0.len()).into())
@@ -336,6 +344,19 @@ fn a_service_is_created_by_all_and_a_command_is_answered_when_two_disks_have_it(
     made.settle();
     assert_eq!(made.answer(1).unwrap(), "1");
     assert_eq!(made.words(3), Some(vec!["a".into()]));
+}
+
+#[test]
+fn a_confirmed_read_shows_what_this_server_held_once_it_is_durable() {
+    let mut made = created();
+    [2, 3].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = true);
+    made.request(1, 1, "a");
+    made.request(2, 2, "read");
+    // Another server may know that it is durable, and have answered it.
+    assert_eq!((made.answer(1), made.answer(2)), (None, None));
+    made.servers.get_mut(&3).unwrap().disk_waits = false;
+    made.settle();
+    assert_eq!((made.answer(1).unwrap(), made.answer(2).unwrap()), ("1".into(), "a".into()));
 }
 
 #[test]
