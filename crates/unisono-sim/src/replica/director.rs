@@ -126,6 +126,7 @@ impl Director {
             aim: None,
             effects: None,
             good_disks: Default::default(),
+            lost_disks: Default::default(),
             instances: Vec::new(),
             ops_begun: 0,
             not_happened: Default::default(),

@@ -1,7 +1,7 @@
 //! What a replicated service's processes share, and what a new life begins with.
 
 use crate::clock::Clock;
-use crate::record::{OpId, Service};
+use crate::record::{OnDisk, OpId, Service};
 use crate::replica::{Copy, Op, Watch};
 use crate::world::CallService;
 use crate::world::disk::{DiskInUse, JobFaults, JobKind};
@@ -33,6 +33,8 @@ pub(crate) struct ReplicaCommon {
     pub(crate) effects: Option<VecDeque<Effect>>,
     /// Ids of the servers whose disks are of the service.
     pub(crate) good_disks: BTreeSet<u8>,
+    /// Ids of the servers whose disks were lost or put back, and have not got the state since.
+    pub(crate) lost_disks: BTreeSet<u8>,
     /// Instances of groups that had a copy, in the order in which the run names them.
     pub(crate) instances: Vec<Instance>,
     pub(crate) ops_begun: u32,
@@ -41,6 +43,19 @@ pub(crate) struct ReplicaCommon {
 }
 
 impl ReplicaCommon {
+    /// Notes what became of a disk. One that was put back is of the service, and is not good before it gets the state.
+    pub(super) fn note_disk(&mut self, server: u8, is_of_service: bool, what: &OnDisk) {
+        match what {
+            OnDisk::Lost => self.lost_disks.insert(server),
+            OnDisk::Adopted(..) => self.lost_disks.remove(&server),
+            _ => false,
+        };
+        match is_of_service && !self.lost_disks.contains(&server) {
+            true => self.good_disks.insert(server),
+            false => self.good_disks.remove(&server),
+        };
+    }
+
     pub(super) fn service_of(&mut self, instance: Instance) -> Service {
         let known = self.instances.iter().position(|known| *known == instance);
         Service(known.unwrap_or_else(|| {

@@ -94,10 +94,7 @@ fn record(
     what: OnDisk,
 ) -> ReplicaRecord {
     let service = (service != 0).then(|| common.service_of(Instance(service)));
-    match service.is_some() && what != OnDisk::Lost {
-        true => common.good_disks.insert(server),
-        false => common.good_disks.remove(&server),
-    };
+    common.note_disk(server, service.is_some(), &what);
     ReplicaRecord::Disk(DiskRecord { server, service, generation, what })
 }
 
