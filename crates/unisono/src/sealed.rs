@@ -399,7 +399,7 @@ mod tests {
             let salts = [Some(&known.last), known.former.as_ref()].into_iter().flatten().map(|key| key.salt);
             assert_eq!(salts.collect::<Vec<_>>(), kept);
         }
-        // A salt that nobody with the key has used.
+        // A salt that no process with the key has used.
         assert!(!receiver.open(&salted(4), 9, &mut said[0].1.clone()));
         assert_eq!(receiver.senders[&(Instance(1), Uid(1))].last.salt, 1);
     }

@@ -1,4 +1,4 @@
-//! Keys that a client and a server agree on, which nobody else has.
+//! Keys that a client and a server agree on, which no other process has.
 //!
 //! Every life of an endpoint has a key pair. A client states its public key when it asks for a port, and the server's
 //! signed answer contains the server's; from the two keys both compute the same secret (X25519). It seals their requests

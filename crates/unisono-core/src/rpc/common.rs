@@ -34,7 +34,7 @@ pub(super) struct Sender {
     pub(super) address: SocketAddr,
 }
 
-/// Whom a queued frame is for.
+/// Destination of a queued frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     /// Every holder of the group key that receives it may read it.

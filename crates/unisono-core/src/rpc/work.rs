@@ -1,6 +1,6 @@
 //! A limit on cryptographic work: the signatures that are made, or checked, per second.
 //!
-//! A question for a port is outside of any epoch, where nothing detects recordings. Whoever sends one again and again,
+//! A question for a port is outside of any epoch, where nothing detects recordings. A process that sends one again and again,
 //! or invents new ones, must not occupy the thread that also serves the groups of this process. Work beyond the budget
 //! is not done; the processes that wait for it ask again.
 
@@ -10,7 +10,7 @@ use core::time::Duration;
 /// Interval in which the budget grows by one signature: 1,000 per second. Each takes 30 to 100 µs of a processor.
 const EVERY: Duration = Duration::from_millis(1);
 /// Number of signatures that may come at once.
-const BURST: u32 = 64;
+const SIGNATURES_AT_ONCE: u32 = 64;
 
 /// A budget of signatures.
 #[derive(Clone, Copy, Debug)]
@@ -22,19 +22,19 @@ pub(super) struct WorkBudget {
 
 impl WorkBudget {
     pub(super) fn new(now: Time) -> WorkBudget {
-        WorkBudget { left: BURST, grown_at: now }
+        WorkBudget { left: SIGNATURES_AT_ONCE, grown_at: now }
     }
 
     /// Spends one signature and returns true; returns false if none is left.
     pub(super) fn spend(&mut self, now: Time) -> bool {
         let grown = now.since(self.grown_at).as_nanos() / EVERY.as_nanos();
-        let missing = BURST - self.left;
+        let missing = SIGNATURES_AT_ONCE - self.left;
         match u32::try_from(grown).ok().filter(|grown| *grown < missing) {
             Some(grown) => {
                 self.left += grown;
                 self.grown_at = self.grown_at + EVERY * grown;
             }
-            None => (self.left, self.grown_at) = (BURST, now),
+            None => (self.left, self.grown_at) = (SIGNATURES_AT_ONCE, now),
         }
         let is_left = self.left > 0;
         self.left -= u32::from(is_left);

@@ -20,7 +20,7 @@ pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
 const BACKUPS_MAX: usize = 2;
 /// Time for which a backup is kept after the last question.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Interval at which the desk looks for backups that nobody asks for.
+/// Interval at which the desk looks for backups that no client asks for any more.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// Maximum number of questions that wait.
 const QUESTIONS_MAX: u16 = 64;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A signal that one thread waits for and any thread raises. Raising it while nobody waits costs one load.
+/// A signal that one thread waits for and any thread raises. Raising it while no thread waits costs one load.
 #[derive(Debug, Default)]
 pub(super) struct Signal {
     is_awaited: AtomicBool,

@@ -255,7 +255,7 @@ pub enum Stop {
     DiskHangs,
     /// The disk has failed.
     DiskFailed,
-    /// Its disk is blank and takes the place of another one, which nobody has said.
+    /// Its disk is blank and takes the place of another one, which no operator has said.
     ReplaceNeeded,
     /// Its disk is of an instance that was given up.
     GivenUp,

@@ -12,7 +12,7 @@ use unisono_core::replica::disk::DiskDurability;
 pub(crate) struct Story {
     /// Fraction of absences in which something befalls the disk of the absent server.
     pub(crate) spoils: f64,
-    /// True if so many disks are lost once that the service begins anew.
+    /// True if enough disks are lost once that the service begins anew.
     pub(crate) begins_anew: bool,
 }
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Interval between two looks at the file.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether the file of a key is followed.
 #[derive(Default)]
@@ -39,7 +39,7 @@ fn look(keyring: &Weak<Keyring>, file: &Path) {
     while let Some(keyring) = keyring.upgrade() {
         follower.look(&keyring, file);
         drop(keyring);
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(READ_AGAIN_AFTER);
     }
 }
 

@@ -110,7 +110,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// Returns the request with the core's answer. A caller at a door whom another server has to answer asks here once
+    /// Returns the request with the core's answer. A caller at a door, if another server has to answer it, asks here once
     /// more, where the port is no longer served, and so looks for another server.
     fn with(self, answer: Answer) -> (rpc::Request, rpc::Answer) {
         let elsewhere = self.is_at_door && answer.is_for_another_server();

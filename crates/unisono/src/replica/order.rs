@@ -27,7 +27,7 @@ const REENTRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
 const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The same for a server with a disk: it meets the others only while they, too, try to enter.
 const DISK_REENTRY_PAUSE_MAX: Duration = Duration::from_millis(200);
-/// A server that cannot enter looks for another process that runs as the same server once in so many attempts.
+/// A server that cannot enter looks for another process that runs as the same server once in this number of attempts.
 const LOOKS_FOR_ITSELF_EVERY: u32 = 4;
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
 const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);

@@ -2,7 +2,7 @@
 //!
 //! The two lives of a session compute one secret from their key pairs. From it they derive a key for each direction and
 //! each salt; the nonce is the packet number of the datagram. The key pair is in memory only, and ends with the life. So
-//! nobody who learns the group key or a private port later can read what was said.
+//! a process that learns the group key or a private port later cannot read what was said.
 
 use crate::error::OpenError;
 use crate::opening::random;

@@ -1,4 +1,4 @@
-//! Work: whatever arrives, an endpoint makes and checks only so many signatures per second, so that questions and
+//! Work: whatever arrives, an endpoint makes and checks a bounded number of signatures per second, so that questions and
 //! answers that are sent again and again do not occupy the thread that also serves groups.
 
 use crate::properties::{Facts, Property, Violation, broken};
