@@ -1,8 +1,9 @@
 //! Salts: random numbers from the system that enter the keys with which this process seals, and change all the time.
 //!
 //! A uid and a packet number name one datagram for ever, as long as there is one copy of the process's memory. A copied
-//! virtual machine has two: both go on with the same uid from the same packet number. The salt parts them, because the
-//! system gives each of them other random numbers. Until the next salt is drawn, both may seal with one key and one nonce.
+//! virtual machine has two: both go on with the same uid from the same packet number. The salt parts them, if the system
+//! gives each of them other random numbers: at once where the hypervisor tells the kernel of the copy, and otherwise when the
+//! kernel reseeds. Until then both may seal with one key and one nonce.
 
 use std::time::{Duration, Instant};
 

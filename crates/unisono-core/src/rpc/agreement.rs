@@ -17,11 +17,11 @@ pub trait KeyAgreement: Send {
     /// Returns the public key of this life.
     fn public_key(&self) -> PublicKey;
 
-    /// Returns the uid of the life with this public key. No other key that can be found leads to the same uid.
+    /// Returns the uid of the life with this public key. Another key with the same uid takes about 2⁶⁴ tries.
     fn uid_of(&self, key: &PublicKey) -> Uid;
 
     /// Returns the salt for the next envelope: a random number that changes from time to time, so that a copy of this
-    /// process's memory seals with other keys before long.
+    /// process's memory seals with other keys as soon as the system gives it other random numbers.
     fn salt(&mut self) -> u64;
 
     /// Agrees with the life that has this public key. `None` if no secret comes of the key.

@@ -1,7 +1,7 @@
 //! Envelopes: what a client and a server say to each other, sealed under a key that only the two lives know.
 //!
-//! The group key protects datagrams from everybody who does not hold it. It does not protect the holders from each other,
-//! and without it anybody on the machine can read and forge. Therefore the frames of calls travel in an envelope: a
+//! The group key protects datagrams from processes that do not hold it. It does not protect the holders from each other,
+//! and without it any process on the machine can read and forge. Therefore the frames of calls travel in an envelope: a
 //! frame that fills the rest of its datagram and contains other frames, encrypted. The core does no cryptography here
 //! either: it writes and reads the envelope, and its caller's [`Pair`](crate::rpc::Pair) seals the contents.
 //!

@@ -3,7 +3,7 @@
 //! The core does no cryptography. Its caller passes a [`Protection`], which seals with an AEAD. The key is derived from
 //! the group key, the group instance, the sender's uid and a salt; the nonce is the packet number. A uid is never used for a
 //! second life, and a packet number never twice, so no nonce is used twice. If the memory of a process is copied, the two
-//! copies soon draw different salts.
+//! copies draw different salts as soon as the system gives them different random numbers.
 
 use super::header::parts;
 use crate::identity::{Instance, Uid};

@@ -503,7 +503,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
         left_ms: 1000,
         payload: Payload::Whole("x".into()),
     });
-    Said { frame, cookie }
+    Said { frame, cookie, sealed_by: None }
 }
 
 /// Returns what host 1 answers a client at host 5 at once.
@@ -522,6 +522,31 @@ fn ask(world: &mut World, uid: u64, number: u64, said: impl Into<Said>) -> std::
         frames.extend(frames_of(&out));
     }
     frames.into_iter()
+}
+
+#[test]
+fn a_session_is_opened_with_the_key_of_its_client() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let cookie = cookie_for(&mut world, 9, port);
+    for (sealed_by, sessions) in [(Uid(10), 0), (Uid(9), 1)] {
+        let request = Said { sealed_by: Some(sealed_by), ..small_request(port, (0, 1), cookie) };
+        ask(&mut world, 9, 1000 + sealed_by.0, request);
+        assert_eq!(world.host(1).endpoint.account().sessions, sessions, "sealed by {sealed_by:?}");
+    }
+}
+
+#[test]
+fn a_server_agrees_on_keys_within_a_budget() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let clients: Vec<_> = (100..300).map(|uid| (uid, cookie_for(&mut world, uid, port))).collect();
+    for (uid, cookie) in clients {
+        assert!(cookie.is_some());
+        ask(&mut world, uid, 1000, small_request(port, (0, 1), cookie));
+    }
+    let sessions = world.host(1).endpoint.account().sessions;
+    assert_eq!(sessions, 64, "each session took one agreement");
 }
 
 #[test]

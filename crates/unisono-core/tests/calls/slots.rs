@@ -62,7 +62,7 @@ impl Table {
             payload,
         };
         let (frame, cookie) = (Frame::Request(request), self.cookie);
-        self.say(Said { frame, cookie })
+        self.say(Said { frame, cookie, sealed_by: None })
     }
 
     fn request(&mut self, slot: u16, number: u64) -> Vec<Frame> {

@@ -298,15 +298,17 @@ impl World {
 pub(crate) struct Said {
     pub(crate) frame: Frame,
     pub(crate) cookie: Option<Cookie>,
+    /// The life whose key pair seals the envelope, if not the sender's.
+    pub(crate) sealed_by: Option<Uid>,
 }
 
 impl From<&Frame> for Said {
     fn from(frame: &Frame) -> Said {
-        Said { frame: frame.clone(), cookie: None }
+        Said { frame: frame.clone(), cookie: None, sealed_by: None }
     }
 }
 
-/// Returns whom a frame is for, and whether it comes from a server. `None` if it travels without an envelope.
+/// Returns the life to which a frame is addressed, and whether a server sends it. `None` if it travels without an envelope.
 fn correspondent(frame: &Frame) -> Option<(Uid, bool)> {
     let (attempt, from_server) = match frame {
         Frame::Request(request) => (request.attempt, false),
@@ -325,11 +327,12 @@ fn correspondent(frame: &Frame) -> Option<(Uid, bool)> {
 
 /// Returns a datagram of this life with one frame, in an envelope if it needs one.
 pub(crate) fn sealed_frame(sender: u64, number: u64, said: impl Into<Said>) -> Vec<u8> {
-    let Said { frame, cookie } = said.into();
+    let Said { frame, cookie, sealed_by } = said.into();
+    let sealer = sealed_by.unwrap_or(Uid(sender));
     let mut frames = Vec::new();
     assert!(Writer::new(&mut frames, 1 << 17).frame(&frame), "{frame}");
     let Some((to, from_server)) = correspondent(&frame) else { return sealed_bytes(sender, number, &frames) };
-    let opening = cookie.map(|cookie| Opening { cookie, key: key_of(Uid(sender)) });
+    let opening = cookie.map(|cookie| Opening { cookie, key: key_of(sealer) });
     let head = EnvelopeHead { to, salt: 3, from_server, opening };
     let enclosed = |tag: [u8; TAG_BYTES]| {
         let sealed = [&frames[..], &tag].concat().into();
@@ -341,7 +344,7 @@ pub(crate) fn sealed_frame(sender: u64, number: u64, said: impl Into<Said>) -> V
     let mut covered = header(CALLS_TAG, EpochTag::OUTSIDE, sender, number).1;
     covered.extend(enclosed([0; TAG_BYTES]));
     covered.truncate(covered.len() - frames.len() - TAG_BYTES);
-    let mut pair = PlainPair { me: Uid(sender), other: to };
+    let mut pair = PlainPair { me: sealer, other: to };
     let tag = pair.seal(head.salt, number, &covered, &mut frames.clone()).unwrap();
     sealed_bytes(sender, number, &enclosed(tag))
 }

@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// Handles the answer to a datagram that was not opened. It concerns the attempts that were sent in that datagram and
-    /// not again since; so a recording concerns none.
+    /// not again since.
     pub(in crate::rpc) fn handle_unopened(
         &mut self,
         now: Time,

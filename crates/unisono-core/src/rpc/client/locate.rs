@@ -185,9 +185,9 @@ impl Client {
             repeats: here.repeats,
             instance: here.instance,
         };
-        let is_proved = common.proof.verify(here.port, &claim.bytes(), &here.proof);
-        if common.agreement.uid_of(&here.key) != uid || !is_proved && !common.broken(Planted::ProofUnchecked)
-        {
+        let is_own_key = common.agreement.uid_of(&here.key) == uid;
+        let is_proved = || common.proof.verify(here.port, &claim.bytes(), &here.proof);
+        if !is_own_key || !is_proved() && !common.broken(Planted::ProofUnchecked) {
             common.counters.malformed += 1;
             common.probe(Probe::ImpostorRefused);
             return;
