@@ -30,7 +30,7 @@ pub enum Heard {
 /// What the client does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Call the service with the request, and wait at most so long.
+    /// Call the service with the request, with this timeout.
     Call(Duration),
     /// Ask all servers how they are.
     AskServers,
@@ -85,7 +85,7 @@ impl Attempts {
         Attempts { is_command, within, calls: 0, may_have_happened: false, asks_servers: false, over: None }
     }
 
-    /// Returns what to do, so long after the beginning.
+    /// Returns what to do when `elapsed` has passed since the request began.
     pub fn step(&self, elapsed: Duration) -> Step {
         if let Some(over) = &self.over {
             return Step::Over(over.clone());
@@ -115,7 +115,7 @@ impl Attempts {
         }
     }
 
-    /// Notes what the servers that answered said, so long after the beginning.
+    /// Notes the status of the servers that answered, `elapsed` after the request began.
     pub fn heard_servers(&mut self, elapsed: Duration, servers: &[ServerStatus]) {
         self.asks_servers = false;
         let may_have_happened = self.may_have_happened;

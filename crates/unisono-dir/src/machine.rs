@@ -18,7 +18,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Returns an empty directory that takes so much. `observer` is called after each change.
+    /// Returns an empty directory with these bounds. `observer` is called after each change.
     pub(crate) fn new(limits: Limits, observer: Observer) -> Directory {
         Directory { table: Table::new(limits), ports: OnceLock::new(), observer: Some(observer) }
     }

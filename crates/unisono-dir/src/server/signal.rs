@@ -26,7 +26,7 @@ impl Signal {
         self.is_awaited.store(is_awaited, Ordering::SeqCst);
     }
 
-    /// Waits until the signal is raised, at most so long.
+    /// Waits until the signal is raised, or `timeout` is over.
     pub(super) fn wait(&self, timeout: Duration) {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(raised, timeout, |raised| !*raised);

@@ -19,7 +19,8 @@ impl Bench<'_> {
     /// the commands that are given meanwhile.
     pub(super) fn transfer(&self) -> Result<(Vec<String>, Value), Problem> {
         let second = Duration::from_secs(1);
-        // The server of the large calls runs where the donor runs, and each newcomer where their caller runs.
+        // The server of the large calls runs where all members run, one of which is the donor; each newcomer runs where
+        // their caller runs.
         let [donor_at, newcomer_at] = [&self.locations[0], &self.locations[self.servers]];
         let receives = STATE_PAGES as usize * PAGE_BYTES;
         let mut shelf = self.staff()?;
@@ -29,13 +30,8 @@ impl Bench<'_> {
         let by_calls = shelf.keep(reader, STATE_PAGES, PAGES_IN_FLIGHT)?;
         drop(shelf);
         let mut staff = self.staff()?;
-        // The donor is the first member that is not the sequencer, if there is one.
-        let mut places: Vec<_> = self.locations[..self.servers - 1].iter().collect();
-        if places.len() > 1 {
-            places.swap(0, 1);
-        }
-        for (index, location) in places.into_iter().enumerate() {
-            staff.start(if index == 0 { Part::Founder } else { Part::Joiner }, location)?;
+        for index in 0..self.servers - 1 {
+            staff.start(if index == 0 { Part::Founder } else { Part::Joiner }, donor_at)?;
         }
         staff.fill(0, STATE_PAGES)?;
         staff.receives = receives;
