@@ -181,9 +181,56 @@ def mix(trial):
         trial.wait(0.1, 1)
 
 
+def kill_all(trial):
+    """All servers are killed within 0.3 s, and restart in another order, the last one up to 2 s after the first."""
+    for _ in rounds(trial):
+        for server in trial.others():
+            trial.kill(server)
+            trial.wait(0, 0.1)
+        for server in trial.others():
+            trial.start(server)
+            trial.wait(0, 2 / len(trial.servers))
+        trial.settle(15)
+        trial.wait(0, 1)
+
+
+def lost_folder(trial):
+    """A server is killed and comes back with an empty folder; sometimes another one dies just after it serves."""
+    for _ in rounds(trial):
+        server, other = trial.others()[:2]
+        trial.kill(server)
+        trial.lose_folder(server)
+        trial.wait(0, 1)
+        trial.start(server)
+        if trial.settle(15, [server]):
+            return
+        if trial.rng.random() < 0.5:
+            trial.restart(other)
+        trial.wait(0, 2)
+
+
+def full_disk(trial):
+    """The disk of a server fills up under load; the server ends, and comes back with an empty folder on a large disk."""
+    for _ in rounds(trial):
+        server = trial.others()[0]
+        trial.kill(server)
+        if not trial.shrink_disk(server):
+            return
+        trial.start(server)
+        if trial.settle(15, [server]):
+            return
+        trial.fill_disk(server)
+        trial.wait(1, 3)
+        trial.kill(server)
+        trial.grow_disk(server)
+        trial.start(server)
+
+
 PLANS = {
     "restart-behind-cut": restart_behind_cut, "two-sequencers": two_sequencers, "excluded-partial": excluded_partial,
     "ring": ring, "bridge": bridge, "one-way": one_way, "rolling": rolling, "pause": pause, "storm": storm, "mix": mix,
-    "wild-storm": wild_storm,
+    "wild-storm": wild_storm, "kill-all": kill_all, "lost-folder": lost_folder, "full-disk": full_disk,
 }  # fmt: skip
+# Only servers on disk survive these.
 NOT_IN_ALL = ["wild-storm"]
+ON_DISK = ["kill-all", "lost-folder", "full-disk"]
