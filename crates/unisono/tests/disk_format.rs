@@ -119,7 +119,7 @@ impl Alone {
     fn settle(&mut self) {
         while let Some(output) = self.replica.poll_output() {
             match output {
-                Output::Submit(payload) | Output::Announce(payload) => {
+                Output::Submit(payload) => {
                     self.seqno += 1;
                     let (seqno, number) = (self.seqno, self.seqno);
                     let event = Event::Message { seqno, sender: Uid(5), number, payload };

@@ -280,7 +280,7 @@ pub(crate) fn words(notice: &Notice) -> String {
             format!("the group is halted: {} of the members that it needs do not answer", names(missing))
         }
         Notice::Resumed => "the group goes on".into(),
-        Notice::Reentering => "the others excluded this member; it enters again and fetches the state".into(),
+        Notice::Reentering => "this member is out of the group; it enters again".into(),
         other => format!("{other:?}"),
     }
 }

@@ -2,7 +2,9 @@
 
 use super::reads::Read;
 use super::replicated::Replicated;
-use super::{Answer, CommandFailure, Done, Outcome, Output, Position, Replica, Server, StateMachine};
+use super::{
+    Answer, CommandFailure, Done, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
+};
 use crate::identity::{Member, Uid};
 use crate::planted::Planted;
 use crate::rpc::{CallNumber, RequestId};
@@ -10,7 +12,6 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// Says nothing of the call: it may be a repeat of one that was executed elsewhere, or was submitted here.
-pub(super) const NO_COPY: &[u8] = b"this server has no copy of the state at present";
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
 const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
@@ -63,7 +64,7 @@ impl<S: StateMachine> Replica<S> {
         let others = self.others();
         let answer = match others.get(turn % others.len().max(1)) {
             Some(other) => Answer::Forward(other.address),
-            None => Answer::Refuse(Bytes::from_static(NO_COPY)),
+            None => Answer::NoCopy,
         };
         self.outputs.push_back(Output::Answer(id, answer));
     }

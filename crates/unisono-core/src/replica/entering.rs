@@ -39,7 +39,9 @@ impl<S: StateMachine> Replica<S> {
             self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
         }
         self.replicated = Some(state);
-        self.outputs.push_back(Output::Informed);
+        if self.serves() {
+            self.outputs.push_back(Output::Informed);
+        }
         for command in self.waiting.commands(now) {
             self.submit(Word::Command(command));
         }

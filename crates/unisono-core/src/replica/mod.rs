@@ -70,6 +70,8 @@ use word::Word;
 /// Interval at which requests are dropped whose clients do not wait any longer, and at which acknowledged outcomes are
 /// freed.
 const REPLICA_TIDIES_EVERY: Duration = Duration::from_secs(1);
+/// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
+pub const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);
 /// Number of clients whose acknowledgements are collected before the members are told.
 const FINISHED_MAX: usize = 1024;
 
@@ -388,7 +390,7 @@ impl<S: StateMachine> Replica<S> {
                 {
                     closed.forget_after(durable.forget_unwritten());
                 }
-                durable.stage = Stage::Closed;
+                (durable.stage, durable.first) = (Stage::Closed, None);
                 next.durable = Some(durable);
                 next.closed = closed;
             }
@@ -448,6 +450,12 @@ impl<S: StateMachine> Replica<S> {
 
     // --- what it is like now ---
 
+    /// Returns the state that is here, whether or not this member serves with it. `replicated` and `closed` are never
+    /// both present.
+    fn state_here(&self) -> Option<&Replicated<S>> {
+        self.replicated.as_ref().or(self.closed.as_ref())
+    }
+
     /// Returns the user's state, or `None` as long as this member lacks it.
     pub fn machine(&self) -> Option<&S> {
         self.replicated.as_ref().map(Replicated::machine)
@@ -462,15 +470,21 @@ impl<S: StateMachine> Replica<S> {
             .or_else(|| self.arriving.as_ref().and_then(|arriving| arriving.machine.as_ref()))
     }
 
+    /// True if this member has the state and may serve callers. A server with a disk that has opened the service waits until
+    /// everything of before is durable.
+    pub fn serves(&self) -> bool {
+        self.replicated.is_some() && self.durable.as_ref().is_none_or(|durable| durable.first.is_none())
+    }
+
     /// Returns the position of the last command that was applied here: their number since the service was founded.
     pub fn position(&self) -> Position {
-        self.replicated.as_ref().or(self.closed.as_ref()).map_or(0, Replicated::position)
+        self.state_here().map_or(0, Replicated::position)
     }
 
     /// Returns the place of the last entry that this server holds, applied or not, counted from the creation of the
     /// service; 0 without a disk.
     pub fn held(&self) -> Place {
-        let state = self.replicated.as_ref().or(self.closed.as_ref());
+        let state = self.state_here();
         state.and_then(Replicated::ledger).map_or(0, |ledger| ledger.end())
     }
 
@@ -505,7 +519,7 @@ impl<S: StateMachine> Replica<S> {
     /// something else, which the [`Donor`] answers.
     pub fn answer_status(&self, question: &Bytes) -> Option<Bytes> {
         let status = || CopyStatus {
-            has_state: self.replicated.is_some() && !self.is_stopped,
+            has_state: self.serves() && !self.is_stopped,
             position: self.position(),
             digest: self.chain().unwrap_or_default(),
             fetching: self.fetching().unwrap_or_default(),

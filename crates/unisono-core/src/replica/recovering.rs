@@ -271,11 +271,11 @@ impl<S: StateMachine> Replica<S> {
     fn open(&mut self, now: Time, seqno: Seqno, plan: &Plan) {
         let (Some(durable), Some(view)) = (&mut self.durable, &self.view) else { return };
         let Some(mut state) = self.closed.take() else { return };
-        // A round that another one overtook may have ended before this; until then the administrator's word counts.
-        (durable.stage, durable.is_alone) = (Stage::Open, false);
-        let first = state.open((seqno, view.clone()), plan, durable.block.anew.clone());
+        durable.stage = Stage::Open;
+        let opened = state.open((seqno, view.clone()), plan, durable.block.anew.clone());
+        durable.first = state.ledger().map(|ledger| ledger.end());
         self.begin_with(now, state);
-        self.note_applied(first);
+        self.note_applied(opened);
         self.apply_durable(false);
         self.work(now);
     }
@@ -420,8 +420,7 @@ impl<S: StateMachine> Replica<S> {
         if let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open)
             && let Some((generation, number)) = durable.view_on_disk()
         {
-            let word = Word::ViewWritten { generation, number };
-            self.outputs.push_back(Output::Announce(word.write()));
+            self.submit(Word::ViewWritten { generation, number });
         }
     }
 
@@ -443,8 +442,8 @@ impl<S: StateMachine> Replica<S> {
             return;
         };
         if place > 0 {
-            let word = Word::Synced { generation: durable.block.generation, place };
-            self.outputs.push_back(Output::Announce(word.write()));
+            let generation = durable.block.generation;
+            self.outputs.push_back(Output::Submit(Word::Synced { generation, place }.write()));
         }
     }
 
@@ -464,6 +463,18 @@ impl<S: StateMachine> Replica<S> {
                 durable.write_snapshot(place, parts, ledger.heard());
             }
             self.note_applied(applied);
+        }
+        self.serve_once_durable();
+    }
+
+    /// Serves callers from when the generation that this server opened has begun: its first entry is durable, and so is
+    /// everything before it. Until then the administrator's word counts, since a later round may have to begin anew.
+    fn serve_once_durable(&mut self) {
+        let (Some(durable), Some(state)) = (&mut self.durable, &self.replicated) else { return };
+        let applied = state.ledger().map_or(0, |ledger| ledger.applied());
+        if durable.first.is_some_and(|first| first <= applied) {
+            (durable.first, durable.is_alone) = (None, false);
+            self.outputs.push_back(Output::Informed);
         }
     }
 

@@ -255,6 +255,7 @@ impl Made {
         Some(match answer {
             Answer::Reply(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Answer::Refuse(bytes) => format!("refused: {}", String::from_utf8_lossy(bytes)),
+            Answer::NoCopy => "no copy".into(),
             Answer::Forward(address) => format!("to {}", address.port()),
         })
     }

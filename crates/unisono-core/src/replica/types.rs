@@ -1,6 +1,5 @@
 //! The types of a replica's contract with its driver.
 
-use super::answering::NO_COPY;
 use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
 use crate::identity::{Member, Uid};
@@ -99,13 +98,14 @@ pub enum Output {
     Notice(Notice),
     /// This member must leave the group and not serve any longer.
     Stop(StopReason),
-    /// Send this message to the group, at resilience 0: it is repeated after each reset.
-    Announce(Bytes),
     /// Give this job to the disk, and pass its outcome to [`Replica::handle_stored`](super::Replica::handle_stored).
     Store(JobNumber, Box<Job>),
     /// End this life at once, and begin the next one: it enters the group, or forms it with other servers.
     Reenter,
 }
+
+/// What a caller is told if no server can answer.
+pub const NO_COPY: &[u8] = b"this server has no copy of the state at present";
 
 /// What is done with a caller's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub enum Answer {
     Reply(Bytes),
     /// Refuse, for this reason.
     Refuse(Bytes),
+    /// Refuse with [`NO_COPY`]: this member has no copy of the state and knows no other server.
+    NoCopy,
     /// Pass the request on to the server at this address.
     Forward(SocketAddr),
 }
@@ -122,9 +124,8 @@ impl Answer {
     /// True if another server has to answer, because this one has no copy of the state.
     pub fn is_for_another_server(&self) -> bool {
         match self {
-            Answer::Forward(_) => true,
-            Answer::Refuse(reason) => reason == NO_COPY,
-            Answer::Reply(_) => false,
+            Answer::Forward(_) | Answer::NoCopy => true,
+            Answer::Reply(_) | Answer::Refuse(_) => false,
         }
     }
 }
@@ -196,7 +197,7 @@ pub enum Notice {
     },
     /// The halted group goes on.
     Resumed,
-    /// The others excluded this member; it is entering again and fetches the state.
+    /// This member's life in the group is over: it was excluded, its group lost its quorum or gave way. It enters again.
     Reentering,
 }
 
@@ -214,8 +215,8 @@ pub enum StopReason {
         /// They differ here.
         through: Position,
     },
-    /// The state machine panicked while it applied a command.
-    #[error("the state machine panicked at command {position}")]
+    /// A method of the state machine panicked: `apply`, of the command with this position, or another method before it.
+    #[error("the state machine panicked at command {position}, or in a read, snapshot or restore before it")]
     Panicked {
         /// Position of the command.
         position: Position,
@@ -245,7 +246,7 @@ pub enum StopReason {
     DiskHangs,
     /// The service was begun anew from another server's disk; this disk is of the instance that was given up.
     #[error(
-        "the service was begun anew from the disk of another server, and this disk is of the service of before;          to join with an empty disk, use another folder and say that it replaces this one"
+        "the service was begun anew from another server's disk, and this disk is of the earlier service; to join, start with an empty folder and --replace"
     )]
     DiskGivenUp,
     /// The disk is of another service of the same name.

@@ -22,7 +22,7 @@ use crate::world::{
 };
 use std::collections::BTreeMap;
 use std::io::Write;
-use unisono_core::replica::Durability;
+use unisono_core::replica::{DISK_ENTERS_WITHIN, Durability};
 use unisono_core::rpc::{PrivatePort, ServeOptions};
 use unisono_core::wire::FrameKind;
 use unisono_core::{EntryMode, Phase, Planted, Port, Random, Settings, Uid};
@@ -55,8 +55,6 @@ const NEXT_LIFE_AFTER: u64 = 200 * MILLISECOND;
 
 /// Time after which a server that has not entered its group begins anew, as a program does that opens with a deadline.
 const ENTERS_WITHIN: u64 = 6_000 * MILLISECOND;
-/// The same for a server with a disk, as the library does it.
-const DISK_ENTERS_WITHIN: u64 = 3_000 * MILLISECOND;
 
 /// A run of one plan.
 pub(crate) struct Director {
@@ -319,7 +317,8 @@ impl Director {
                 self.set_speed(process);
                 self.schedule_act(process, life);
                 if process < self.plan.servers {
-                    let within = if self.plan.on_disk() { DISK_ENTERS_WITHIN } else { ENTERS_WITHIN };
+                    let on_disk = DISK_ENTERS_WITHIN.as_nanos() as u64;
+                    let within = if self.plan.on_disk() { on_disk } else { ENTERS_WITHIN };
                     self.world.trigger(within, Trigger::ResetAgain { process: process as u16, life });
                 }
             }

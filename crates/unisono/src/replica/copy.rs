@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, Notice, Output, ReadNumber,
-    Replica, ReplicaSettings, StopReason,
+    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, NO_COPY, Notice, Output,
+    ReadNumber, Replica, ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{EntryMode, GroupConfig, Time, Uid};
@@ -118,6 +118,7 @@ impl Caller {
             _ if elsewhere => rpc::Answer::Forward(self.request.arrived_at()),
             Answer::Reply(reply) => rpc::Answer::Reply(reply),
             Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
+            Answer::NoCopy => rpc::Answer::Refuse(Bytes::from_static(NO_COPY)),
             Answer::Forward(to) => rpc::Answer::Forward(to),
         };
         (self.request, answer)
@@ -182,9 +183,9 @@ impl<S: StateMachine> State<S> {
         self.copy.as_mut()
     }
 
-    /// True if this member has the state in a life that is not over.
+    /// True if this member has the state and serves, in a life that is not over.
     pub(super) fn is_informed(&self) -> bool {
-        self.copy.as_ref().is_some_and(|copy| copy.machine().is_some()) && self.life.is_some()
+        self.copy.as_ref().is_some_and(Replica::serves) && self.life.is_some()
     }
 
     /// Takes callers' requests, which the core answers. `door` is 0, or the number of the door at which they arrived.
@@ -219,8 +220,7 @@ impl<S: StateMachine> State<S> {
         let mut is_changed = self.is_closing;
         while let Some(output) = self.copy.as_mut().and_then(Replica::poll_output) {
             match output {
-                Output::Submit(message) => work.submits.push((message, None)),
-                Output::Announce(message) => work.submits.push((message, Some(0))),
+                Output::Submit(message) => work.submits.push(message),
                 // Without the thread that writes, this replica has ended.
                 Output::Store(number, job) => {
                     self.jobs.as_ref().map(|jobs| jobs.send((number, job)));
@@ -267,8 +267,7 @@ impl<S: StateMachine> State<S> {
 struct Work {
     life: Option<Arc<Life>>,
     wakes: Vec<Waker>,
-    /// Messages, and the resilience degree of each if it is not the group's.
-    submits: Vec<(Bytes, Option<u8>)>,
+    submits: Vec<Bytes>,
     answers: Vec<(rpc::Request, rpc::Answer)>,
     fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
     confirms: bool,
@@ -425,6 +424,16 @@ impl<S: StateMachine> Copy<S> {
         state.desk_is_open
     }
 
+    /// Waits until this process is no member, or the replica has ended.
+    pub(super) fn await_no_group(&self) {
+        let mut listed = Listed::default();
+        block_on(None, |context| {
+            let mut state = self.lock();
+            state.register(context, &mut listed);
+            if state.has_group && state.end.is_none() { Poll::Pending } else { Poll::Ready(()) }
+        });
+    }
+
     /// Notes what answers questions while this process is no member. Returns false if it is one.
     pub(super) fn take_desk(&self, desk: &rpc::Server) -> bool {
         let mut state = self.lock();
@@ -466,10 +475,10 @@ impl<S: StateMachine> Copy<S> {
         });
     }
 
-    /// Begins a life in the group that was entered. Returns false if this process ends the replica.
+    /// Begins a life in the group that was entered. Returns false if the replica is ended or stops.
     pub(super) fn begin_life(&self, life: &Arc<Life>) -> bool {
         self.change(|state| {
-            if state.is_closing {
+            if state.is_closing || state.stop.is_some() {
                 return false;
             }
             let Some(copy) = state.copy.take() else { return false };

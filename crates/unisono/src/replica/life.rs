@@ -50,7 +50,7 @@ struct Services {
 #[derive(Debug, Default)]
 struct Due {
     /// Messages for which the group had no room yet. The order does not matter.
-    submits: VecDeque<(Bytes, Option<u8>)>,
+    submits: VecDeque<Bytes>,
     /// The confirmation under way.
     confirming: Option<ConfirmNumber>,
 }
@@ -173,16 +173,16 @@ impl Life {
     // --- what other threads want of the group ---
 
     /// Sends messages to the group, now or as soon as there is room.
-    pub(super) fn submit(&self, messages: Vec<(Bytes, Option<u8>)>) {
+    pub(super) fn submit(&self, messages: Vec<Bytes>) {
         let mut messages = messages.into_iter();
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
             let mut result = Attempt::Gathered(Ok(()));
-            for (payload, resilience) in messages.by_ref() {
-                let message = Message { payload, resilience };
+            for payload in messages.by_ref() {
+                let message = Message { payload, resilience: None };
                 match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                     // The thread that waits sends it. It sees the room after this, since the engine is locked.
                     Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                        self.due().submits.push_back((message.payload, message.resilience));
+                        self.due().submits.push_back(message.payload);
                         result = Attempt::Done(Ok(()));
                     }
                     Attempt::Gathered(_) => {}
@@ -317,11 +317,11 @@ impl Due {
     /// Sends messages for which there is room now. Returns whether there were any.
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
-        while let Some((payload, resilience)) = self.submits.pop_front() {
-            let message = Message { payload, resilience };
+        while let Some(payload) = self.submits.pop_front() {
+            let message = Message { payload, resilience: None };
             match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                    self.submits.push_front((message.payload, message.resilience));
+                    self.submits.push_front(message.payload);
                     return has_sent;
                 }
                 _ => has_sent = true,

@@ -78,12 +78,12 @@
 //!
 //! # Threads
 //!
-//! A replica has three threads. The state machine is called by any of them and by those of the program, one at a time. A
-//! call that takes long delays everything else of this member.
+//! A replica has three threads, on disk two more, and one for each door. The state machine is called by any of them and by
+//! those of the program, one at a time. A call that takes long delays everything else of this member.
 //!
 //! | | |
 //! |---|---|
-//! | `disk`, `folder` | a server with a disk: its folder, and the thread that writes |
+//! | `disk` | a server with a disk: the thread that writes, and the one that answers while the server is in no group |
 //! | `copy` | the state behind its lock, and what each input leads to |
 //! | `doors` | callers with another key |
 //! | `life` | one life: a member of the group, and what is served beside it |
@@ -249,6 +249,8 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         options: &Options,
     ) -> Result<Replica<S>, ReplicaError> {
         let client = client()?;
+        // A disk counts only for what all members hold.
+        let settings = ReplicaOptions { durability: Durability::HeldByAll, ..settings };
         let (start, store) = disk::open(name, &disk)?;
         let provisional = Copy::<S>::provisional(client, &settings);
         let copy = core::Replica::with_disk(client, machine, provisional, &start)

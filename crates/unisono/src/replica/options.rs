@@ -61,7 +61,9 @@ pub struct ReplicaOptions {
     /// set. `members_min` is at least that of the formation with which the service is founded, unless it is only
     /// *ordered*.
     pub config: GroupConfig,
-    /// What holds a command before its caller gets the answer, if this process founds the service.
+    /// What holds a command before its caller gets the answer, if this process founds the service in memory. On disk all
+    /// members hold it, whatever stands here, and [`DiskOptions::durability`](super::DiskOptions::durability) says how many
+    /// disks have it.
     pub durability: Durability,
     /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default.
     pub open_within: Duration,

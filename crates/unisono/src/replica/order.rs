@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use unisono_core::replica::{Notice, Replica, StopReason};
+use unisono_core::replica::{DISK_ENTERS_WITHIN, Notice, Replica, StopReason};
 use unisono_core::{EntryMode, Event, JoinFailure};
 
 /// Pause before the group is entered again, the first time and at most.
@@ -29,8 +29,6 @@ const REENTRY_PAUSE_MAX: Duration = Duration::from_secs(2);
 const DISK_REENTRY_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// A server that cannot enter looks for another process that runs as the same server once in this number of attempts.
 const LOOKS_FOR_ITSELF_EVERY: u32 = 4;
-/// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
-const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);
 /// Time for an answer when a server that cannot enter looks for another process that runs as the same server.
 const LOOKS_FOR_ITSELF: Duration = Duration::from_millis(500);
 /// Number of events that are applied before their outcomes are passed on.
@@ -41,9 +39,14 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
     let mut entry = copy.entry();
     let (mut pause, mut failures) = (REENTRY_PAUSE_FIRST, 0);
     let end = loop {
+        // The disk may have failed between two lives.
+        if let Some(reason) = copy.lock().stop.take() {
+            break ReplicaEnd::Stopped(reason);
+        }
         let life = match enter(copy, &entry) {
             Ok(Some(life)) => Arc::new(life),
             Ok(None) if copy.lock().is_closing => break ReplicaEnd::Closed,
+            Ok(None) if copy.lock().stop.is_some() => continue,
             Ok(None) => {
                 failures += 1;
                 if let Some(reason) = runs_already(copy, failures) {
@@ -83,10 +86,14 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
     copy.conclude(end);
 }
 
-/// Enters the group; returns `None` if the replica is ended meanwhile, or if a server with a disk did not enter in time.
+/// Enters the group; returns `None` if the replica is ended or stops meanwhile, or if a server with a disk did not enter in time.
 fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Life>, OpenError> {
     let begun = Instant::now();
-    let gives_up = || copy.lock().is_closing || copy.disk.is_some() && begun.elapsed() > DISK_ENTERS_WITHIN;
+    let gives_up = || {
+        let state = copy.lock();
+        let is_over = state.is_closing || state.stop.is_some();
+        is_over || copy.disk.is_some() && begun.elapsed() > DISK_ENTERS_WITHIN
+    };
     if gives_up() {
         return Ok(None);
     }
@@ -96,7 +103,7 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
     }
     let life = group.map(|group| Life::new(&copy.name, group)).transpose();
     if life.is_err() {
-        copy.lock().has_group = false;
+        copy.change(|state| state.has_group = false);
     }
     life
 }

@@ -25,7 +25,7 @@ pub enum ReplicaState {
     Serving,
     /// It has the state, and the group has no quorum: no command gets an outcome at present.
     Halted,
-    /// The others excluded it; it looks for the group.
+    /// Its last life in the group is over; it looks for the group.
     Reentering,
     /// It has ended.
     Ended,

@@ -135,8 +135,11 @@ pub(super) struct Durable {
     pub(super) block: Block,
     pub(super) nonce: u128,
     pub(super) replaces: bool,
+    /// True if the administrator said that the other disks are lost: a round goes on without a majority of good ones.
     pub(super) is_alone: bool,
     pub(super) stage: Stage,
+    /// Place of the first entry of the generation that this server opened, as long as it is not durable.
+    pub(super) first: Option<Place>,
     pub(super) round: Round,
     /// True if this server has to say what its disk has, once it has nothing to write.
     pub(super) has_to_say: bool,
@@ -188,6 +191,7 @@ impl Durable {
             replaces: start.replaces,
             is_alone: false,
             stage: Stage::Closed,
+            first: None,
             round: Round::new(0),
             has_to_say: false,
             said_stalls: None,
@@ -269,6 +273,7 @@ impl Durable {
     /// Begins to fetch the state of an open service: what this server has is behind.
     pub(super) fn begin_joining(&mut self, now: Time) {
         (self.stage, self.joining_since, self.has_to_say) = (Stage::Joining, Some(now), false);
+        self.first = None;
         self.survives = false;
     }
 

@@ -106,12 +106,8 @@ impl Server {
 
     pub(super) fn send_waiting(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.to_send.len();
-        while let Some((message, degree)) = self.to_send.front() {
-            let sent = match degree {
-                None => self.group.send(cx.local, message.clone()),
-                Some(degree) => self.group.send_resilient(cx.local, message.clone(), *degree),
-            };
-            match sent {
+        while let Some(message) = self.to_send.front() {
+            match self.group.send(cx.local, message.clone()) {
                 Ok(_) | Err(SendError::Left | SendError::TooLarge { .. }) => _ = self.to_send.pop_front(),
                 Err(_) => break,
             }

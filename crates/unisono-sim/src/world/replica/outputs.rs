@@ -8,7 +8,7 @@ use crate::replica::Reply;
 use crate::world::CallService;
 use bytes::Bytes;
 use unisono_core::Phase;
-use unisono_core::replica::{Answer, CommandFailure, Kind, Output, StopReason, instance_of};
+use unisono_core::replica::{Answer, CommandFailure, Kind, NO_COPY, Output, StopReason, instance_of};
 use unisono_core::rpc::{CallFailure, Endpoint, ForwardError, RequestId, ServeOptions};
 
 impl Server {
@@ -17,8 +17,7 @@ impl Server {
         while let Some(output) = self.replica.poll_output() {
             moved = true;
             match output {
-                Output::Submit(message) => self.to_send.push_back((message, None)),
-                Output::Announce(message) => self.to_send.push_back((message, Some(0))),
+                Output::Submit(message) => self.to_send.push_back(message),
                 Output::Store(number, job) => self.begin_job(cx, number, *job),
                 Output::Reenter => {
                     self.leave_service(cx, endpoint);
@@ -125,6 +124,10 @@ impl Server {
             Answer::Refuse(reason) => {
                 let is_reply = Reply::read(&reason).is_some();
                 endpoint.refuse(cx.local, id, reason).is_ok() && is_reply
+            }
+            Answer::NoCopy => {
+                _ = endpoint.refuse(cx.local, id, Bytes::from_static(NO_COPY));
+                false
             }
             Answer::Forward(to) => {
                 if let Err(ForwardError::TooFar { .. }) = endpoint.forward(id, to) {

@@ -45,7 +45,7 @@ pub(crate) struct Server {
     pub(super) own: Own,
     pub(crate) disk: Option<DiskInUse>,
     /// Messages that the group has not taken yet.
-    pub(super) to_send: VecDeque<(Bytes, Option<u8>)>,
+    pub(super) to_send: VecDeque<Bytes>,
     /// Questions about the state that have no outcome yet.
     pub(super) fetches: BTreeMap<CallNumber, FetchNumber>,
     /// Requests that the copy has: client, number, and how they are treated.

@@ -258,8 +258,8 @@ impl Made {
         let is_member = self.view.contains(&id);
         let sender = Uid(self.servers[&id].uid);
         match output {
-            Output::Submit(_) | Output::Announce(_) if !is_member => {}
-            Output::Submit(payload) | Output::Announce(payload) => {
+            Output::Submit(_) if !is_member => {}
+            Output::Submit(payload) => {
                 self.order(|seqno| Event::Message { seqno, sender, number: seqno, payload: payload.clone() });
             }
             Output::Confirm => {
