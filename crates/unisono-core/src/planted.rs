@@ -200,6 +200,8 @@ named! {
         OldImageAccepted,
         /// A disk gets the new generation before it has the state that goes with it.
         AdoptedInPlace,
+        /// The end of a write of an earlier life says that the disk has the state of a later one.
+        EarlierStateCounts,
         /// A majority of the last view goes on, not one of the configured servers.
         QuorumOfView,
         /// A confirmed read shows what the server holds, durable or not.

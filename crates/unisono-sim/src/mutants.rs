@@ -61,7 +61,7 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
 }
 
 /// Histories that show bugs of servers on disk for which no seed is early enough: the crashes that they need are too rare.
-const HISTORIES: [(Planted, DiskDurability, &str); 8] = [
+const HISTORIES: [(Planted, DiskDurability, &str); 9] = [
     // 2 and 3 create the service without 1, so that 2 cannot go on with 1 later.
     (Planted::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
     // 3 has come back and answers; neither 1 nor 2 has written the view with it.
@@ -95,6 +95,12 @@ const HISTORIES: [(Planted, DiskDurability, &str); 8] = [
         Planted::SurvivorForgets,
         DiskDurability::One,
         "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3",
+    ),
+    // 3 is excluded and joins again while the state of its first join is being written.
+    (
+        Planted::EarlierStateCounts,
+        DiskDurability::Majority,
+        "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@12 heal@2 power@quiet last=2,3",
     ),
     // The log of 2 is damaged before its end, and 3 crashed early.
     (

@@ -179,6 +179,7 @@ pub(crate) fn ended(end: ServerEnd) -> Problem {
         ServerEnd::Replica(ReplicaEnd::Stopped(
             StopReason::OtherServers
             | StopReason::OtherDurability
+            | StopReason::NothingLost
             | StopReason::RunsAlready { .. }
             | StopReason::ReplaceNeeded,
         )) => Problem::usage(end),

@@ -151,7 +151,10 @@ impl From<ReplicaError> for Problem {
         match &error {
             ReplicaError::Disk(reason) if reason.is_wrong_use() => Problem::usage(error),
             ReplicaError::Ended(ReplicaEnd::Stopped(
-                StopReason::OtherServers | StopReason::OtherDurability | StopReason::RunsAlready { .. },
+                StopReason::OtherServers
+                | StopReason::OtherDurability
+                | StopReason::NothingLost
+                | StopReason::RunsAlready { .. },
             )) => Problem::usage(error),
             _ => Problem::failed(error),
         }

@@ -213,6 +213,7 @@ impl<S: StateMachine> Replica<S> {
                 Some(Foreign::OtherService) => self.stop(StopReason::DiskOfOther),
                 Some(Foreign::OtherServers) => self.stop(StopReason::OtherServers),
                 Some(Foreign::OtherDurability) => self.stop(StopReason::OtherDurability),
+                Some(Foreign::NothingLost) => self.stop(StopReason::NothingLost),
                 None => {}
             },
             Verdict::Promise(_) | Verdict::Adopt(_) => {}
@@ -321,6 +322,15 @@ impl<S: StateMachine> Replica<S> {
             }
         };
         let Some(ledger) = state.ledger() else { return };
+        let (servers, durability) = ledger.options();
+        let own = (durable.block.servers, durable.block.durability);
+        if (servers, durability) != own {
+            self.closed = Some(state);
+            return self.stop(match servers == own.0 {
+                true => StopReason::OtherDurability,
+                false => StopReason::OtherServers,
+            });
+        }
         let known = ledger.heard().get(&durable.block.server).copied().unwrap_or_default();
         let (service, anew) = ledger.service();
         // What a recovery chose is of this service.
@@ -330,6 +340,7 @@ impl<S: StateMachine> Replica<S> {
         {
             let reason = match anew.iter().any(|escape| escape.service == own) {
                 true => StopReason::DiskGivenUp,
+                false if durable.is_alone => StopReason::NothingLost,
                 false => StopReason::DiskOfOther,
             };
             self.closed = Some(state);

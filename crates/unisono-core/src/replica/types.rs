@@ -270,6 +270,9 @@ pub enum StopReason {
         "the other servers were started with another durability; it is fixed when they create the service"
     )]
     OtherDurability,
+    /// The service was to begin anew from this disk, and a majority of its disks is there. Nothing changed.
+    #[error("a majority of the servers has its disks: start this server without --begin-anew")]
+    NothingLost,
     /// This server had another disk.
     #[error(
         "this server had another disk, and this one is empty; if that disk is lost, say so with --replace"
@@ -279,7 +282,7 @@ pub enum StopReason {
 
 crate::debug_as_sentence!(StopReason {
     Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers,
-    OtherDurability, ReplaceNeeded, RunsAlready;
+    OtherDurability, NothingLost, ReplaceNeeded, RunsAlready;
     of NotRestored
 });
 

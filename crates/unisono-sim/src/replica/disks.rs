@@ -157,14 +157,14 @@ impl Director {
         })
     }
 
-    /// Too many disks are lost for ever, while no server runs: the service begins anew from one of them. Another server
-    /// keeps its old disk, which is refused.
+    /// Too many disks are lost for ever, while no server runs: the service begins anew from one of them. If these two are no
+    /// majority, another server keeps its old disk, which is refused.
     pub(super) fn begin_anew(&mut self) {
         let keeps = self.app_random.below(self.plan.servers as u64) as usize;
         self.places[keeps].begins_anew = true;
         let old = (keeps + 1) % self.plan.servers;
         for process in (0..self.plan.servers).filter(|process| *process != keeps) {
-            match process == old {
+            match process == old && self.plan.servers > 3 {
                 true => self.world.note_lost(process as u8 + 1),
                 false => self.lose(process, true),
             }

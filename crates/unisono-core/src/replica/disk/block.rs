@@ -116,6 +116,8 @@ pub(super) struct Slot {
     pub(super) block: Block,
     /// The log file had at least this length when the block was written, all of it synced.
     pub(super) log_bytes: u64,
+    /// Mark of the log that counts.
+    pub(super) log_mark: u64,
 }
 
 /// What the file says.
@@ -259,6 +261,7 @@ impl Slot {
         }
         out.put_u64(block.log);
         out.put_u64(self.log_bytes);
+        out.put_u64(self.log_mark);
         out.put_u32(block.anew.len() as u32);
         for escape in &block.anew {
             out.put_u8(escape.server);
@@ -303,6 +306,7 @@ impl Slot {
             _ => return None,
         };
         let (log, log_bytes) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let log_mark = from.try_get_u64().ok()?;
         let mut anew = vec![];
         for _ in 0..from.try_get_u32().ok()? {
             let (server, at_ms) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
@@ -326,7 +330,7 @@ impl Slot {
             anew,
             name,
         };
-        from.is_empty().then_some(Slot { sequence, block, log_bytes })
+        from.is_empty().then_some(Slot { sequence, block, log_bytes, log_mark })
     }
 }
 
@@ -362,7 +366,7 @@ pub(super) mod tests {
 
     fn slot(sequence: u64) -> Slot {
         let snapshot = SnapshotName { position: 3, digest: [4; 32] };
-        Slot { sequence, block: Block { snapshot: Some(snapshot), ..sample() }, log_bytes: 11 }
+        Slot { sequence, block: Block { snapshot: Some(snapshot), ..sample() }, log_bytes: 11, log_mark: 12 }
     }
 
     #[test]
@@ -370,7 +374,7 @@ pub(super) mod tests {
         for created in [Created::Blank, Created::Half(1), Created::Done(2)] {
             for view in [None, Some((1, vec![]))] {
                 let block = Block { created, view, snapshot: None, ..sample() };
-                let slot = Slot { sequence: 3, block, log_bytes: 0 };
+                let slot = Slot { sequence: 3, block, log_bytes: 0, log_mark: 0 };
                 let fields = slot.write_fields();
                 assert_eq!(Slot::read_fields(&fields, 3), Some(slot));
                 for length in 0..fields.len() {

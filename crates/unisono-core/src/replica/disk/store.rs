@@ -184,12 +184,15 @@ impl<F: Files> Store<F> {
             self.remove_what_does_not_count()?;
             return Ok(None);
         };
-        let Slot { sequence, block, log_bytes } = *counts;
+        let Slot { sequence, block, log_bytes, log_mark } = *counts;
         let (snapshot_at, parts) = self.load_snapshot(&block)?;
         let file = Bytes::from(self.read(&log::name(block.log))?);
         let file_bytes = file.len() as u64;
         let Log { head, entries, heard, generation, bytes } =
             Log::read(block.log, file, log_bytes, self.watched)?;
+        if head.mark != log_mark {
+            return Err(spoiled(&log::name(block.log), "it is the log of another disk"));
+        }
         if head.after != snapshot_at && !self.watched.broken(Planted::ReplayNotSkipped) {
             return Err(spoiled(&log::name(block.log), "it does not follow the snapshot"));
         }
@@ -360,7 +363,7 @@ impl<F: Files> Store<F> {
         let head = Head { number, after, mark: self.mark(&block) };
         let log = first_records(&head, block.generation, entries, heard)?;
         // Nothing is written of a block that is too large.
-        Slot { sequence: self.sequence, block: block.clone(), log_bytes: 0 }.write()?;
+        Slot { sequence: self.sequence, block: block.clone(), log_bytes: 0, log_mark: 0 }.write()?;
 
         if self.block.is_none() {
             self.write_synced(BLOCK_FILE, &block::nothing_yet())?;
@@ -407,7 +410,9 @@ impl<F: Files> Store<F> {
 
     fn write_slot(&mut self, block: &Block) -> Result<(), StoreError> {
         let sequence = self.sequence + 1;
-        let slot = Slot { sequence, block: block.clone(), log_bytes: self.log_bytes }.write()?;
+        let slot =
+            Slot { sequence, block: block.clone(), log_bytes: self.log_bytes, log_mark: self.log.mark }
+                .write()?;
         self.files.write(BLOCK_FILE, block::slot_at(sequence), &slot)?;
         self.files.sync(BLOCK_FILE)?;
         self.sequence = sequence;

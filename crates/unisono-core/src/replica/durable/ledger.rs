@@ -79,6 +79,12 @@ impl Ledger {
         (self.service, &self.anew)
     }
 
+    /// Returns the options that the service was created with.
+    pub(in super::super) fn options(&self) -> (u8, DiskDurability) {
+        let durability = self.views.as_ref().map_or(DiskDurability::Majority, |_| DiskDurability::One);
+        (self.servers, durability)
+    }
+
     pub(in super::super) fn generation(&self) -> u64 {
         self.generation
     }

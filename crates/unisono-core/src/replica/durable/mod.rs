@@ -42,6 +42,8 @@ use core::time::Duration;
 const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Time after which a server says that its disk does not get on, so that a recovery goes on without it.
 const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
+/// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
+const APPEND_BYTES_MAX: usize = 8 << 20;
 /// A check for that which comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -208,16 +210,16 @@ impl Durable {
             last_generation: start.loaded.as_ref().map_or(0, |loaded| loaded.last_generation),
         };
         durable.block.starts += 1;
+        // A blank disk stays blank until it has a part in a service. A new instance counts only once it is adopted.
+        if !is_blank {
+            durable.commit(After::Nothing);
+        }
         if let (Some(at_ms), Created::Done(service)) = (start.begins_anew, durable.block.created) {
             let escape = Escape { server: start.server, at_ms, from: end, service };
             durable.block.anew.push(escape);
             durable.block.service = start.nonce.max(1);
             durable.block.created = Created::Done(durable.block.service);
             durable.is_alone = true;
-        }
-        // A blank disk stays blank until it has a part in a service.
-        if !is_blank {
-            durable.commit(After::Nothing);
         }
         durable
     }
@@ -340,7 +342,15 @@ impl Durable {
         self.unwritten.clear();
         let jobs = self.jobs.iter_mut().map(|(_, after)| after);
         let under_way = self.under_way.iter_mut().map(|(_, after, _)| after);
-        for after in jobs.chain(under_way).filter(|after| matches!(after, After::Synced(_))) {
+        // Nor does the end of a job say anything of a state that is adopted after it.
+        let is_replaced = |after: &&mut After| match after {
+            After::Synced(_) => true,
+            After::Joined | After::Round(_, RoundWord::Adopted) => {
+                !watched.broken(Planted::EarlierStateCounts)
+            }
+            _ => false,
+        };
+        for after in jobs.chain(under_way).filter(is_replaced) {
             *after = After::Nothing;
         }
         self.end = snapshot.as_ref().map_or(0, |(place, _)| *place) + entries.len() as Place;
@@ -365,13 +375,19 @@ impl Durable {
 
     /// Makes a job of the entries that have none.
     fn flush(&mut self, heard: &BTreeMap<u8, Heard>) {
-        if self.unwritten.is_empty() {
-            return;
+        while !self.unwritten.is_empty() {
+            let mut bytes = 0;
+            let fits = self.unwritten.iter().take_while(|entry| {
+                bytes += entry.len();
+                bytes <= APPEND_BYTES_MAX
+            });
+            let fits = fits.count().max(1);
+            let entries: Vec<Bytes> = self.unwritten.drain(..fits).collect();
+            let last = self.end - self.unwritten.len() as Place;
+            let first = last + 1 - entries.len() as Place;
+            let job = Job::Append { first, entries, heard: heard.clone() };
+            self.jobs.push_back((job, After::Synced(last)));
         }
-        let entries = core::mem::take(&mut self.unwritten);
-        let first = self.end + 1 - entries.len() as Place;
-        let job = Job::Append { first, entries, heard: heard.clone() };
-        self.jobs.push_back((job, After::Synced(self.end)));
     }
 
     /// Returns the next job, if none is under way. One sync covers all entries that came during the one before.

@@ -68,6 +68,7 @@ pub(in super::super) enum Foreign {
     OtherService,
     OtherServers,
     OtherDurability,
+    NothingLost,
 }
 
 /// A round. See the module.
@@ -191,6 +192,10 @@ impl Round {
 
     /// All members have said what they have, but those whose disks do not get on.
     fn judge(&mut self, watched: Watched) -> Verdict {
+        let needless = self.needless_escapes();
+        if !needless.is_empty() {
+            return Verdict::Foreign(needless);
+        }
         let Some(service) = self.service() else { return self.judge_creation(watched) };
         let foreign = self.foreign(service);
         if !foreign.is_empty() {
@@ -221,6 +226,17 @@ impl Round {
         let Some(plan) = self.plan(service, good, watched) else { return Verdict::Nothing };
         self.stage = Stage::Promising { plan: plan.clone(), have: BTreeSet::new() };
         Verdict::Promise(plan)
+    }
+
+    /// Returns the servers that an administrator lets begin anew although a majority of the disks of before is here.
+    fn needless_escapes(&self) -> BTreeMap<Uid, Foreign> {
+        let is_needless = |said: &Said| {
+            let Some(before) = said.former.last().filter(|_| said.alone) else { return false };
+            let others = self.said.values().filter(|other| other.created == Created::Done(*before)).count();
+            2 * (others + 1) > usize::from(said.servers)
+        };
+        let needless = self.said.iter().filter(|(_, said)| is_needless(said));
+        needless.map(|(uid, _)| (*uid, Foreign::NothingLost)).collect()
     }
 
     /// With durability *one*: returns the members of the last view without which the good ones cannot go on; none if they
@@ -466,11 +482,36 @@ mod tests {
         let (round, verdict) = judged(&ALL[..2], vec![knows.clone(), done(2, (2, 44))]);
         assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
         assert!(matches!(judged(&ALL[..2], vec![knows.clone(), done(2, (2, 45))]).1, Verdict::Promise(_)));
+        knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 2, position: 45 });
+        assert_eq!(
+            judged(&ALL[..2], vec![knows.clone(), done(2, (2, 50))]).1,
+            Verdict::Nothing,
+            "started since"
+        );
         // Another disk of the server counts if it replaced the one that is known, not if that one replaced it.
         let mut other = Said { disk: 77, ..done(2, (2, 50)) };
         assert_eq!(judged(&ALL[..2], vec![knows.clone(), other.clone()]).1, Verdict::Nothing);
         other.starts = knows.heard[&2].starts_of_replacement();
         assert!(matches!(judged(&ALL[..2], vec![knows, other]).1, Verdict::Promise(_)));
+    }
+
+    #[test]
+    fn the_next_generation_is_above_each_promise() {
+        let promised = Said { promised: 7, ..said(1, Created::Done(9), (2, 5)) };
+        let verdict = judged(&ALL[..2], vec![promised, said(2, Created::Done(9), (2, 5))]).1;
+        assert!(matches!(verdict, Verdict::Promise(plan) if plan.generation == 8));
+    }
+
+    #[test]
+    fn with_durability_one_the_log_of_the_later_view_is_chosen_though_it_is_shorter() {
+        let of_view = |server, view, place| Said {
+            durability: DiskDurability::One,
+            view: Some((view, vec![1, 2, 3])),
+            survived: true,
+            ..said(server, Created::Done(9), (2, place))
+        };
+        let verdict = judged(&ALL[..2], vec![of_view(1, 1, 5), of_view(2, 0, 9)]).1;
+        assert!(matches!(verdict, Verdict::Promise(plan) if plan.donor == ALL[0]));
     }
 
     #[test]
@@ -482,6 +523,13 @@ mod tests {
         assert!(matches!(verdict, Verdict::Promise(plan) if plan.good.len() == 1));
         let old = said(3, Created::Done(9), (5, 9));
         let foreign = BTreeMap::from([(ALL[1], Foreign::GivenUp)]);
-        assert_eq!(judged(&ALL[..2], vec![anew, old]).1, Verdict::Foreign(foreign));
+        let other = said(2, Created::Done(9), (5, 9));
+        assert_eq!(
+            judged(&ALL, vec![anew.clone(), other, old.clone()]).1,
+            Verdict::Foreign(BTreeMap::from([(ALL[0], Foreign::NothingLost)])),
+            "a majority of the disks is here"
+        );
+        let of_five = [anew, old].map(|said| Said { servers: 5, ..said });
+        assert_eq!(judged(&ALL[..2], of_five.to_vec()).1, Verdict::Foreign(foreign));
     }
 }

@@ -50,6 +50,10 @@ impl Logs {
             OnDisk::Found(snapshot_at, entries) | OnDisk::Adopted(snapshot_at, entries) => {
                 (log.snapshot_at, log.entries) = (*snapshot_at, entries.clone());
                 from = snapshot_at + 1;
+                if matches!(record.what, OnDisk::Adopted(..)) {
+                    // It has what the server's former disk had, or does not count for that any more.
+                    log.lost.retain(|(of, _)| Some(*of) != generation);
+                }
             }
             OnDisk::Appended(first, entries) => {
                 log.entries.truncate(first.saturating_sub(log.snapshot_at + 1) as usize);

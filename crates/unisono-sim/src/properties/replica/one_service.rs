@@ -95,7 +95,10 @@ impl Property for OneService {
             }
             Some(ReplicaRecord::Informed(at)) => self.inform(at.service, record.life),
             Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
-            Some(ReplicaRecord::Answered { service, name, confirmed: true }) => {
+            Some(
+                ReplicaRecord::Answered { service, name, confirmed: true }
+                | ReplicaRecord::Looked { service, name },
+            ) => {
                 return self.answer(record, *service, *name);
             }
             _ => {}

@@ -516,3 +516,62 @@ fn a_disk_that_replaced_another_counts_also_for_one_that_has_not_written_it_down
     made.form(&[1, 3]);
     assert_eq!(made.words(1), Some(vec!["a".into()]));
 }
+
+#[test]
+fn an_escape_is_refused_and_leaves_no_trace_where_nothing_is_lost() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    let before = made.disks[&1].block.clone();
+    // Beside a majority of the disks, and at a service that is open.
+    made.boot_with(1, false, Some(7));
+    made.boot(2, false);
+    made.form(&[1, 2]);
+    assert!(made.seen[&1].contains(&Output::Stop(StopReason::NothingLost)), "{:?}", made.seen.get(&1));
+    assert_eq!((&made.disks[&1].block.anew, made.disks[&1].block.service), (&before.anew, before.service));
+    [1, 2, 3].iter().for_each(|id| made.boot(*id, false));
+    made.form(&[2, 3]);
+    made.request(2, 2, "b");
+    made.boot_with(1, false, Some(7));
+    made.join(1);
+    assert!(made.seen[&1].contains(&Output::Stop(StopReason::NothingLost)), "{:?}", made.seen.get(&1));
+    made.reset_without(1);
+    made.boot(1, false);
+    made.join(1);
+    assert_eq!(made.words(1), Some(vec!["a".into(), "b".into()]));
+}
+
+#[test]
+fn a_server_with_other_options_does_not_join() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    made.reset_without(3);
+    made.disks.remove(&3);
+    made.durability = DiskDurability::One;
+    made.boot(3, true);
+    made.join(3);
+    assert!(made.seen[&3].contains(&Output::Stop(StopReason::OtherDurability)), "{:?}", made.seen.get(&3));
+    assert!(!made.disks.contains_key(&3));
+}
+
+#[test]
+fn a_state_written_for_an_earlier_life_does_not_stand_for_that_of_a_later_one() {
+    let mut made = created();
+    made.reset_without(3);
+    made.request(1, 1, "a");
+    made.boot(3, false);
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.join(3);
+    // The state of the first join is being written when the server is excluded.
+    made.do_one_job(3);
+    made.reset_without(3);
+    made.servers.get_mut(&2).unwrap().disk_waits = true;
+    made.request(1, 2, "b");
+    made.end_life(3);
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.join(3);
+    made.do_one_job(3);
+    assert_eq!(made.answer(2), None, "the disks of servers 2 and 3 do not have it");
+    [2, 3].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = false);
+    made.settle();
+    assert_eq!(made.answer(2), Some("2".into()));
+}
