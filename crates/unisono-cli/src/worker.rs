@@ -29,6 +29,8 @@ pub(crate) enum Assignment {
     Rpc(crate::bench::rpc::worker::Assignment),
     /// A process of a replicated service that is measured.
     Replica(crate::bench::replica::worker::Assignment),
+    /// A process of a directory service that is measured, or of what it is compared with.
+    Dir(crate::bench::dir::worker::Assignment),
     /// A process of the bare UDP paths that a group is compared with.
     Floor(crate::bench::floor::Assignment),
 }
@@ -48,6 +50,7 @@ pub(crate) fn run(command: &Worker) -> anyhow::Result<()> {
         Some(Assignment::Replica(assignment)) => {
             crate::bench::replica::worker::work(assignment, instructions)
         }
+        Some(Assignment::Dir(assignment)) => crate::bench::dir::worker::work(assignment, instructions),
         Some(Assignment::Fanout(assignment)) => crate::bench::fanout::work(assignment, instructions),
         None => Ok(()),
     }

@@ -59,7 +59,7 @@ mod watches;
 pub use archive::{Backup, NotABackup};
 pub use attempts::{Attempts, Failure, Heard, Step, taken};
 #[cfg(feature = "net")]
-pub use client::{Client, ClientError, Done, OPERATION_WITHIN, SILENCE, SaveError, Saved, Watch};
+pub use client::{Client, ClientError, Done, OPERATION_WITHIN, Pending, SILENCE, SaveError, Saved, Watch};
 #[cfg(feature = "net")]
 pub use operation::Operation;
 #[cfg(feature = "net")]

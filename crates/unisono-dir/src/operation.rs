@@ -82,10 +82,25 @@ impl<T> Operation<T> {
         Operation { request, ..self }
     }
 
+    /// Returns the port of its service.
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// Returns the request.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
     /// Returns the bytes of the request.
-    pub(crate) fn encode(&self) -> bytes::Bytes {
+    pub fn encode(&self) -> bytes::Bytes {
         self.request.encode()
     }
+}
+
+/// Makes an operation of any request, with the answer as it is.
+pub fn of_request(port: Port, request: Request) -> Operation<Answer> {
+    Operation { port, request, take: Some }
 }
 
 fn done(answer: Answer) -> Option<()> {

@@ -3,6 +3,7 @@
 //! The group and the floor (bare UDP without a protocol) run in the same invocation, in alternating short blocks, with
 //! the same placement on processors. A ratio is taken once per round, and its median is reported.
 
+pub(crate) mod dir;
 mod failover;
 pub(crate) mod fanout;
 pub(crate) mod floor;
@@ -44,6 +45,7 @@ enum What {
     Failover(failover::Failover),
     Rpc(rpc::Rpc),
     Replica(replica::Replica),
+    Dir(dir::Dir),
 }
 
 /// The result of a measurement.
@@ -98,6 +100,7 @@ impl Bench {
             What::Failover(command) => &command.common,
             What::Rpc(command) => &command.common,
             What::Replica(command) => &command.common,
+            What::Dir(command) => &command.common,
         }
     }
 }
@@ -110,5 +113,6 @@ pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Resul
         What::Failover(command) => failover::run(command, settings, output),
         What::Rpc(command) => rpc::run(command, settings, output),
         What::Replica(command) => replica::run(&command, settings, output),
+        What::Dir(command) => dir::run(&command, settings, output),
     }
 }

@@ -171,6 +171,29 @@ impl Client {
         done(asking.wait()?, operation.take)
     }
 
+    /// Begins an operation and returns it, to wait for its outcome later. Others may be begun meanwhile.
+    ///
+    /// ```no_run
+    /// use unisono_dir::{Client, Options, Place, operation, read_capability};
+    /// let client = Client::new(&Options::default())?;
+    /// let root = read_capability("/var/lib/unisono/root.cap")?;
+    /// let look = |name: &str| Some(Place { capability: root, path: name.parse().ok()? });
+    /// let [one, other] = ["alpha", "beta"].map(|name| operation::lookup(look(name).into_iter().collect()));
+    /// let both = [one, other].into_iter().flatten().map(|lookup| client.start(&lookup));
+    /// for pending in both.collect::<Result<Vec<_>, _>>()? {
+    ///     println!("{:?}", pending.wait()?.value);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first call cannot be begun: nothing happened.
+    pub fn start<T>(&self, operation: &Operation<T>) -> Result<Pending<T>, ClientError> {
+        let asking = Asking::new(self, operation.port, &operation.request, operation.encode());
+        let call = asking.call(self.within)?;
+        Ok(Pending { asking, call, take: operation.take })
+    }
+
     /// Does an operation, for asynchronous programs. If the future is dropped, a command takes effect once or not at all.
     pub async fn run_async<T>(&self, operation: &Operation<T>) -> Result<Done<T>, ClientError> {
         let asking = Asking::new(self, operation.port, &operation.request, operation.encode());
@@ -253,17 +276,35 @@ fn heard(outcome: Result<Bytes, CallFailure>) -> Heard {
     }
 }
 
+/// An operation under way, from [`Client::start`]. If it is dropped, a command takes effect once or not at all.
+#[must_use = "an operation that is dropped is given up"]
+pub struct Pending<T> {
+    asking: Asking,
+    /// The first call; the others begin when it has failed.
+    call: Call,
+    take: fn(unisono_table::Answer) -> Option<T>,
+}
+
+impl<T> Pending<T> {
+    /// Blocks until the outcome is known.
+    pub fn wait(self) -> Result<Done<T>, ClientError> {
+        let Pending { mut asking, call, take } = self;
+        asking.attempts.heard(heard(call.wait()));
+        done(asking.wait()?, take)
+    }
+}
+
 /// A request on its way to an outcome.
-struct Asking<'a> {
-    client: &'a Client,
+struct Asking {
+    client: Client,
     port: unisono_table::Port,
     request: Bytes,
     attempts: Attempts,
     begun: Instant,
 }
 
-impl<'a> Asking<'a> {
-    fn new(client: &'a Client, port: unisono_table::Port, request: &Request, bytes: Bytes) -> Asking<'a> {
+impl Asking {
+    fn new(client: &Client, port: unisono_table::Port, request: &Request, bytes: Bytes) -> Asking {
         let kind = match request {
             Request::Command(_) => RequestKind::Command,
             Request::Query(_) => RequestKind::Query,
@@ -271,7 +312,7 @@ impl<'a> Asking<'a> {
         };
         let carries = Duration::from_secs((bytes.len() >> 20) as u64);
         let attempts = Attempts::new(kind, client.within + carries);
-        Asking { client, port, request: bytes, attempts, begun: Instant::now() }
+        Asking { client: client.clone(), port, request: bytes, attempts, begun: Instant::now() }
     }
 
     fn call(&self, within: Duration) -> Result<Call, ClientError> {

@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
-use unisono_core::replica::disk::{Block, Created, FileError, FileErrorKind, Store, StoreError};
+use unisono_core::replica::disk::{Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError};
 use unisono_core::replica::{DiskStart, Job, JobNumber};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
@@ -66,12 +66,27 @@ impl DiskOptions {
     /// # Errors
     /// The folder cannot be used.
     pub fn block(&self) -> Result<Option<Block>, DiskError> {
+        Ok(self.load()?.map(|loaded| loaded.block))
+    }
+
+    /// Returns the last snapshot in this folder, without the commands of the log after it: the parts of the user's state;
+    /// none if there is no snapshot yet. No server may run with it.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn snapshot(&self) -> Result<Vec<Bytes>, DiskError> {
+        let parts = self.load()?.map_or_else(Vec::new, |loaded| loaded.parts);
+        // The first part holds all but the user's state.
+        Ok(parts.into_iter().skip(1).collect())
+    }
+
+    fn load(&self) -> Result<Option<Loaded>, DiskError> {
         let folder = || self.data.clone();
         let files = Folder::open(&self.data, self.log_dir.as_deref())
             .map_err(|error| DiskError::Folder { folder: folder(), error })?;
         let (_, loaded) =
             Store::open(files, sha256).map_err(|error| DiskError::Store { folder: folder(), error })?;
-        Ok(loaded.map(|loaded| loaded.block))
+        Ok(loaded)
     }
 
     fn majority(&self) -> u16 {

@@ -1,17 +1,20 @@
 //! The folders of servers with disks, and what their file system allows: the floor of durable commands.
 
+use super::DurabilityChoice;
 use super::crew::Staff;
 use super::worker::{Part, Seat};
-use super::{Bench, DurabilityChoice};
 use crate::bench::latency::member::Usage;
 use crate::bench::side::{Side, UNTIMED};
+use crate::location::Location;
 use crate::problem::Problem;
+use crate::settings::Settings;
 use crate::trial::lot;
 use anyhow::Context;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A folder for the files of one run, removed at its end.
 pub(super) struct Disks {
@@ -77,18 +80,24 @@ pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
 
-/// As many processes as there are servers, each of which appends to a file of its own and syncs it.
-pub(super) struct Syncs(Staff);
+/// Processes, each of which appends to a file of its own and syncs it.
+pub(in crate::bench) struct Syncs(Staff);
 
 impl Syncs {
-    pub(super) fn start(bench: &Bench<'_>) -> Result<Syncs, Problem> {
-        let mut staff = bench.staff()?;
-        staff.start_all(Part::Disk, &bench.locations[..bench.servers])?;
+    /// Starts a process at each location. What it appends has the size of a command with this many bytes in the log.
+    pub(in crate::bench) fn start(
+        bytes: usize,
+        locations: &[Location],
+        settings: &Settings,
+    ) -> Result<Syncs, Problem> {
+        let disks = Disks::new(locations.len() as u8, DurabilityChoice::Majority)?;
+        let mut staff = Staff::new(bytes, Some(Rc::new(disks)), settings)?;
+        staff.start_all(Part::Disk, locations)?;
         Ok(Syncs(staff))
     }
 
     /// Measures a block: all processes at once.
-    pub(super) fn turn(&mut self, side: &mut Side, block: usize) -> Result<(), Problem> {
+    pub(in crate::bench) fn turn(&mut self, side: &mut Side, block: usize) -> Result<(), Problem> {
         let usage = |_: &mut Staff| Ok(Usage::default());
         side.turn(&mut self.0, usage, |staff| staff.all_one_by_one((UNTIMED, block)))
     }

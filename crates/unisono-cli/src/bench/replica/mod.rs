@@ -9,7 +9,7 @@
 //! | `crew`, `worker` | the processes, seen from the measuring process and from inside |
 
 mod crew;
-mod disks;
+pub(in crate::bench) mod disks;
 mod failover;
 mod start;
 mod transfer;
@@ -98,7 +98,7 @@ pub(crate) struct Replica {
 
 /// What holds a command before it is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum DurabilityChoice {
+pub(in crate::bench) enum DurabilityChoice {
     /// The memory of all members
     #[default]
     Memory,
@@ -109,7 +109,7 @@ enum DurabilityChoice {
 }
 
 impl DurabilityChoice {
-    fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             DurabilityChoice::Memory => "memory",
             DurabilityChoice::Majority => "majority",
@@ -146,7 +146,7 @@ enum Op {
 
 /// How a read is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Consistency {
+pub(in crate::bench) enum Consistency {
     /// From a state with everything in it that was answered before
     #[default]
     Linearizable,
@@ -168,7 +168,7 @@ impl Op {
 }
 
 impl Consistency {
-    fn name(self) -> &'static str {
+    pub(in crate::bench) fn name(self) -> &'static str {
         match self {
             Consistency::Linearizable => "linearizable",
             Consistency::Local => "local",
@@ -231,7 +231,11 @@ impl Bench<'_> {
             DurabilityChoice::Memory => None,
             durability => Some(Rc::new(Disks::new(self.servers as u8, durability)?)),
         };
-        Staff::new(self.command.bytes as usize, disks, &self.ground.settings)
+        Staff::new(self.bytes(), disks, &self.ground.settings)
+    }
+
+    fn bytes(&self) -> usize {
+        self.command.bytes as usize
     }
 
     /// Returns the summary for programs.
@@ -277,7 +281,11 @@ impl Bench<'_> {
             Protocol { resilience: u8::try_from(self.servers - 1).unwrap_or(u8::MAX), ..Protocol::default() };
         let wanted = Wanted { protocol: held, bytes: 0 };
         let mut group = Measured::start(&wanted, &self.locations[..self.servers], &self.ground.settings)?;
-        let mut syncs = if is_on_disk { Some(Syncs::start(self)?) } else { None };
+        let mut syncs = if is_on_disk {
+            Some(Syncs::start(self.bytes(), &self.locations[..self.servers], &self.ground.settings)?)
+        } else {
+            None
+        };
         let (rounds, block) = blocks(if is_on_disk { COMMANDS_ON_DISK } else { COMMANDS });
         let bar = progress::bar(rounds as u64, "rounds");
         for round in 0..rounds {

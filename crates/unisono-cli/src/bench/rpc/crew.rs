@@ -56,7 +56,12 @@ impl Calling {
     }
 
     /// Makes all clients call at once.
-    fn load(&mut self, in_flight: usize, untimed: Duration, timed: Duration) -> Result<Vec<Loaded>, Problem> {
+    pub(in crate::bench) fn load(
+        &mut self,
+        in_flight: usize,
+        untimed: Duration,
+        timed: Duration,
+    ) -> Result<Vec<Loaded>, Problem> {
         let [untimed_ms, timed_ms] = [untimed, timed].map(|time| time.as_millis() as u64);
         for client in self.servers..self.crew.len() {
             self.crew.instruct(client, &Instruction::Load { in_flight, untimed_ms, timed_ms })?;

@@ -1,0 +1,54 @@
+//! The folders of one measured service, removed at its end: data where temporary files are kept, and logs beside it or in a
+//! file system in memory.
+
+use crate::problem::Problem;
+use crate::trial::lot;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The file system in memory that Linux machines have.
+pub(super) const IN_MEMORY: &str = "/dev/shm";
+
+pub(super) struct Folders {
+    data: Temporary,
+    logs: Option<Temporary>,
+}
+
+struct Temporary(PathBuf);
+
+impl Folders {
+    /// Makes the folders; `logs` is the folder for the logs, if they are to lie elsewhere.
+    pub(super) fn new(logs: Option<&Path>) -> Result<Folders, Problem> {
+        let logs = logs.map(Temporary::new).transpose()?;
+        Ok(Folders { data: Temporary::new(&std::env::temp_dir())?, logs })
+    }
+
+    /// Returns the folder of a server's data, or of another part of the service.
+    pub(super) fn data(&self, name: &str) -> PathBuf {
+        self.data.0.join(name)
+    }
+
+    /// Returns the folder of a server's log, if it is elsewhere.
+    pub(super) fn log(&self, name: &str) -> Option<PathBuf> {
+        self.logs.as_ref().map(|logs| logs.0.join(name))
+    }
+}
+
+impl Temporary {
+    fn new(parent: &Path) -> Result<Temporary, Problem> {
+        let folder = parent.join(format!("unisono-bench-{:08x}", lot(1 << 32)?));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| {
+            Problem::usage(format!("cannot make the folder {}: {error}", folder.display()))
+        })?;
+        Ok(Temporary(folder))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What is left lies among the temporary files of the system.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
