@@ -115,6 +115,86 @@ fn calls_are_measured_beside_their_floor() {
     assert!(shares.len() == 2 && (0.99..1.01).contains(&sum), "{summary}");
 }
 
+const FEW: [&str; 4] = ["--operations", "50", "--seconds", "1"];
+
+#[test]
+fn lookups_in_a_directory_are_measured_beside_null_calls() {
+    let _alone = alone();
+    let run = ["dir", "--op", "lookup", "--consistency", "local", "--clients", "2", "--in-flight", "8"];
+    let fields = [
+        "ops_per_s",
+        "p50_us",
+        "p99_us",
+        "loaded_p50_us",
+        "call_p50_us",
+        "udp_rpc_p50_us",
+        "ratio_call",
+        "calls_per_s",
+        "ratio_calls_per_s",
+        "busiest_over_idlest",
+    ];
+    let summary = &measured(&[&run[..], &FEW].concat(), &fields)[0];
+    let named = (&summary["bench"], &summary["op"], &summary["consistency"]);
+    assert_eq!(named, (&"dir".into(), &"lookup".into(), &"local".into()), "{summary}");
+    assert!(summary["rows_written"].is_null() && summary["ratio_against"].is_null(), "{summary}");
+}
+
+#[test]
+fn changes_of_a_directory_are_measured_beside_other_services() {
+    let _alone = alone();
+    for (op, against) in [
+        ("append-delete", "pair"),
+        ("append-delete", "single"),
+        ("append-delete", "files"),
+        ("tmp-file", "pair"),
+        ("tmp-file", "files"),
+        ("mixed", "single"),
+    ] {
+        let run = ["dir", "--op", op, "--against", against];
+        let fields =
+            ["ops_per_s", "p50_us", "ratio_call_send", "ratio_sync", "ratio_against", "against_p50_us"];
+        let summary = &measured(&[&run[..], &FEW].concat(), &fields)[0];
+        assert_eq!(summary["against"], against, "{summary}");
+    }
+}
+
+#[test]
+fn rows_and_files_that_went_are_in_no_snapshot() {
+    let _alone = alone();
+    for op in ["append-delete", "tmp-file"] {
+        let run = ["dir", "--op", op, "--durability", "memory", "--in-flight", "16"];
+        let summary = &measured(&[&run[..], &FEW].concat(), &["ops_per_s", "ratio_call_send"])[0];
+        assert_eq!((&summary["rows_written"], &summary["ratio_sync"]), (&0.into(), &().into()), "{summary}");
+    }
+}
+
+#[test]
+fn a_server_with_rows_comes_back_while_the_others_go_on() {
+    let _alone = alone();
+    let run = ["dir", "--op", "start", "--rows", "3000", "--seconds", "1", "--in-flight", "4"];
+    let fields =
+        ["back_us", "ops_before_per_s", "ops_without_per_s", "ops_meanwhile_per_s", "ratio_meanwhile"];
+    assert_eq!(measured(&run, &fields)[0]["rows"], 3000);
+}
+
+#[test]
+fn options_of_a_directorys_benchmark_that_do_not_fit_are_refused() {
+    for (options, reason) in [
+        (&["--op", "append-delete", "--consistency", "local"][..], "for lookups"),
+        (&["--op", "start", "--against", "pair"], "leave --against out"),
+        (&["--op", "start", "--servers", "2"], "--servers 3"),
+        (&["--op", "start", "--operations", "50"], "leave --operations out"),
+        (&["--op", "lookup", "--rows", "10"], "for --op start"),
+        (&["--servers", "10"], "1..=9"),
+        (&["--op", "append-delete", "--log-dir", "/nonexistent/x"], "/nonexistent/x"),
+    ] {
+        let output = unisono([&["bench", "dir"], options].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.contains(reason), "{options:?}: {said}");
+    }
+}
+
 #[test]
 fn parallel_groups_are_measured_together() {
     let _alone = alone();

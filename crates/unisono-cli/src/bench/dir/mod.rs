@@ -104,6 +104,10 @@ pub(crate) struct Dir {
     #[arg(long, value_name = "N", value_parser = arguments::within::<u32>(1..=4_000_000))]
     rows: Option<u32>,
 
+    /// Number of operations that are timed one at a time: 5,000 lookups or 1,250 others unless given
+    #[arg(long, value_name = "N", value_parser = arguments::within::<u64>(10..=10_000_000))]
+    operations: Option<u64>,
+
     /// Seconds under load, such as 90 or 2m, all rounds together
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
@@ -252,6 +256,9 @@ impl Dir {
             Op::Start if self.servers < 3 => refuse(
                 "without one of them the others must have a majority: --op start needs --servers 3 or more",
             ),
+            Op::Start if self.operations.is_some() => {
+                refuse("--op start times no single operations: leave --operations out")
+            }
             op if self.rows.is_some() && op != Op::Start => refuse("--rows is for --op start"),
             _ => Ok(()),
         }
@@ -357,7 +364,8 @@ impl Bench<'_> {
         let mut floors = Floors::start(self.servers, &self.clients[0], &self.ground.settings)?;
         let [mut ours, mut theirs] = [(); 2].map(|()| Side::default());
         let is_read = self.command.op == Op::Lookup;
-        let (rounds, block) = blocks(if is_read { LOOKUPS } else { CHANGES });
+        let (rounds, block) =
+            blocks(self.command.operations.unwrap_or(if is_read { LOOKUPS } else { CHANGES }));
         let bar = progress::bar(rounds as u64, "rounds");
         let no_usage = |_: &mut Team| Ok(Usage::default());
         let sides = Floors::COUNT + 2;

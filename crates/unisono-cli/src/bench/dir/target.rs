@@ -10,8 +10,8 @@ use std::time::Duration;
 use unisono::rpc::{self, Call};
 use unisono::{Bytes, Options};
 use unisono_dir::{
-    Answer, Capability, Check, Client, Command, Name, ObjectNumber, Operation, Pending, Place, Port, Query,
-    Reply, Request, operation, random_check, read_capability,
+    Answer, Capability, Check, Client, ClientError, Command, Name, ObjectNumber, Operation, Pending, Place,
+    Port, Query, Reply, Request, operation, random_check, read_capability,
 };
 
 /// Maximum time for a request: 30 s.
@@ -131,6 +131,10 @@ fn found(looked: Vec<Result<unisono_dir::Looked, unisono_dir::Reason>>) -> anyho
     }
 }
 
+fn is_refusal(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ClientError::Refused(_)))
+}
+
 impl Access {
     pub(super) fn kind(&self) -> Kind {
         match self.way {
@@ -203,10 +207,14 @@ impl Access {
         self.begin_request(request)
     }
 
-    /// Begins to create a file of this size, entered under the name of the slot.
-    pub(super) fn begin_file(&self, content: Bytes, slot: &Slot) -> anyhow::Result<Begun> {
-        let (place, secret) = (slot.place.clone(), random_check()?);
-        self.begin_request(Request::Command(Command::CreateFile { place, masks: None, secret, content }))
+    /// Gives a command that is logged with these bytes and refused: to create a file under a name that exists.
+    pub(super) fn log_only(&self, content: Bytes) -> anyhow::Result<()> {
+        let (place, secret) = (place(self.directory, &row_name(0))?, random_check()?);
+        match self.ask(Request::Command(Command::CreateFile { place, masks: None, secret, content })) {
+            Err(error) if is_refusal(&error) => Ok(()),
+            Err(error) => Err(error),
+            Ok(answer) => anyhow::bail!("a name was given twice: {answer:?}"),
+        }
     }
 
     /// Begins to append a row of this name.

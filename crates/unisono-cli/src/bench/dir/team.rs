@@ -172,7 +172,7 @@ impl Team {
         Ok(served)
     }
 
-    /// Lets the first client fill the logs by files that it creates and deletes.
+    /// Lets the first client fill the logs by commands that change nothing.
     pub(super) fn fill_logs(&mut self, bytes: usize) -> Result<(), Problem> {
         self.have_done(self.clients[0], &Instruction::FillLog { bytes })
     }

@@ -18,7 +18,7 @@ use unisono_dir::{DiskDurability, DiskOptions, Limits, Server, ServerOptions};
 
 /// Time for a server to end.
 const END_WITHIN: Duration = Duration::from_secs(3);
-/// Size of the files that fill a log: 1 MiB.
+/// Size of the commands that fill a log: 1 MiB.
 const FILL_BYTES: usize = 1 << 20;
 
 /// The part that a process plays.
@@ -66,7 +66,7 @@ pub(crate) enum Instruction {
     OneByOne { task: Task, untimed: usize, timed: usize },
     /// Keep `in_flight` operations under way for both times together, and count those that end in the timed one.
     Load { task: Task, in_flight: usize, untimed_ms: u64, timed_ms: u64 },
-    /// Create and delete files until the log has grown by this number of bytes.
+    /// Let the log grow by this number of bytes, by commands that change nothing.
     FillLog { bytes: usize },
     /// Append the rows with these numbers.
     AppendRows { from: u32, count: u32, in_flight: usize },
@@ -185,11 +185,9 @@ fn client(access: &Access, number: usize, instruction: Instruction) -> anyhow::R
             Load::begin(access, task, number, in_flight)?.run(untimed, timed).map(Answer::Loaded)
         }
         Instruction::FillLog { bytes } => {
-            let mut slot = access.slot(number, 0)?;
             let content = Bytes::from(vec![b'f'; FILL_BYTES]);
             for _ in 0..bytes.div_ceil(FILL_BYTES) {
-                access.begin_file(content.clone(), &slot)?.wait()?;
-                access.begin(super::steps::Step::DeleteFile, false, &mut slot)?.wait()?;
+                access.log_only(content.clone())?;
             }
             Ok(Answer::Done)
         }
