@@ -178,6 +178,17 @@ fn a_server_with_rows_comes_back_while_the_others_go_on() {
 }
 
 #[test]
+fn a_sweep_has_a_row_for_each_number_of_servers_and_clients() {
+    let _alone = alone();
+    let run =
+        ["dir", "--op", "append-delete", "--sweep", "--servers", "2", "--clients", "2", "--seconds", "1"];
+    let rows = measured(&run, &["ops_per_s", "p50_us", "busiest_over_idlest"]);
+    let number = |row: &serde_json::Value, field| row[field].as_u64().unwrap();
+    let numbers = rows.as_array().unwrap().iter().map(|row| (number(row, "servers"), number(row, "clients")));
+    assert_eq!(numbers.collect::<Vec<_>>(), [(1, 1), (1, 2), (2, 1), (2, 2)]);
+}
+
+#[test]
 fn options_of_a_directorys_benchmark_that_do_not_fit_are_refused() {
     for (options, reason) in [
         (&["--op", "append-delete", "--consistency", "local"][..], "for lookups"),
@@ -185,6 +196,7 @@ fn options_of_a_directorys_benchmark_that_do_not_fit_are_refused() {
         (&["--op", "start", "--servers", "2"], "--servers 3"),
         (&["--op", "start", "--operations", "50"], "leave --operations out"),
         (&["--op", "lookup", "--rows", "10"], "for --op start"),
+        (&["--sweep", "--against", "pair"], "--sweep measures under load alone"),
         (&["--servers", "10"], "1..=9"),
         (&["--op", "append-delete", "--log-dir", "/nonexistent/x"], "/nonexistent/x"),
     ] {

@@ -3,7 +3,8 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | here | options; operations one at a time and under load |
+//! | here | options; operations one at a time |
+//! | `load` | operations under load; growing numbers of clients and servers |
 //! | `start` | a server with many rows comes back |
 //! | `leftovers` | what cancelled operations leave in snapshots |
 //! | `floors` | what operations are made of |
@@ -14,6 +15,7 @@
 mod floors;
 mod folders;
 mod leftovers;
+mod load;
 mod pair;
 mod start;
 mod steps;
@@ -26,10 +28,8 @@ use super::ground::{self, Ground};
 use super::latency::member::Usage;
 use super::placement::Placement;
 use super::replica::{Consistency, DurabilityChoice};
-use super::rpc::crew::Calling;
-use super::rpc::worker::Loaded;
 use super::side::{Side, blocks};
-use super::statistics::{Ratio, median};
+use super::statistics::Ratio;
 use crate::arguments::{self, Common};
 use crate::location::Location;
 use crate::output::{Output, rounded, several};
@@ -40,19 +40,14 @@ use crate::units;
 use clap::{Args, ValueEnum};
 use floors::Floors;
 use folders::{Folders, IN_MEMORY};
-use hdrhistogram::Histogram;
+use load::Load;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use steps::{Kind, Work};
 use team::{Plan, Team};
 use unisono::replica::DISK_SERVERS_MAX;
 use worker::Task;
 
-/// Number of rounds under load.
-const LOAD_ROUNDS: u32 = 5;
-/// Time at the beginning of a load that is not measured, 200 ms, until it is steady.
-const UNTIMED_LOAD: Duration = Duration::from_millis(200);
 /// Operations that are timed one at a time: lookups, and those with commands.
 const LOOKUPS: u64 = 5000;
 const CHANGES: u64 = 1250;
@@ -107,6 +102,10 @@ pub(crate) struct Dir {
     /// Number of operations that are timed one at a time: 5,000 lookups or 1,250 others unless given
     #[arg(long, value_name = "N", value_parser = arguments::within::<u64>(10..=10_000_000))]
     operations: Option<u64>,
+
+    /// Print a row for each number of servers up to --servers, and of clients 1, 2, 4, … up to --clients, under load alone
+    #[arg(long)]
+    sweep: bool,
 
     /// Seconds under load, such as 90 or 2m, all rounds together
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
@@ -221,24 +220,45 @@ impl Against {
 
 pub(crate) fn run(command: &Dir, settings: &Settings, output: &Output) -> Result<(), Problem> {
     command.check()?;
-    let (servers, clients) = (command.servers as usize, command.clients as usize);
-    // The pair has a process for its second server even where the directory has one.
-    let places = servers.max(team::TWINS) + clients;
-    let ground = Ground::prepare(&command.ground, places, false, settings)?;
-    let mut locations = ground.locations(command.placement, places);
-    let clients = locations.split_off(places - clients);
-    let bench = Bench {
-        command,
-        servers: &locations[..servers],
-        places: &locations,
-        clients: &clients,
-        ground: &ground,
-    };
+    if command.sweep {
+        return load::sweep(command, settings, output);
+    }
+    let prepared = Prepared::new(command, settings)?;
+    let bench = prepared.bench(command);
     let (lines, figures) = match command.op {
         Op::Start => bench.start()?,
         _ => bench.operations()?,
     };
     Summary::new(lines, bench.object(&figures)).tell(output)
+}
+
+/// The network and the places of all processes.
+struct Prepared {
+    ground: Ground,
+    servers: Vec<Location>,
+    clients: Vec<Location>,
+}
+
+impl Prepared {
+    fn new(command: &Dir, settings: &Settings) -> Result<Prepared, Problem> {
+        let (servers, clients) = (command.servers as usize, command.clients as usize);
+        // The pair has a process for its second server even where the directory has one.
+        let servers = servers.max(team::TWINS);
+        let ground = Ground::prepare(&command.ground, servers + clients, false, settings)?;
+        let mut locations = ground.locations(command.placement, servers + clients);
+        let clients = locations.split_off(servers);
+        Ok(Prepared { ground, servers: locations, clients })
+    }
+
+    fn bench<'a>(&'a self, command: &'a Dir) -> Bench<'a> {
+        Bench {
+            command,
+            servers: &self.servers[..command.servers as usize],
+            places: &self.servers,
+            clients: &self.clients,
+            ground: &self.ground,
+        }
+    }
 }
 
 impl Dir {
@@ -258,6 +278,11 @@ impl Dir {
             ),
             Op::Start if self.operations.is_some() => {
                 refuse("--op start times no single operations: leave --operations out")
+            }
+            _ if self.sweep
+                && (self.op == Op::Start || self.against.is_some() || self.operations.is_some()) =>
+            {
+                refuse("--sweep measures under load alone: leave --against, --operations and --op start out")
             }
             op if self.rows.is_some() && op != Op::Start => refuse("--rows is for --op start"),
             _ => Ok(()),
@@ -280,16 +305,6 @@ struct Bench<'a> {
     places: &'a [Location],
     clients: &'a [Location],
     ground: &'a Ground,
-}
-
-/// The operations under load.
-struct Load {
-    per_s: f64,
-    p50_us: f64,
-    /// Null calls per second with as many in flight, to one server; measured beside lookups.
-    calls_per_s: Option<f64>,
-    ratio_calls: Option<Ratio>,
-    busiest_over_idlest: f64,
 }
 
 impl Bench<'_> {
@@ -392,49 +407,6 @@ impl Bench<'_> {
             _ => None,
         };
         Ok(self.report(&mut ours, &mut theirs, &mut floors, &load, leftovers))
-    }
-
-    fn load(&self, team: &mut Team, task: Task) -> Result<Load, Problem> {
-        let in_flight = self.command.in_flight as usize;
-        let times = [UNTIMED_LOAD, Duration::from_secs(self.command.seconds) / LOAD_ROUNDS];
-        let mut calling = match self.command.op {
-            Op::Lookup => {
-                let locations = [&self.places[..1], self.clients].concat();
-                Some(Calling::start(&locations, 1, 0, &self.ground.settings)?)
-            }
-            _ => None,
-        };
-        let (mut rounds, mut calls) = (Vec::new(), Vec::new());
-        let mut took = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).map_err(Problem::failed)?;
-        let per_s = |loaded: &[Loaded]| {
-            loaded.iter().map(|loaded| loaded.answered).sum::<u64>() as f64 / times[1].as_secs_f64()
-        };
-        let before = team.served()?;
-        let bar = progress::bar(u64::from(LOAD_ROUNDS), "rounds under load");
-        for _ in 0..LOAD_ROUNDS {
-            if let Some(calling) = &mut calling {
-                calls.push(per_s(&calling.load(in_flight, times[0], times[1])?));
-            }
-            let loaded = team.load(task, in_flight, times)?;
-            rounds.push(per_s(&loaded));
-            for (ns, count) in loaded.into_iter().flat_map(|loaded| loaded.took) {
-                took.saturating_record_n(ns, count);
-            }
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        let served: Vec<u64> =
-            team.served()?.iter().zip(before).map(|(after, before)| after - before).collect();
-        let [busiest, idlest] =
-            [served.iter().max(), served.iter().min()].map(|end| *end.unwrap_or(&0) as f64);
-        let ratio_calls = calling.as_ref().map(|_| Ratio::of(&rounds, &calls));
-        Ok(Load {
-            per_s: median(&mut rounds).round(),
-            p50_us: rounded(took.value_at_quantile(0.5) as f64 / 1000.0),
-            calls_per_s: calling.map(|_| median(&mut calls).round()),
-            ratio_calls,
-            busiest_over_idlest: rounded(busiest / idlest.max(1.0)),
-        })
     }
 
     fn report(
