@@ -100,7 +100,7 @@ const HISTORIES: [(Planted, DiskDurability, &str); 9] = [
     (
         Planted::EarlierStateCounts,
         DiskDurability::Majority,
-        "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@12 heal@2 power@quiet last=2,3",
+        "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@20 heal@4 power@quiet last=2,3",
     ),
     // The log of 2 is damaged before its end, and 3 crashed early.
     (
