@@ -9,7 +9,9 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
 /// Length of what a cookie binds in bytes: time, uid, family, address, port.
-const BOUND_BYTES: usize = 8 + 8 + 1 + 16 + 2;
+const BOUND_BYTES: usize = 8 + 8 + ADDRESS_BYTES;
+/// Length of an address of either family in a hash: family, address, port.
+const ADDRESS_BYTES: usize = 1 + 16 + 2;
 
 /// The secret of one life, with which it makes cookies.
 #[derive(Clone, Default)]
@@ -22,16 +24,10 @@ impl CookieKey {
 
     /// Returns the seal of a cookie for `uid` at `address`; `time` says when it was issued.
     pub(crate) fn seal(&self, time: u64, uid: Uid, address: SocketAddr) -> u64 {
-        let (family, ip) = match address.ip() {
-            IpAddr::V4(ip) => (4, u128::from(u32::from(ip))),
-            IpAddr::V6(ip) => (6, u128::from(ip)),
-        };
         let mut bound = [0; BOUND_BYTES];
         bound[..8].copy_from_slice(&time.to_be_bytes());
         bound[8..16].copy_from_slice(&uid.0.to_be_bytes());
-        bound[16] = family;
-        bound[17..33].copy_from_slice(&ip.to_be_bytes());
-        bound[33..].copy_from_slice(&address.port().to_be_bytes());
+        bound[16..].copy_from_slice(&address_bytes(address));
         siphash(self.0, &bound)
     }
 }
@@ -42,8 +38,20 @@ impl fmt::Debug for CookieKey {
     }
 }
 
+/// Returns an address in as many bytes as any other one has.
+pub(crate) fn address_bytes(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
+    let (family, ip) = match address.ip() {
+        IpAddr::V4(ip) => (4, u128::from(u32::from(ip))),
+        IpAddr::V6(ip) => (6, u128::from(ip)),
+    };
+    let mut bytes = [family; ADDRESS_BYTES];
+    bytes[1..17].copy_from_slice(&ip.to_be_bytes());
+    bytes[17..].copy_from_slice(&address.port().to_be_bytes());
+    bytes
+}
+
 /// Returns the SipHash-2-4 of `bytes`: a hash of 64 bits that cannot be guessed without the key.
-fn siphash(key: [u64; 2], bytes: &[u8]) -> u64 {
+pub(crate) fn siphash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut state = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,

@@ -324,7 +324,7 @@ impl Network {
             // Without a key, a process at another address can state any uid, and say what it likes except to those that
             // have agreed on keys.
             if words::frames(&bytes).contains(FrameKind::Request)
-                && let Some(mut refused) = forged_refusal(&bytes, self.random.chance(0.5))
+                && let Some(mut refused) = forged_refusal(&bytes, to, self.random.chance(0.5))
             {
                 let forged = self.store(forger, &mut refused);
                 self.launch(queue, now, forged, forger, from, Path::Unicast);
@@ -490,7 +490,7 @@ impl Network {
 
 /// Returns what a process that sees an envelope can answer in the server's place: that the server has no room, or that it
 /// is another life.
-fn forged_refusal(datagram: &[u8], has_room: bool) -> Option<Vec<u8>> {
+fn forged_refusal(datagram: &[u8], to: usize, has_room: bool) -> Option<Vec<u8>> {
     let seen = Header::parse(datagram).ok()?;
     let mut frames = Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..)?));
     let Some(Ok(Frame::Envelope(envelope))) = frames.next() else { return None };
@@ -502,7 +502,8 @@ fn forged_refusal(datagram: &[u8], has_room: bool) -> Option<Vec<u8>> {
     let header = Header { sender, number: !seen.number, ..seen };
     let mut forged = Vec::new();
     header.write(&mut forged);
-    let unopened = Unopened { of, number: seen.number, reason };
+    let binding = Unopened::binding(seen.sender, of, Network::address(to));
+    let unopened = Unopened { binding, number: seen.number, reason };
     Writer::new(&mut forged, usize::MAX).frame(&Frame::Unopened(unopened));
     let context = KeyContext { instance: Instance::default(), sender, salt: 0 };
     Seal.seal(&context, header.number, &mut forged).then_some(forged)

@@ -211,7 +211,9 @@ impl fmt::Display for Brief<'_> {
                     here.cookie.seal
                 )
             }
-            Frame::PortNotHere { port, nonce } => write!(f, "PortNotHere {} nonce {nonce:x}", short(*port)),
+            Frame::PortNotHere { port, nonce, .. } => {
+                write!(f, "PortNotHere {} nonce {nonce:x}", short(*port))
+            }
             Frame::Request(request) => {
                 let (attempt, port) = (self.attempt(&request.attempt), short(request.port));
                 write!(f, "Request {attempt} call {:x} port {port} ", request.call)?;
@@ -247,8 +249,7 @@ impl fmt::Display for Brief<'_> {
                 write!(f, "Envelope cookie {seal:x}")
             }
             Frame::Unopened(unopened) => {
-                let of = self.life(unopened.of);
-                write!(f, "Unopened #{} of {of} {:?}", unopened.number, unopened.reason)
+                write!(f, "Unopened #{} {:?}", unopened.number, unopened.reason)
             }
             Frame::Parcel { id, index, count, .. } => write!(f, "Parcel {id} {}/{count}", index + 1),
             other => write!(f, "{other:?}"),

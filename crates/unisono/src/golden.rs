@@ -4,6 +4,8 @@ use crate::key::Key;
 use crate::rpc::LifeKey;
 use crate::sealed::Sealed;
 use bytes::BytesMut;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Salt};
 use unisono_core::rpc::KeyAgreement;
 use unisono_core::wire::*;
 use unisono_core::{Instance, Uid};
@@ -28,6 +30,51 @@ fn hex(text: &str) -> Vec<u8> {
 
 fn word(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+/// Returns the key that HKDF-SHA256 derives from this secret.
+fn derived(secret: &[u8], salt: &str, info: &[&[u8]]) -> Vec<u8> {
+    let mut key = vec![0; 32];
+    let root = Salt::new(HKDF_SHA256, salt.as_bytes()).extract(secret);
+    root.expand(info, HKDF_SHA256).unwrap().fill(&mut key).unwrap();
+    key
+}
+
+/// Opens with this key what is sealed, tag last, in a datagram with number 7.
+fn opened(key: &[u8], covered: &[u8], mut sealed: Vec<u8>) -> Vec<u8> {
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).unwrap());
+    let nonce = Nonce::assume_unique_for_key([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+    key.open_in_place(nonce, Aad::from(covered), &mut sealed).unwrap().to_vec()
+}
+
+#[test]
+fn the_derived_key_of_a_member_is_as_the_page_says() {
+    let row = golden("A member of a group with a key");
+    let one = |name: &str| row(name).swap_remove(0);
+    let [sender, salt] = &row("sender, packet number, salt")[..] else { panic!() };
+    let key = derived(&one("group key"), "unisono datagrams 2", &[&one("founding"), sender, salt]);
+    assert_eq!(key, one("derived key"));
+    let datagram = one("datagram");
+    let (header, frames) = datagram.split_at(HEADER_BYTES);
+    let (covered, tag) = header.split_at(HEADER_BYTES - TAG_BYTES);
+    assert_eq!(opened(&key, covered, [frames, tag].concat()), one("frames"));
+}
+
+#[test]
+fn the_derived_key_of_a_client_is_as_the_page_says() {
+    let row = golden("A client sends");
+    let one = |name: &str| row(name).swap_remove(0);
+    let public = |name| <[u8; 32]>::try_from(&row(name)[1][..]).unwrap();
+    let (client, server) =
+        (public("client's secret, its public key"), public("server's secret, its public key"));
+    let secret = x25519_dalek::StaticSecret::from([1; 32]).diffie_hellman(&server.into());
+    let salt = one("packet number, salt");
+    let key = derived(secret.as_bytes(), "unisono calls 2", &[&client, &server, &salt]);
+    assert_eq!(key, one("derived key"));
+    let mut datagram = one("datagram");
+    datagram[HEADER_BYTES - TAG_BYTES..HEADER_BYTES].fill(0);
+    let sealed = datagram.split_off(datagram.len() - TAG_BYTES - one("frames").len());
+    assert_eq!(opened(&key, &datagram, sealed), one("frames"));
 }
 
 #[test]

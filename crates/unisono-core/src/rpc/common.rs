@@ -10,7 +10,9 @@ use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
-use crate::wire::{ENVELOPE_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES};
+use crate::wire::{
+    ENVELOPE_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, HEADER_BYTES, Unopened, Unreadable,
+};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -77,6 +79,12 @@ impl Common {
         if self.mail.len() < MAIL_MAX {
             self.mail.push_back((to, frame));
         }
+    }
+
+    /// Queues the answer that a datagram for the life `server` was not taken here.
+    pub(super) fn say_unopened(&mut self, client: Sender, server: Uid, number: u64, reason: Unreadable) {
+        let binding = Unopened::binding(client.uid, server, self.address);
+        self.post(client.address, Frame::Unopened(Unopened { binding, number, reason }));
     }
 
     /// Queues the question which servers serve a port.

@@ -28,8 +28,8 @@ use crate::planted::Probe;
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, TAG_BYTES, Unopened,
-    Unreadable, find, has_envelope, open_in_place, parts,
+    Decoder, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, TAG_BYTES, Unreadable,
+    find, has_envelope, open_in_place, parts,
 };
 use agreement::Closed;
 use alloc::boxed::Box;
@@ -166,7 +166,7 @@ impl Endpoint {
                 let age = now.since(common.born).as_millis();
                 let age_ms = u64::try_from(age).unwrap_or(u64::MAX);
                 let reason = Unreadable::OtherLife { age_ms };
-                common.post(from.address, Frame::Unopened(Unopened { of: head.to, number, reason }));
+                common.say_unopened(from, head.to, number, reason);
             }
             common.counters.stale += 1;
             return;
@@ -210,7 +210,8 @@ impl Endpoint {
                 server.handle_locate(now, common, from, (nonce, port, key), multicast);
             }
             Frame::PortHere(here) => client.handle_port_here(now, common, from, &here),
-            Frame::PortNotHere { nonce, port } => {
+            // Otherwise another process passes it on.
+            Frame::PortNotHere { nonce, port, address } if address == from.address => {
                 client.handle_port_not_here(now, common, from, (nonce, port));
             }
             Frame::Unopened(unopened) => client.handle_unopened(now, common, from, unopened),

@@ -10,10 +10,12 @@ use super::kind::FrameKind;
 use super::parts::{read_address, read_uid, write_address};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
+use crate::cookies::{address_bytes, siphash};
 use crate::identity::{Port, Uid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::net::SocketAddr;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
@@ -198,12 +200,22 @@ pub enum Rejection {
 /// Content of [`Frame::Unopened`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unopened {
-    /// Uid of the life that the envelope was for.
-    pub of: Uid,
+    /// Who answers whom: [`Unopened::binding`].
+    pub binding: u64,
     /// Packet number of the datagram with the envelope.
     pub number: u64,
-    /// Why it was not opened. Whatever was in it was not executed.
+    /// Why the server did not take this copy of the datagram. The copy executes nothing; another one may have been taken.
     pub reason: Unreadable,
+}
+
+impl Unopened {
+    /// Returns the hash that binds an answer to the client, to the life that its envelope was for, and to the address of
+    /// the process that answers. An answer to another client, or of a process at another address, has another one, so
+    /// it is of no use to a process that passes it on. The hash has no secret: the seal of the datagram protects it.
+    #[must_use]
+    pub fn binding(client: Uid, server: Uid, address: SocketAddr) -> u64 {
+        siphash([client.0, server.0], &address_bytes(address))
+    }
 }
 
 /// Why a server does not open an envelope.
@@ -238,9 +250,10 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.bytes(&here.key.0);
             out.bytes(&here.proof.0);
         }
-        Frame::PortNotHere { nonce, port } => {
+        Frame::PortNotHere { nonce, port, address } => {
             out.u64(*nonce);
             out.u128(port.0);
+            write_address(out, address);
         }
         Frame::Request(request) => {
             write_attempt(out, request.attempt);
@@ -302,8 +315,8 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             super::envelope::write_head(out, &envelope.head);
             out.bytes(&envelope.sealed);
         }
-        Frame::Unopened(Unopened { of, number, reason }) => {
-            out.u64(of.0);
+        Frame::Unopened(Unopened { binding, number, reason }) => {
+            out.u64(*binding);
             out.u64(*number);
             match reason {
                 Unreadable::ShowCookie(cookie) => {
@@ -342,7 +355,11 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             key: from.array("key").map(PublicKey)?,
             proof: from.array("proof").map(Proof)?,
         })),
-        FrameKind::PortNotHere => Frame::PortNotHere { nonce: from.u64("nonce")?, port: read_port(from)? },
+        FrameKind::PortNotHere => Frame::PortNotHere {
+            nonce: from.u64("nonce")?,
+            port: read_port(from)?,
+            address: read_address(from)?,
+        },
         FrameKind::Request => {
             let attempt = read_attempt(from)?;
             let (call, finished_below) = (from.number("call")?, from.number("finished below")?);
@@ -418,14 +435,14 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             Frame::Envelope(Box::new(Envelope { head, sealed }))
         }
         FrameKind::Unopened => {
-            let (of, number) = (read_uid(from)?, from.u64("number")?);
+            let (binding, number) = (from.u64("binding")?, from.u64("number")?);
             let reason = match from.u8("reason")? {
                 1 => Unreadable::ShowCookie(read_cookie(from)?),
                 2 => Unreadable::OtherLife { age_ms: from.u64("age")? },
                 3 => Unreadable::Busy,
                 other => return Err(from.out_of_range("reason", other)),
             };
-            Frame::Unopened(Unopened { of, number, reason })
+            Frame::Unopened(Unopened { binding, number, reason })
         }
         other => return Err(from.error(Fault::Kind(other as u8))),
     })
@@ -534,5 +551,17 @@ fn read_rejection(from: &mut Reader) -> Result<Rejection> {
         5 => Ok(Rejection::Lost),
         6 => read_cookie(from).map(Rejection::ShowCookie),
         other => Err(from.out_of_range("reason", other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of `docs/protocol/wire-format.md`.
+    #[test]
+    fn a_binding_is_as_the_page_says() {
+        let address = SocketAddr::from(([192, 0, 2, 7], 8080));
+        assert_eq!(Unopened::binding(Uid(0xa1), Uid(0xb1), address), 0x7722_1c4c_ef0f_29c7);
     }
 }

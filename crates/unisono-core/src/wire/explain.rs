@@ -482,8 +482,8 @@ impl fmt::Display for Frame {
                 Granted(here.grant),
                 if here.repeats { "; repeats are recognised" } else { "" }
             ),
-            Frame::PortNotHere { nonce, port } => {
-                write!(f, "{nonce:016x}: I do not serve {:032x}", port.0)
+            Frame::PortNotHere { nonce, port, address } => {
+                write!(f, "{nonce:016x}: {address} does not serve {:032x}", port.0)
             }
             Frame::Request(request) => write!(
                 f,
@@ -550,8 +550,8 @@ impl fmt::Display for Frame {
                 let size = Size(envelope.sealed.len().saturating_sub(TAG_BYTES));
                 write!(f, ": {size}, which only these two lives can read")
             }
-            Frame::Unopened(Unopened { of, number, reason }) => {
-                write!(f, "datagram {number} for {of}: ")?;
+            Frame::Unopened(Unopened { binding, number, reason }) => {
+                write!(f, "datagram {number}, binding {binding:016x}: ")?;
                 match reason {
                     Unreadable::ShowCookie(cookie) => {
                         write!(f, "no session; return cookie {:016x} of {}", cookie.seal, cookie.issued)

@@ -296,6 +296,8 @@ pub enum Frame {
         nonce: u64,
         /// The port.
         port: Port,
+        /// The sender's address. An answer that arrives from another one was passed on.
+        address: SocketAddr,
     },
     /// A client sends a call to a server.
     Request(Request),
@@ -348,7 +350,7 @@ pub enum Frame {
     /// Frames from a client to a server or back, sealed for the receiver alone. Nothing precedes or follows it in its
     /// datagram.
     Envelope(Box<Envelope>),
-    /// A server cannot open an envelope.
+    /// A server does not take an envelope.
     Unopened(Unopened),
 }
 

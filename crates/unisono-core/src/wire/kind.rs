@@ -113,7 +113,7 @@ kinds! {
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;
     PortHere = 0x71, 181;
-    PortNotHere = 0x72, 24;
+    PortNotHere = 0x72, 31;
     Request = 0x73, 57;
     Reply = 0x74, 24;
     Reject = 0x75, 23;

@@ -170,7 +170,7 @@ fn an_old_answer_of_the_server_that_a_call_was_forwarded_to_is_not_believed() {
     let here =
         PortHere { nonce, port, cookie, grant, repeats: false, instance: 0, key: PublicKey([7; 32]), proof };
     world.put(5, 9, false, sealed_frame(7, 1, &Frame::PortHere(here.into())), WAY);
-    world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port }), WAY);
+    world.put(5, 9, false, sealed_frame(7, 2, &Frame::PortNotHere { nonce, port, address: address(5) }), WAY);
     world.run(MS * 10);
     assert_eq!(world.host(9).endpoint.counters().malformed, 0, "its proof is not checked");
     // The client goes on asking host 5, which serves the port by the time of the next question.

@@ -441,7 +441,7 @@ fn a_former_server_denies_the_port_and_others_only_if_asked_alone() {
         while endpoint.poll_transmit(now, &mut out).is_some() {
             said.extend(frames_of(&out));
         }
-        assert_eq!(said, vec![Frame::PortNotHere { nonce: 1, port }; answers]);
+        assert_eq!(said, vec![Frame::PortNotHere { nonce: 1, port, address: address(1) }; answers]);
     }
 }
 
@@ -566,4 +566,122 @@ fn a_session_belongs_to_the_address_that_was_proved() {
     let request = small_request(port, (0, 9), cookie);
     let moved = ask(&mut world, client.0, 51, request).any(|frame| matches!(frame, Frame::Reply(_)));
     assert!(moved, "a client that proves its new address is answered there");
+}
+
+// The next tests are about a process that reads all datagrams and sends with forged addresses, but has no group key. It can
+// have any process answer a copy of a datagram, and pass the answer on.
+
+/// Returns what the host answers to a copy of a datagram that seems to come from `from`. The answer itself is lost.
+fn answers_to_copy(world: &mut World, host: u16, from: u16, datagram: Vec<u8>) -> Vec<Vec<u8>> {
+    world.nothing_arrives_of(host);
+    world.recorded = Some(host);
+    world.recording.clear();
+    world.put(from, host, false, datagram, WAY);
+    world.run(WAY);
+    world.recorded = None;
+    world.all_arrives();
+    std::mem::take(&mut world.recording)
+}
+
+/// Starts a call whose reply is outstanding, and returns the client's last datagram.
+fn call_under_way(world: &mut World, port: Port, first_asked: Duration) -> (CallNumber, Vec<u8>) {
+    world.recorded = Some(2);
+    let call = world.call(2, port, b"hello", Duration::from_secs(60));
+    world.run(first_asked);
+    world.recorded = None;
+    let asked = std::mem::take(&mut world.recording).pop().unwrap();
+    (call, asked)
+}
+
+#[test]
+fn that_another_life_lives_elsewhere_proves_nothing() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    world.run(Duration::from_secs(5));
+    world.start(3);
+    world.run(Duration::from_secs(2));
+    world.host(1).answers = None;
+    let (call, asked) = call_under_way(&mut world, port, MS);
+    let request = world.take(1).unwrap();
+    let answers = answers_to_copy(&mut world, 3, 2, asked);
+    let is_other_life = |frame: Frame| {
+        matches!(frame, Frame::Unopened(Unopened { reason: Unreadable::OtherLife { .. }, .. }))
+    };
+    assert!(answers.len() == 1 && frames_of(&answers[0]).any(is_other_life));
+    world.put(1, 2, false, answers[0].clone(), WAY);
+    world.run(MS);
+    assert_eq!(world.host(2).endpoint.counters().given_up, 0);
+    world.reply(1, request.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+#[test]
+fn the_answer_to_another_client_ends_no_call() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    world.run(Duration::from_secs(5));
+    // The life that the client knows is dead, and the call is for it. Another client asked the same server for the same.
+    let server = world.host(1).endpoint.uid();
+    world.host(1).answers = None;
+    let (call, asked) = call_under_way(&mut world, port, MS);
+    let number = Header::parse(&asked).unwrap().number;
+    for (client, given_up) in [(Uid(9), 0), (world.host(2).endpoint.uid(), 1)] {
+        let binding = Unopened::binding(client, server, address(1));
+        let reason = Unreadable::OtherLife { age_ms: 0 };
+        let frame = Frame::Unopened(Unopened { binding, number, reason });
+        world.put(1, 2, false, sealed_frame(7, 1, &frame), WAY);
+        world.run(MS);
+        assert_eq!(world.host(2).endpoint.counters().given_up, given_up, "{client:?}");
+    }
+    assert_eq!(world.outcome(2, call), Some(Err(CallFailure::Unknown)));
+}
+
+#[test]
+fn a_cookie_for_another_address_ends_no_call() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    world.host(1).answers = None;
+    // The server says that it has the request. From then on a session that was forgotten would have had it.
+    let (call, asked) = call_under_way(&mut world, port, MS * 300);
+    let request = world.take(1).unwrap();
+    let answers = answers_to_copy(&mut world, 1, 9, asked);
+    assert_eq!(answers.iter().filter(|answer| frames_of(answer).any(asks_for_cookie)).count(), 1);
+    for answer in answers {
+        world.put(1, 2, false, answer, WAY);
+    }
+    world.run(MS);
+    assert_eq!(world.outcome(2, call), None);
+    world.reply(1, request.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+fn asks_for_cookie(frame: Frame) -> bool {
+    matches!(frame, Frame::Unopened(Unopened { reason: Unreadable::ShowCookie(_), .. }))
+}
+
+#[test]
+fn that_another_address_does_not_serve_a_port_ends_no_call() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    (2..=3).for_each(|host| _ = world.start(host));
+    world.recorded = Some(2);
+    world.nothing_arrives();
+    let now = world.now;
+    let call = world.host(2).endpoint.call_at(now, port, address(1), "hello".into(), Duration::from_secs(9));
+    world.drain(2);
+    let question = world.recording.pop().unwrap();
+    let answers = answers_to_copy(&mut world, 3, 2, question);
+    assert!(matches!(frames_of(&answers[0]).next(), Some(Frame::PortNotHere { .. })));
+    world.nothing_arrives();
+    world.put(1, 2, false, answers[0].clone(), WAY);
+    world.run(MS);
+    assert_eq!(world.outcome(2, call.clone().unwrap()), None);
+    world.all_arrives();
+    assert_eq!(world.wait(2, call.unwrap()).1.unwrap(), "hello");
 }

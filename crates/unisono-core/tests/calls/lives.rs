@@ -18,11 +18,11 @@ fn server_and_client() -> (World, Port) {
     (world, port)
 }
 
-/// Host 1 executes a call, and its reply is lost. Then both hosts are cut off until the session is forgotten. `silence`
-/// is long enough to keep the client from giving the server up.
+/// Host 1 executes a call, and its reply is lost. Then both hosts are cut off for 150 s, until the session is forgotten.
+/// The client would give the server up after 200 s of silence.
 fn executed_and_forgotten() -> (World, Port, CallNumber) {
     let mut world = World::new();
-    world.settings.silence = 1000 * SECONDS;
+    world.settings.silence = 200 * SECONDS;
     let port = world.start_echo(1, PRIVATE);
     world.start(2);
     world.answered(2, port);
@@ -250,8 +250,10 @@ fn a_life_that_is_hardly_older_than_an_attempt_proves_nothing() {
         let call = world.call(2, port, b"hello", 10 * SECONDS);
         world.run(SECONDS - WAY);
         let asked = Header::parse(world.recording.last().unwrap()).unwrap().number;
-        let of = Uid(server.0 + life);
-        let frame = Frame::Unopened(Unopened { of, number: asked, reason: Unreadable::OtherLife { age_ms } });
+        let client = world.host(2).endpoint.uid();
+        let binding = Unopened::binding(client, Uid(server.0 + life), address(1));
+        let reason = Unreadable::OtherLife { age_ms };
+        let frame = Frame::Unopened(Unopened { binding, number: asked, reason });
         world.put(from, 2, false, sealed_frame(7, 1, &frame), WAY);
         world.run(MS);
         assert_eq!(world.outcome(2, call).map(Result::unwrap_err), outcome, "{age_ms} ms, from {from}");
@@ -353,7 +355,9 @@ fn what_was_executed_in_a_session_that_was_forgotten_is_not_executed_again() {
 fn an_attempt_that_may_have_been_forgotten_is_unknown() {
     let (mut world, _, call) = executed_and_forgotten();
     world.all_arrives();
-    assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome, Err(CallFailure::Unknown));
+    assert!((49 * SECONDS..=51 * SECONDS).contains(&took), "the server's silence about it counts: {took:?}");
     assert_eq!(world.host(1).requests.len(), 2, "it was executed, once");
 }
 
@@ -457,7 +461,7 @@ fn a_server_without_the_private_port_is_not_believed() {
 fn only_an_answer_to_the_question_can_deny_that_a_port_is_served() {
     let (mut world, port) = server_and_client();
     world.answered(2, port);
-    let denies = Frame::PortNotHere { nonce: 1, port };
+    let denies = Frame::PortNotHere { nonce: 1, port, address: address(1) };
     let server = world.host(1).endpoint.uid();
     world.put(1, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
     world.run(MS);

@@ -221,9 +221,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 })
                 .boxed()
         }
-        FrameKind::PortNotHere => {
-            (any::<u64>(), port()).prop_map(|(nonce, port)| Frame::PortNotHere { nonce, port }).boxed()
-        }
+        FrameKind::PortNotHere => (any::<u64>(), port(), address())
+            .prop_map(|(nonce, port, address)| Frame::PortNotHere { nonce, port, address })
+            .boxed(),
         FrameKind::Request => {
             (attempt(), [place(), place()], (port(), any::<u64>()), 0..=HOPS_MAX, any::<u32>(), payload())
                 .prop_map(|(attempt, [call, finished_below], (port, instance), hops, left_ms, payload)| {
@@ -278,8 +278,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Unopened => {
             let age = any::<u64>().prop_map(|age_ms| Unreadable::OtherLife { age_ms });
             let reason = prop_oneof![cookie().prop_map(Unreadable::ShowCookie), age, Just(Unreadable::Busy)];
-            (uid(), any::<u64>(), reason)
-                .prop_map(|(of, number, reason)| Frame::Unopened(Unopened { of, number, reason }))
+            (any::<u64>(), any::<u64>(), reason)
+                .prop_map(|(binding, number, reason)| Frame::Unopened(Unopened { binding, number, reason }))
                 .boxed()
         }
     }

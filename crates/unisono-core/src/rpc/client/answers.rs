@@ -109,34 +109,44 @@ impl Client {
         self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
     }
 
-    /// Handles the answer to a datagram that was not opened. It concerns the attempts that were sent in that datagram and
+    /// Handles the answer to a datagram that was not taken. It concerns the attempts that were sent in that datagram and
     /// not again since.
+    ///
+    /// The server answers each copy of the datagram, also one that another process sent from another address. So the
+    /// demand for a cookie ends no attempt: if the session is forgotten, the server's silence about the attempt does.
     pub(in crate::rpc) fn handle_unopened(
         &mut self,
         now: Time,
         common: &mut Common,
         from: Sender,
-        Unopened { of, number, reason }: Unopened,
+        Unopened { binding, number, reason }: Unopened,
     ) {
-        let remote = self
-            .remotes
-            .get_mut(of)
-            .filter(|remote| remote.address == from.address || common.broken(Planted::AnswerFromAnywhere));
+        let is_asked = |(uid, remote): &(Uid, &mut Remote)| {
+            let is_there = remote.address == from.address || common.broken(Planted::AnswerFromAnywhere);
+            is_there && binding == Unopened::binding(common.me, *uid, remote.address)
+        };
+        let (of, remote) = self.remotes.iter_mut().find(is_asked).unzip();
         let under_way = remote.as_ref().into_iter().flat_map(|remote| &remote.slots);
         let under_way = under_way.filter_map(|slot| slot.call);
         let calls = &self.calls;
-        let was_in = |call: &CallNumber| {
+        let asks_for_cookie = matches!(reason, Unreadable::ShowCookie(_));
+        let is_concerned = |call: &CallNumber| {
             let sent = calls.get(super::index(*call)).and_then(Call::sent_ref);
-            sent.is_some_and(|sent| sent.in_packet == number)
+            sent.is_some_and(|sent| {
+                sent.in_packet == number && !(asks_for_cookie && sent.may_be_forgotten(now))
+            })
         };
-        let concerned: Vec<CallNumber> = under_way.filter(was_in).collect();
+        let concerned: Vec<CallNumber> = under_way.filter(is_concerned).collect();
         // Only another life says that it is one.
         let is_other_life = matches!(reason, Unreadable::OtherLife { .. });
-        let Some(remote) = remote.filter(|_| !concerned.is_empty() && is_other_life == (from.uid != of))
-        else {
+        let (Some(of), Some(remote), false) = (of, remote, concerned.is_empty()) else {
             common.counters.stale += 1;
             return;
         };
+        if is_other_life == (from.uid == of) {
+            common.counters.stale += 1;
+            return;
+        }
         if let Unreadable::OtherLife { age_ms } = reason {
             let age = Duration::from_millis(age_ms);
             // A life older than the last answer of the dead one was not at this address all the time: addresses move.

@@ -18,7 +18,7 @@ use crate::rpc::types::{CallNumber, ServeOptions};
 use crate::time::Time;
 use crate::wire::{
     Attempt, Cookie, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, Opening, PADDED_BYTES,
-    PADDED_BYTES_MIN, Part, Payload, PortHere, PublicKey, Rejection, Request, Unopened, Unreadable,
+    PADDED_BYTES_MIN, Part, Payload, PortHere, PublicKey, Rejection, Request, Unreadable,
 };
 use alloc::boxed::Box;
 use core::cmp::Ordering;
@@ -102,7 +102,7 @@ impl Server {
     ) {
         let Some(service) = self.services.get(port) else {
             if !multicast || self.retired.contains(&port) {
-                common.post(from.address, Frame::PortNotHere { nonce, port });
+                common.post(from.address, Frame::PortNotHere { nonce, port, address: common.address });
             }
             return;
         };
@@ -241,8 +241,7 @@ impl Server {
     /// Says why a datagram is not taken, to an address that need not be proved.
     fn turn_away(&self, common: &mut Common, arrival: &Arrival, reason: Unreadable) {
         common.counters.rejected += 1;
-        let unopened = Unopened { of: common.me, number: arrival.number, reason };
-        common.post(arrival.from.address, Frame::Unopened(unopened));
+        common.say_unopened(arrival.from, common.me, arrival.number, reason);
     }
 
     /// Takes a new attempt; it supersedes what was in its slot.
