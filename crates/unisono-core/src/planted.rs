@@ -114,6 +114,8 @@ named! {
         EndedAcknowledges,
         /// A participant of a formation prepares what a recording of an earlier start proposes.
         PrepareUnechoed,
+        /// A participant promises the ballot of a coordinator that may be dead since an earlier start.
+        PromiseUnechoed,
         /// Any cookie admits a joiner.
         JoinCookieUnchecked,
         /// A member takes copies of a datagram, and recordings of this epoch.

@@ -219,6 +219,16 @@ impl Stage {
         self.said()
     }
 
+    /// Receives a coordinator's question for a promise, and then its echo. Returns the nonce of the participant's life, and
+    /// the answers.
+    fn ask(&mut self, place: usize, form: &Frame) -> (u64, Vec<(Option<SocketAddr>, Frame, usize)>) {
+        let &Frame::Form { formation, ballot, heard, .. } = form else { panic!("{form}") };
+        let refused = self.hear(place, ballot.coordinator, form);
+        let Some((_, Frame::FormRefused { nonce, .. }, _)) = refused.first() else { panic!("{refused:?}") };
+        let (nonce, uid) = (*nonce, ballot.coordinator);
+        (nonce, self.hear(place, uid, &Frame::FormEcho { formation, ballot, heard, nonce }))
+    }
+
     /// Returns the formation and the ballot of the participant's own first question.
     fn question(&mut self) -> (u64, Ballot) {
         let said = self.wait(10 * MS);
@@ -245,22 +255,12 @@ fn ballot(round: u32, place: usize) -> Ballot {
 
 const ROOM: u32 = 1300;
 
-/// Returns the nonce of the participant's life, from the promise among these frames.
-fn nonce_in(said: &[(Option<SocketAddr>, Frame, usize)]) -> u64 {
-    let nonce = |(_, frame, _): &(_, Frame, _)| match frame {
-        Frame::FormPromise(promise) => Some(promise.nonce),
-        _ => None,
-    };
-    said.iter().find_map(nonce).unwrap_or_else(|| panic!("no promise: {said:?}"))
-}
-
 #[test]
 fn a_promise_is_kept() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let form = |ballot| Frame::Form { formation, ballot, heard: 5, room: ROOM };
-    let said = stage.hear(1, Uid(101), &form(ballot(5, 1)));
-    let nonce = nonce_in(&said);
+    let (nonce, said) = stage.ask(1, &form(ballot(5, 1)));
     let prepare = |ballot, founding: Founding| Frame::FormPrepare {
         formation,
         ballot,
@@ -273,7 +273,7 @@ fn a_promise_is_kept() {
     };
     assert_eq!(said[0].1, promise(ballot(5, 1), None));
     // Below the promise the participant promises and prepares nothing.
-    let outbid = Frame::FormOutbid { formation, ballot: ballot(4, 2), promised: ballot(5, 1) };
+    let outbid = Frame::FormRefused { formation, ballot: ballot(4, 2), promised: ballot(5, 1), nonce };
     assert_eq!(stage.hear(2, Uid(102), &form(ballot(4, 2)))[0].1, outbid);
     let former = founding(&[0, 2, 3], 2);
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former.clone()))[0].1, outbid);
@@ -294,7 +294,7 @@ fn a_promise_is_kept() {
     // under a higher ballot.
     let before = Some((ballot(5, 1), first));
     assert_eq!(stage.hear(2, Uid(102), &prepare(ballot(4, 2), former))[0].1, outbid);
-    let said = stage.hear(2, Uid(102), &form(ballot(7, 2)));
+    let (_, said) = stage.ask(2, &form(ballot(7, 2)));
     assert_eq!(said[0].1, promise(ballot(7, 2), before));
 }
 
@@ -306,7 +306,7 @@ fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
         let (formation, _) = stage.question();
         stage.wait(4_995 * MS - stage.now);
         let form = Frame::Form { formation, ballot: ballot(500, 1), heard, room: ROOM };
-        let nonce = nonce_in(&stage.hear(1, Uid(101), &form));
+        let (nonce, _) = stage.ask(1, &form);
         stage.wait(10 * MS);
         let gives_up = stage.group.poll_event() == Some(Event::JoinFailed { reason: JoinFailure::NotFormed });
         assert_eq!(gives_up, heard == 2, "the coordinator hears {heard} of 3");
@@ -314,7 +314,7 @@ fn a_participant_whose_time_ends_in_a_ballot_completes_that_one_and_no_other() {
             continue;
         }
         let other = Frame::Form { formation, ballot: ballot(600, 2), heard: 5, room: ROOM };
-        assert_eq!(stage.hear(2, Uid(102), &other), []);
+        assert_eq!(stage.ask(2, &other).1, []);
         let founding = founding(&[0, 1, 2], 1).into();
         let prepare = Frame::FormPrepare { formation, ballot: ballot(500, 1), nonce, founding };
         let said = stage.hear(1, Uid(101), &prepare);
@@ -330,7 +330,7 @@ fn foundings_that_no_coordinator_can_propose_are_not_prepared() {
     let mut stage = Stage::new();
     let (formation, _) = stage.question();
     let form = Frame::Form { formation, ballot: ballot(5, 1), heard: 5, room: ROOM };
-    let nonce = nonce_in(&stage.hear(1, Uid(101), &form));
+    let (nonce, _) = stage.ask(1, &form);
     let good = founding(&[0, 1, 2], 1);
     let changed = |change: fn(&mut Founding)| {
         let mut founding = good.clone();
@@ -448,31 +448,29 @@ fn a_recorded_decision_of_other_lives_is_no_answer() {
 #[test]
 fn what_was_recorded_of_an_earlier_start_is_not_prepared_and_delays_nothing() {
     let mut stage = Stage::new();
-    let (formation, _) = stage.question();
-    let old = ballot(9, 1);
-    let nonce =
-        nonce_in(&stage.hear(1, Uid(101), &Frame::Form { formation, ballot: old, heard: 3, room: ROOM }));
-    let prepare = Frame::FormPrepare {
-        formation,
-        ballot: old,
-        nonce: nonce ^ 1,
-        founding: founding(&[1, 2, 3], 1).into(),
-    };
-    assert_eq!(stage.hear(1, Uid(101), &prepare), []);
-    // The coordinator of the earlier start is dead, so this participant begins a ballot, which the new lives promise.
-    let said = stage.wait(1000 * MS);
-    let own = said.iter().find_map(|(_, frame, _)| match frame {
-        Frame::Form { ballot, .. } if ballot.coordinator == Uid(100) => Some(*ballot),
-        _ => None,
-    });
-    let own = own.expect("no ballot of its own");
-    // A recorded refusal of a dead coordinator's ballot ends no ballot of this life.
-    let outbid = Frame::FormOutbid { formation, ballot: old, promised: ballot(own.round + 1, 2) };
-    stage.hear(2, Uid(102), &outbid);
+    let (formation, own) = stage.question();
+    let begun = stage.now;
+    // The questions of all coordinators of before, under ever higher ballots, and what followed.
+    for round in 2..40 {
+        let old = ballot(round, 1 + round as usize % 4);
+        let question = Frame::Form { formation, ballot: old, heard: 5, room: ROOM };
+        let answers = stage.hear(1, old.coordinator, &question);
+        assert!(matches!(answers[..], [(_, Frame::FormRefused { .. }, _)]), "{answers:?}");
+        let echo = Frame::FormEcho { formation, ballot: old, heard: 5, nonce: 9 };
+        assert_eq!(stage.hear(1, old.coordinator, &echo), []);
+        let founding = founding(&[1, 2, 3], 1).into();
+        let prepare = Frame::FormPrepare { formation, ballot: old, nonce: 9, founding };
+        assert_eq!(stage.hear(1, old.coordinator, &prepare), []);
+        let promised = ballot(round + 1, 2);
+        let refused = Frame::FormRefused { formation, ballot: old, promised, nonce: 9 };
+        assert_eq!(stage.hear(2, Uid(102), &refused), []);
+        stage.wait(MS);
+    }
+    // The first ballot of this life goes on as if nothing had been heard.
     for place in [1, 2] {
         stage.hear(place, Uid(200 + place as u64), &promise(formation, own, place));
     }
-    let said = stage.wait(400 * MS);
+    let said = stage.wait(310 * MS);
     let proposed = said.iter().find_map(|(_, frame, _)| match frame {
         Frame::FormPrepare { ballot, founding, .. } if *ballot == own => Some(founding),
         _ => None,
@@ -483,6 +481,21 @@ fn what_was_recorded_of_an_earlier_start_is_not_prepared_and_delays_nothing() {
         stage.hear(place, Uid(200 + place as u64), &Frame::FormPrepared { formation, ballot: own });
     }
     assert_eq!(stage.group.phase(), Phase::Member);
+    assert!(stage.now - begun < 400 * MS);
+}
+
+#[test]
+fn a_coordinator_shows_a_participant_its_nonce_unless_it_was_outbid() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let refused = |promised| Frame::FormRefused { formation, ballot: own, promised, nonce: 9 };
+    let said = stage.hear(1, Uid(101), &refused(Ballot::default()));
+    let echo = Frame::FormEcho { formation, ballot: own, heard: 2, nonce: 9 };
+    assert!(matches!(&said[..], [(to, frame, _)] if *to == Some(address(1)) && *frame == echo), "{said:?}");
+    assert_eq!(stage.hear(1, Uid(101), &refused(ballot(7, 1))), []);
+    let next = stage.wait(500 * MS);
+    let is_next = |frame: &Frame| matches!(frame, Frame::Form { ballot: Ballot { round: 8, .. }, .. });
+    assert!(next.iter().any(|(_, frame, _)| is_next(frame)), "{next:?}");
 }
 
 /// A process that forges its address gains nothing: no more bytes go to that address than came from it.
@@ -498,7 +511,7 @@ fn no_address_is_sent_more_than_came_from_it() {
     let (name, prepared) = (name(1), None);
     let promise = FormPromise { formation, ballot: ours, name, address: there, nonce: 5, prepared };
     // The victim cannot know it, but an observer of the network can.
-    let nonce = nonce_in(&stage.hear(victim, stranger.coordinator, &form(stranger, least)));
+    let (nonce, _) = stage.ask(victim, &form(stranger, least));
     let founded = || founding(&[0, 1, 2], 1).into();
     let prepare = |ballot| Frame::FormPrepare { formation, ballot, nonce, founding: founded() };
     let formed = Frame::Formed { formation, ballot: ballot(6, victim), founding: founded() };
@@ -507,7 +520,8 @@ fn no_address_is_sent_more_than_came_from_it() {
         (form(ballot(2, victim), least), 512),
         (form(ballot(3, victim), 1400), 1400),
         (Frame::FormPromise(promise.into()), 44),
-        (Frame::FormOutbid { formation, ballot: own, promised: ballot(3, victim) }, 35),
+        (Frame::FormRefused { formation, ballot: own, promised: Ballot::default(), nonce: 5 }, 43),
+        (Frame::FormRefused { formation, ballot: own, promised: ballot(3, victim), nonce: 5 }, 43),
         (prepare(ballot(4, victim)), 300),
         (prepare(ballot(1, victim)), 300),
         (Frame::FormPrepared { formation, ballot: own }, 23),
@@ -581,7 +595,7 @@ fn formations_that_cannot_be_are_refused() {
 fn notable(frame: &Frame) -> Option<&'static str> {
     match frame {
         Frame::FormPromise(promise) if promise.prepared.is_some() => Some("promise after preparing"),
-        Frame::FormOutbid { .. } => Some("outbid"),
+        Frame::FormRefused { ballot, promised, .. } if ballot < promised => Some("outbid"),
         Frame::FormPrepare { ballot, founding, .. } if founding.epoch.coordinator != ballot.coordinator => {
             Some("proposal taken over")
         }

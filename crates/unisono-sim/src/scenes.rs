@@ -23,6 +23,7 @@ type Scene = fn(Option<Planted>) -> Option<&'static str>;
 pub(crate) fn of(bug: Planted) -> Option<Scene> {
     match bug {
         Planted::PrepareUnechoed => Some(recorded_proposal),
+        Planted::PromiseUnechoed => Some(recorded_questions),
         Planted::ReplayTaken => Some(copied_datagram),
         Planted::WindowBeforeOpening => Some(forged_number),
         Planted::JoinCookieUnchecked => Some(guessed_cookie),
@@ -39,8 +40,9 @@ fn member(place: u8) -> Member {
     Member { uid: Uid(100 + u64::from(place)), name, address: address(place) }
 }
 
-/// A participant of a formation hears what was recorded at an earlier start: a question, and the proposal that followed.
-fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
+/// Returns a participant of a formation of three that has begun its first ballot, what the formation is called, and the
+/// time.
+fn participant(bug: Option<Planted>) -> Option<(Group, u64, Time)> {
     const NOW: Time = Time::from_nanos(1_000_000_000);
     let participants = (0..3).map(|place| member(place).name).collect();
     let formation = Formation { participants, at_least: 2, within: Duration::from_secs(5) };
@@ -50,13 +52,37 @@ fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
     let group = Group::new(NOW, me, port, entry, Bytes::new(), Settings::default(), Box::new(Seal), random);
     let mut group = group.ok()?;
     bug.into_iter().for_each(|bug| group.plant(bug));
-    // Its own first question tells what the formation is called.
     let at = NOW + Duration::from_millis(10);
     group.handle_timeout(at);
     let formation = said(&mut group, at).into_iter().find_map(|frame| match frame {
         Frame::Form { formation, .. } => Some(formation),
         _ => None,
     })?;
+    Some((group, formation, at))
+}
+
+/// A participant of a formation hears the questions of an earlier start, one after the other.
+fn recorded_questions(bug: Option<Planted>) -> Option<&'static str> {
+    let (mut group, formation, at) = participant(bug)?;
+    for round in 2..9 {
+        let at = at + Duration::from_millis(u64::from(round));
+        let old = Ballot { round, coordinator: member(1).uid };
+        let question = Frame::Form { formation, ballot: old, heard: 3, room: PADDED_BYTES as u32 };
+        let datagram = sealed(&group, old.coordinator, round.into(), &question)?;
+        group.handle_datagram(at, address(1), datagram);
+        said(&mut group, at);
+    }
+    // Its first ballot goes on: it repeats the question.
+    let at = at + Duration::from_millis(30);
+    group.handle_timeout(at);
+    let is_first = |frame: &Frame| matches!(frame, Frame::Form { ballot: Ballot { round: 1, .. }, .. });
+    let goes_on = said(&mut group, at).iter().any(is_first);
+    (!goes_on).then_some("recordings_delay_nothing")
+}
+
+/// A participant of a formation hears what was recorded at an earlier start: a question, and the proposal that followed.
+fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
+    let (mut group, formation, at) = participant(bug)?;
     let old = Ballot { round: 9, coordinator: member(1).uid };
     let founding = Founding {
         instance: Instance(5),

@@ -170,9 +170,10 @@ impl Group {
             }
             Frame::Form { .. }
             | Frame::FormPromise(_)
-            | Frame::FormOutbid { .. }
+            | Frame::FormRefused { .. }
             | Frame::FormPrepare { .. }
             | Frame::FormPrepared { .. }
+            | Frame::FormEcho { .. }
             | Frame::Formed { .. } => self.handle_forming(now, from, header.sender, frame),
             Frame::Parcel { id, index, count, bytes } if self.phase == Phase::Locating => {
                 if !self.has_asked(from) {

@@ -322,10 +322,17 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 false => None,
             },
         })),
-        FrameKind::FormOutbid => Frame::FormOutbid {
+        FrameKind::FormRefused => Frame::FormRefused {
             formation: from.u64("formation")?,
             ballot: read_ballot(from)?,
             promised: read_ballot(from)?,
+            nonce: from.u64("nonce")?,
+        },
+        FrameKind::FormEcho => Frame::FormEcho {
+            formation: from.u64("formation")?,
+            ballot: read_ballot(from)?,
+            heard: from.u16("heard")?,
+            nonce: from.u64("nonce")?,
         },
         FrameKind::FormPrepare => Frame::FormPrepare {
             formation: from.u64("formation")?,
@@ -546,10 +553,17 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
                 write_founding(out, founding);
             }
         }
-        Frame::FormOutbid { formation, ballot, promised } => {
+        Frame::FormRefused { formation, ballot, promised, nonce } => {
             out.u64(*formation);
             write_ballot(out, ballot);
             write_ballot(out, promised);
+            out.u64(*nonce);
+        }
+        Frame::FormEcho { formation, ballot, heard, nonce } => {
+            out.u64(*formation);
+            write_ballot(out, ballot);
+            out.u16(*heard);
+            out.u64(*nonce);
         }
         Frame::FormPrepare { formation, ballot, nonce, founding } => {
             out.u64(*formation);

@@ -435,12 +435,10 @@ impl fmt::Display for Frame {
             }
 
             Frame::Form { formation, ballot, heard, .. } => {
-                let participants = if *heard == 1 { "participant" } else { "participants" };
-                write!(
-                    f,
-                    "{formation:016x}: asks for a promise of {}, which hears {heard} {participants}",
-                    Attempt(ballot)
-                )
+                write!(f, "{formation:016x}: {}", Asks(ballot, *heard))
+            }
+            Frame::FormEcho { formation, ballot, heard, nonce } => {
+                write!(f, "{formation:016x}: shows nonce {nonce:016x} and {}", Asks(ballot, *heard))
             }
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
@@ -453,8 +451,9 @@ impl fmt::Display for Frame {
                     None => f.write_str("prepared nothing"),
                 }
             }
-            Frame::FormOutbid { formation, ballot, promised } => {
-                write!(f, "{formation:016x}: not {}: has promised {}", Attempt(ballot), Attempt(promised))
+            Frame::FormRefused { formation, ballot, promised, nonce } => {
+                let (ballot, promised) = (Attempt(ballot), Attempt(promised));
+                write!(f, "{formation:016x}: not {ballot}: has promised {promised}, nonce {nonce:016x}")
             }
             Frame::FormPrepare { formation, ballot, nonce, founding } => {
                 let (ballot, first) = (Attempt(ballot), First(founding));
@@ -561,6 +560,17 @@ impl fmt::Display for Frame {
                 }
             }
         }
+    }
+}
+
+/// What a coordinator asks for, and how many participants it hears.
+struct Asks<'a>(&'a Ballot, u16);
+
+impl fmt::Display for Asks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ballot, heard) = (Attempt(self.0), self.1);
+        let participants = if heard == 1 { "participant" } else { "participants" };
+        write!(f, "asks for a promise of {ballot}, which hears {heard} {participants}")
     }
 }
 

@@ -240,14 +240,28 @@ pub enum Frame {
     },
     /// Promises a ballot, and reports what the participant has prepared.
     FormPromise(Box<FormPromise>),
-    /// The sender has promised a higher ballot than the receiver's.
-    FormOutbid {
+    /// The sender does not promise the receiver's ballot: it has promised a higher one, or does not know yet whether the
+    /// question is a recording of an earlier start.
+    FormRefused {
         /// As in [`Frame::Form`].
         formation: u64,
         /// The receiver's ballot, which the sender refuses.
         ballot: Ballot,
-        /// The higher ballot.
+        /// Highest ballot that the sender has promised; round 0 if it has promised none.
         promised: Ballot,
+        /// Random bits of the sender's life, which the receiver is to show.
+        nonce: u64,
+    },
+    /// A coordinator shows the nonce of a participant that did not promise, and asks once more for its promise.
+    FormEcho {
+        /// As in [`Frame::Form`].
+        formation: u64,
+        /// The coordinator's attempt.
+        ballot: Ballot,
+        /// As in [`Frame::Form`].
+        heard: u16,
+        /// The nonce in [`Frame::FormRefused`].
+        nonce: u64,
     },
     /// The coordinator proposes the group.
     FormPrepare {

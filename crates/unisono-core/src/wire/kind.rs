@@ -106,10 +106,11 @@ kinds! {
     // forming a group
     Form = 0x60, QUESTION_BYTES_MIN;
     FormPromise = 0x61, 37;
-    FormOutbid = 0x62, 32;
+    FormRefused = 0x62, 40;
     FormPrepare = 0x63, 129;
     FormPrepared = 0x64, 20;
     Formed = 0x65, 121;
+    FormEcho = 0x66, 30;
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;
     PortHere = 0x71, 181;

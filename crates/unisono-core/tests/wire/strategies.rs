@@ -184,8 +184,16 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 })
                 .boxed()
         }
-        FrameKind::FormOutbid => (any::<u64>(), ballot(), ballot())
-            .prop_map(|(formation, ballot, promised)| Frame::FormOutbid { formation, ballot, promised })
+        FrameKind::FormRefused => (any::<u64>(), ballot(), ballot(), any::<u64>())
+            .prop_map(|(formation, ballot, promised, nonce)| Frame::FormRefused {
+                formation,
+                ballot,
+                promised,
+                nonce,
+            })
+            .boxed(),
+        FrameKind::FormEcho => (any::<u64>(), ballot(), any::<u16>(), any::<u64>())
+            .prop_map(|(formation, ballot, heard, nonce)| Frame::FormEcho { formation, ballot, heard, nonce })
             .boxed(),
         FrameKind::FormPrepare => (any::<u64>(), ballot(), any::<u64>(), founding())
             .prop_map(|(formation, ballot, nonce, founding)| Frame::FormPrepare {

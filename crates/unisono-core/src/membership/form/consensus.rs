@@ -5,6 +5,10 @@
 //! participants: the first may be deaf, or all participants may know the other and few each other. A participant begins
 //! a ballot when nothing comes of its promise.
 //!
+//! A recording of an earlier start changes nothing. A participant hears a coordinator only after the coordinator has
+//! shown the nonce of the participant's life, or has answered one of its ballots. The first question of a coordinator
+//! brings it the nonce: the participant refuses, the coordinator echoes, the participant promises.
+//!
 //! An address is sent no more bytes than came from it, until the participant there has shown that it hears this member,
 //! by repeating one of its ballots. `Form` is padded to the length of the longest answer.
 
@@ -62,8 +66,9 @@ pub(crate) struct Forming {
     me: Member,
     /// Random bits of this life, without which a proposal is a recording.
     nonce: u64,
-    /// Planted bug.
+    /// Planted bugs.
     pub(super) takes_any_nonce: bool,
+    pub(super) takes_any_question: bool,
     formation: Formation,
     /// Hash of the formation's names and minimum; every frame carries it.
     pub(super) tag: u64,
@@ -84,7 +89,7 @@ pub(crate) struct Forming {
     begin_at: Time,
     attempt: Option<Attempt>,
     begun_at: Time,
-    /// Participants that sent frames of this formation.
+    /// Participants that have shown that they live: a frame of theirs answers one of this life.
     speakers: Table<Speaker>,
     pub(super) decision: Option<Decision>,
     pub(super) out: Vec<(Destination, Frame)>,
@@ -178,6 +183,7 @@ impl Forming {
             out: Vec::new(),
             nonce: random.next_u64(),
             takes_any_nonce: false,
+            takes_any_question: false,
             me,
             formation,
         };
@@ -443,16 +449,18 @@ impl Forming {
             Frame::FormPromise(promise) if is_ours(promise.formation, promise.ballot) => {
                 self.handle_promise(now, from, sender, *promise);
             }
+            Frame::FormEcho { formation, ballot, heard, nonce }
+                if is_ours(formation, ballot) && ballot.coordinator == sender && nonce == self.nonce =>
+            {
+                self.note_speaker(now, sender, from, false);
+                self.handle_form(now, from, ballot, heard, self.room, random);
+            }
             // The ballot names this life: a recording of an earlier start does not.
-            Frame::FormOutbid { formation, ballot, promised }
+            Frame::FormRefused { formation, ballot, promised, nonce }
                 if is_ours(formation, promised) && ballot.coordinator == self.me.uid =>
             {
-                self.round = self.round.max(promised.round);
                 self.note_speaker(now, sender, from, false);
-                let outbid = |own: &Attempt| own.ballot < promised && own.proposal.is_none();
-                if self.attempt.as_ref().is_some_and(outbid) {
-                    self.give_way(now, random);
-                }
+                self.handle_refusal(now, from, promised, nonce, random);
             }
             Frame::FormPrepare { formation, ballot, nonce, founding }
                 if is_ours(formation, ballot)
@@ -485,6 +493,31 @@ impl Forming {
         self.step(now, random);
     }
 
+    /// Handles the answer of a participant that promises nothing.
+    fn handle_refusal(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        promised: Ballot,
+        nonce: u64,
+        random: &mut Random,
+    ) {
+        self.round = self.round.max(promised.round);
+        let Some(own) = self.attempt.as_ref().filter(|own| own.proposal.is_none()) else { return };
+        if own.ballot < promised {
+            return self.give_way(now, random);
+        }
+        let (formation, ballot, heard) = (self.tag, own.ballot, self.heard(now));
+        self.say(from, Frame::FormEcho { formation, ballot, heard, nonce });
+    }
+
+    /// Tells a coordinator that its ballot is not promised, and what to show.
+    fn refuse(&mut self, to: SocketAddr, ballot: Ballot) {
+        let promised = self.promised.map(|promised| promised.ballot).unwrap_or_default();
+        let (formation, nonce) = (self.tag, self.nonce);
+        self.say(to, Frame::FormRefused { formation, ballot, promised, nonce });
+    }
+
     /// Handles a coordinator's request for a promise.
     fn handle_form(
         &mut self,
@@ -496,12 +529,18 @@ impl Forming {
         random: &mut Random,
     ) {
         self.round = self.round.max(ballot.round);
-        self.note_speaker(now, ballot.coordinator, from, false);
-        if let Some(promised) = self.promised.filter(|promised| ballot < promised.ballot) {
+        let is_alive = self.speakers.contains(ballot.coordinator) || self.takes_any_question;
+        if is_alive {
+            self.note_speaker(now, ballot.coordinator, from, false);
+        }
+        if self.promised.is_some_and(|promised| ballot < promised.ballot) {
             if !self.say_question(now, from, room) {
-                self.say(from, Frame::FormOutbid { formation: self.tag, ballot, promised: promised.ballot });
+                self.refuse(from, ballot);
             }
             return;
+        }
+        if !is_alive {
+            return self.refuse(from, ballot);
         }
         if self.completes && self.promised.is_some_and(|promised| promised.ballot != ballot) {
             return;
@@ -592,9 +631,8 @@ impl Forming {
             return;
         }
         let formation = self.tag;
-        if let Some(promised) = self.promised.filter(|promised| ballot < promised.ballot) {
-            self.say(from, Frame::FormOutbid { formation, ballot, promised: promised.ballot });
-            return;
+        if self.promised.is_some_and(|promised| ballot < promised.ballot) {
+            return self.refuse(from, ballot);
         }
         self.promise(now, ballot, self.formation.at_least, random);
         self.prepared = Some((ballot, founding));

@@ -122,8 +122,9 @@ impl Group {
             }
         }
         let takes_any_nonce = self.broken(Planted::PrepareUnechoed);
+        let takes_any_question = self.broken(Planted::PromiseUnechoed);
         if let Some(forming) = &mut self.forming {
-            forming.takes_any_nonce = takes_any_nonce;
+            (forming.takes_any_nonce, forming.takes_any_question) = (takes_any_nonce, takes_any_question);
             forming.handle(now, from, sender, frame, &mut self.random);
             self.follow_forming(now);
         }
