@@ -562,8 +562,10 @@ fn a_session_belongs_to_the_address_that_was_proved() {
         |frame: &Frame| matches!(frame, Frame::Unopened(Unopened { reason: Unreadable::ShowCookie(_), .. }));
     assert!(answers.len() == 1 && shows(&answers[0]), "{answers:?}");
     assert_eq!(world.host(1).requests.len(), 1, "and nothing is executed");
-    let cookie = cookie_for(&mut world, client.0, port);
-    let request = small_request(port, (0, 9), cookie);
+    let Frame::Unopened(Unopened { reason: Unreadable::ShowCookie(cookie), .. }) = answers[0] else {
+        panic!()
+    };
+    let request = small_request(port, (0, 9), Some(cookie));
     let moved = ask(&mut world, client.0, 51, request).any(|frame| matches!(frame, Frame::Reply(_)));
     assert!(moved, "a client that proves its new address is answered there");
 }
@@ -650,8 +652,17 @@ fn a_cookie_for_another_address_ends_no_call() {
     // The server says that it has the request. From then on a session that was forgotten would have had it.
     let (call, asked) = call_under_way(&mut world, port, MS * 300);
     let request = world.take(1).unwrap();
+    let cookies =
+        |answers: &[Vec<u8>]| answers.iter().filter(|answer| frames_of(answer).any(asks_for_cookie)).count();
     let answers = answers_to_copy(&mut world, 1, 9, asked);
-    assert_eq!(answers.iter().filter(|answer| frames_of(answer).any(asks_for_cookie)).count(), 1);
+    assert_eq!(cookies(&answers), 0, "a copy that comes after the datagram is not answered");
+    // The next datagram is overtaken by its copy.
+    world.nothing_arrives();
+    world.recorded = Some(2);
+    world.run(MS * 300);
+    let asked = world.recording.pop().unwrap();
+    let answers = answers_to_copy(&mut world, 1, 9, asked);
+    assert_eq!(cookies(&answers), 1);
     for answer in answers {
         world.put(1, 2, false, answer, WAY);
     }
@@ -659,6 +670,36 @@ fn a_cookie_for_another_address_ends_no_call() {
     assert_eq!(world.outcome(2, call), None);
     world.reply(1, request.id, b"done").unwrap();
     assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+#[test]
+fn a_recorded_request_does_not_move_the_session() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let cookie = cookie_for(&mut world, 9, port);
+    ask(&mut world, 9, 2, small_request(port, (0, 1), cookie)).count();
+    let now = world.now;
+    // Returns what the server answers to this host: the cookie that it asks for, or none if it answers the request.
+    let mut answers = |from: u16, number: u64, shown| {
+        let datagram = sealed_frame(9, number, small_request(port, (0, 1), shown));
+        let server = &mut world.host(1).endpoint;
+        server.handle_datagram(now, address(from), BytesMut::from(&datagram[..]));
+        let (mut out, mut cookies) = (Vec::new(), Vec::new());
+        while let Some(to) = server.poll_transmit(now, &mut out) {
+            assert_eq!(to, CallDestination::Address(address(from)));
+            cookies.extend(frames_of(&out).map(|frame| match frame {
+                Frame::Unopened(Unopened { reason: Unreadable::ShowCookie(cookie), .. }) => Some(cookie),
+                _ => None,
+            }));
+        }
+        cookies
+    };
+    // The client moves from host 5 to host 6. Then what it sent from host 5 arrives once more.
+    let moved = answers(6, 3, None);
+    assert!(matches!(moved[..], [Some(_)]), "{moved:?}");
+    assert_eq!(answers(6, 4, moved[0]), [None]);
+    assert_eq!(answers(5, 2, cookie), []);
+    assert_eq!(answers(6, 5, None), [None], "the client is still at host 6");
 }
 
 fn asks_for_cookie(frame: Frame) -> bool {

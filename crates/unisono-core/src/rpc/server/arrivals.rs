@@ -62,7 +62,13 @@ impl Server {
         let from = arrival.from;
         let known = self.sessions.find(from.uid).and_then(|id| self.sessions.get_mut(id));
         if let Some(session) = known {
-            return closed.open_with(&mut *session.pair);
+            // A copy that comes from elsewhere neither moves the session nor gets an answer that could be passed on.
+            let is_copy = from.address != session.address && arrival.number <= session.newest;
+            if is_copy || !closed.open_with(&mut *session.pair) {
+                return false;
+            }
+            session.newest = session.newest.max(arrival.number);
+            return true;
         }
         let is_good = |cookie| {
             self.cookies.is_good(now, from.uid, from.address, cookie)
@@ -198,7 +204,8 @@ impl Server {
         }
         let pair = arrival.pair.take()?;
         self.expect_sweep(now);
-        Some(self.sessions.open(Session::new(now, (from.uid, pair), from.address, attempt.number)))
+        let numbers = (attempt.number, arrival.number);
+        Some(self.sessions.open(Session::new(now, (from.uid, pair), from.address, numbers)))
     }
 
     /// Returns the cookie that a client is to show.

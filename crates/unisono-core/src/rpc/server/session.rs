@@ -23,6 +23,8 @@ pub(in crate::rpc) struct Session {
     /// The client's address, proved by a cookie.
     pub(in crate::rpc) address: SocketAddr,
     pub(in crate::rpc) heard_at: Time,
+    /// Highest packet number of the client's datagrams that were opened.
+    pub(super) newest: u64,
     /// Unknown attempts below this number must show a good cookie: they may belong to a forgotten session.
     pub(in crate::rpc) floor: u64,
     /// The highest attempt that was rejected because there was no capacity for its slot.
@@ -90,13 +92,14 @@ impl Session {
         now: Time,
         (client, pair): (Uid, Box<dyn Pair>),
         address: SocketAddr,
-        floor: u64,
+        (floor, newest): (u64, u64),
     ) -> Session {
         Session {
             client,
             pair,
             address,
             heard_at: now,
+            newest,
             floor,
             rejected_through: 0,
             slots: Vec::new(),
