@@ -416,6 +416,38 @@ fn a_group_under_load_goes_from_key_to_key_without_a_reset_or_loss() {
     }
 }
 
+/// All others have both keys and seal with the first, which the newcomer's file lacks.
+#[test]
+fn a_member_that_comes_back_with_the_next_key_alone_is_heard_and_hears() {
+    let _alone = alone();
+    let name = group("next");
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    for arguments in [&["keygen"][..], &["keygen", "--next"]] {
+        assert_eq!(unisono([arguments, &[&file("both")]].concat()).status.code(), Some(0));
+    }
+    std::fs::copy(file("both"), file("next")).unwrap();
+    assert_eq!(unisono(["keygen", "--retire", &file("next")]).status.code(), Some(0));
+    let listen = |member: &str, key: &str| {
+        Background::listen(&name, &["--bind", "127.0.0.1", "--key", &file(key), "--name", member])
+    };
+    let mut listeners: Vec<Background> = ["a", "b"].map(|member| listen(member, "both")).into();
+    listeners[0].until("two members", |seen| seen.iter().any(|event| event["members"] == 2));
+    listeners.push(listen("c", "next"));
+    listeners[0].until("three members", |seen| seen.iter().any(|event| event["members"] == 3));
+    for (text, key) in [("first", "both"), ("second", "next")] {
+        let sent = unisono(["send", &name, text, "--bind", "127.0.0.1", "--key", &file(key)]);
+        assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+    }
+    for listener in &mut listeners {
+        listener.until_messages(2);
+        assert_eq!(listener.texts(), ["first", "second"]);
+        let bad =
+            |event: &&Value| ["suspected", "reset", "excluded"].iter().any(|bad| event["event"] == *bad);
+        assert_eq!(listener.seen.iter().find(bad), None);
+    }
+}
+
 #[test]
 fn a_process_with_another_key_is_warned() {
     let _alone = alone();

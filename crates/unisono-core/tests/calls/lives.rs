@@ -447,13 +447,20 @@ fn a_server_without_the_private_port_is_not_believed() {
     let other = nonce + 1;
     let proof = prove(&PRIVATE, &claim(other, client, Uid(4), 4, port));
     let to_another_question = PortHere { nonce: other, ..here(proof) };
-    let answers = [(answer(PrivatePort(5)), 0), (to_another_question, 0), (answer(PRIVATE), 1)];
+    // A server with the private port that states the uid of another life, to which this key does not belong.
+    let mut claimed = claim(nonce, client, Uid(4), 4, port);
+    let place = claimed.windows(32).rposition(|bytes| bytes == key.0).unwrap();
+    let another = key_of(Uid(5));
+    claimed[place..place + 32].copy_from_slice(&another.0);
+    let with_another_key = PortHere { key: another, ..here(prove(&PRIVATE, &claimed)) };
+    let answers =
+        [(answer(PrivatePort(5)), 0), (to_another_question, 0), (with_another_key, 0), (answer(PRIVATE), 1)];
     for (here, known) in answers {
         world.put(4, 2, false, sealed_frame(4, 1, &Frame::PortHere(here.into())), WAY);
         world.run(MS);
         assert_eq!(world.host(2).endpoint.account().servers_known, known);
     }
-    assert_eq!(world.host(2).endpoint.counters().malformed, 1);
+    assert_eq!(world.host(2).endpoint.counters().malformed, 2);
     assert_eq!(world.wait(2, call).1, Err(CallFailure::Unknown));
 }
 
