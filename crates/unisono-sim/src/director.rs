@@ -10,6 +10,7 @@
 //!
 //! The actions of applications are in `workload`, those of faults in `faults`.
 
+use crate::bugs::Planted;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::faults::TARGETS;
 use crate::injector::FaultInjector;
@@ -22,7 +23,7 @@ use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
-use unisono_core::{EntryMode, Formation, Info, Phase, Planted, Quorum, Random, Settings, Transport, Uid};
+use unisono_core::{EntryMode, Formation, Info, Phase, Quorum, Random, Settings, Transport, Uid};
 
 /// The results of a run.
 #[derive(Clone, Debug)]

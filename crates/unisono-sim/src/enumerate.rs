@@ -11,6 +11,7 @@
 //! `Moment`), a step is taken at the first one only. Histories grow step by step, so that the first one that fails is
 //! among the shortest.
 
+use crate::bugs::Planted;
 use crate::properties::Violation;
 use crate::replica::{Event, History, SERVERS, Seen, Step, play};
 use crate::run::{guarded, threads};
@@ -21,7 +22,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
-use unisono_core::Planted;
 use unisono_core::replica::disk::DiskDurability;
 
 /// Most steps of a history.

@@ -19,9 +19,11 @@
 //! `calls` contains runs of calls, and `replica` runs of a replicated service. `recorder` writes the records.
 #![forbid(unsafe_code)]
 
+mod bugs;
 mod calls;
 mod clock;
 mod director;
+mod directory;
 mod draw;
 pub mod enumerate;
 mod event_log;
@@ -48,6 +50,7 @@ mod words;
 mod workload;
 mod world;
 
+pub use bugs::{Planted, ServiceBug};
 pub use enumerate::{EnumerateOptions, enumerate};
 pub use growth::growth;
 pub use mutants::mutants;
@@ -56,5 +59,4 @@ pub use replay::replay;
 pub use replica::History;
 pub use run::{RunOptions, run};
 pub use scenario::Scenario;
-pub use unisono_core::Planted;
 pub use unisono_core::replica::disk::DiskDurability;

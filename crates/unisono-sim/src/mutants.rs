@@ -5,13 +5,14 @@
 //! which no early seed has: each of these has a history. Bugs that only an attacker with recordings can use have a scene:
 //! a few datagrams sent by hand.
 
+use crate::bugs::Planted;
 use crate::enumerate;
 use crate::plan::Profile;
 use crate::replica::History;
 use crate::run::{find_first, run_seed, threads};
 use crate::scenes;
 use serde::Serialize;
-use unisono_core::Planted;
+use unisono_core::Planted as CoreBug;
 use unisono_core::replica::disk::DiskDurability;
 
 /// Most seeds that are tried for one bug, over all profiles together. If none of them shows the bug, it counts as
@@ -48,12 +49,14 @@ const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 const OF_REPLICAS: &[Profile] = &[Profile::Replica];
+const OF_DIRECTORY: &[Profile] = &[Profile::Directory];
 
 /// Returns the profiles that can show a bug.
 fn profiles_of(bug: Planted) -> &'static [Profile] {
+    let Planted::Core(bug) = bug else { return OF_DIRECTORY };
     match bug {
         // Servers of several instances, and reads that wait for confirmations, exist only there.
-        Planted::RepeatsAtOtherInstance => OF_REPLICAS,
+        CoreBug::RepeatsAtOtherInstance => OF_REPLICAS,
         bug if bug.is_of_replicas() => OF_REPLICAS,
         bug if bug.is_of_calls() => OF_CALLS,
         _ => OF_GROUPS,
@@ -61,56 +64,56 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
 }
 
 /// Histories that show bugs of servers on disk for which no seed is early enough: the crashes that they need are too rare.
-const HISTORIES: [(Planted, DiskDurability, &str); 9] = [
+const HISTORIES: [(CoreBug, DiskDurability, &str); 9] = [
     // 2 and 3 create the service without 1, so that 2 cannot go on with 1 later.
-    (Planted::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
+    (CoreBug::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
     // 3 has come back and answers; neither 1 nor 2 has written the view with it.
     (
-        Planted::JoinerCountedEarly,
+        CoreBug::JoinerCountedEarly,
         DiskDurability::One,
         "commands=20 slow=1,2 crash3@applies3 return3@commit2 wait@serves3 crash1@applies3 crash2@0 power@quiet \
          last=1,2",
     ),
     // 1 alone syncs and answers; 2 and 3 write that it is gone before what they hold of it.
     (
-        Planted::ViewBeforeLog,
+        CoreBug::ViewBeforeLog,
         DiskDurability::One,
         "slow=2,3 wait@applies1 crash1@applies1 wait@commit3 power@commit2 last=2,3",
     ),
     // 2 mourns 3, and later 1 mourns 2: what 3 alone has synced and answered is not there.
     (
-        Planted::MournedUnion,
+        CoreBug::MournedUnion,
         DiskDurability::One,
         "commands=8 slow=1 crash3@applies3 return3@commit2 crash2@serves3 wait@commit3 wait@applies3 \
          power@applies3 last=1,2",
     ),
     // 1 is cut off and stays up; 3 alone has what it and 2 answered since.
     (
-        Planted::AnySurvivor,
+        CoreBug::AnySurvivor,
         DiskDurability::One,
         "commands=6 slow=2 cut1@applies1 wait@commit2 wait@applies3 crash3@0 crash2@0 heal@quiet return2@0 last=1,2",
     ),
     // 2 stays up and holds what 1 alone has synced and answered.
     (
-        Planted::SurvivorForgets,
+        CoreBug::SurvivorForgets,
         DiskDurability::One,
         "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3",
     ),
     // 3 is excluded and joins again while the state of its first join is being written.
     (
-        Planted::EarlierStateCounts,
+        CoreBug::EarlierStateCounts,
         DiskDurability::Majority,
         "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@20 heal@4 power@quiet last=2,3",
     ),
     // The log of 2 is damaged before its end, and 3 crashed early.
     (
-        Planted::MiddleCut,
+        CoreBug::MiddleCut,
         DiskDurability::Majority,
         "commands=12 crash3@applies3 power@quiet flip2@0 last=2,3",
     ),
     // The disk of 2 is put back as it was before its last start, of which 3 has written.
     (
-        Planted::OldImageAccepted,
+        CoreBug::OldImageAccepted,
         DiskDurability::Majority,
         "commands=8 slow=3 image2@serves2 crash2@0 return2@append3 wait@serves2 wait@append3 power@append3 \
          putback2@0 last=2,3",
@@ -119,7 +122,7 @@ const HISTORIES: [(Planted, DiskDurability, &str); 9] = [
 
 /// Returns the history that shows a bug, if it is not left to the seeds.
 fn history_of(bug: Planted) -> Option<History> {
-    let (_, durability, words) = HISTORIES.iter().find(|(known, ..)| *known == bug)?;
+    let (_, durability, words) = HISTORIES.iter().find(|(known, ..)| bug == Planted::Core(*known))?;
     Some(words.parse::<History>().ok()?.with(*durability))
 }
 
@@ -127,9 +130,9 @@ fn history_of(bug: Planted) -> Option<History> {
 /// total number of bugs.
 pub fn mutants(thread_count: Option<usize>, progress: &mut dyn FnMut(&Mutant, usize)) -> MutantSummary {
     let mut mutants = Vec::new();
-    for bug in Planted::ALL.iter().copied() {
+    for bug in Planted::all() {
         let mutant = hunt(bug, threads(thread_count));
-        progress(&mutant, Planted::ALL.len());
+        progress(&mutant, Planted::all().count());
         mutants.push(mutant);
     }
     MutantSummary {
@@ -155,15 +158,17 @@ fn play(bug: Planted, history: &History) -> Mutant {
 
 /// Plants one bug and plays the scene that shows it, if there is one.
 fn act(bug: Planted) -> Option<Mutant> {
-    let scene = scenes::of(bug)?;
+    let core = bug.of_core()?;
+    let scene = scenes::of(core)?;
     // A scene that also fails without the bug proves nothing.
-    let by = scene(Some(bug)).filter(|_| scene(None).is_none());
+    let by = scene(Some(core)).filter(|_| scene(None).is_none());
     let name = format!("{bug:?}");
     Some(Mutant { name, seeds_to_catch: None, by: by.map(str::to_string), profile: None, replay: None })
 }
 
 /// Plants one bug and returns the result of its scene or history, or for the first seed that shows it. Runs on `threads` threads.
-pub fn hunt(bug: Planted, threads: usize) -> Mutant {
+pub fn hunt(bug: impl Into<Planted>, threads: usize) -> Mutant {
+    let bug = bug.into();
     if let Some(mutant) = act(bug) {
         return mutant;
     }
@@ -200,7 +205,7 @@ mod tests {
 
     #[test]
     fn each_scene_shows_its_bug_and_holds_without_it() {
-        let shown: Vec<_> = Planted::ALL.iter().filter_map(|bug| act(*bug)).collect();
+        let shown: Vec<_> = Planted::all().filter_map(act).collect();
         assert!(!shown.is_empty());
         shown.iter().for_each(|mutant| assert!(mutant.by.is_some(), "{}", mutant.name));
     }
@@ -208,8 +213,9 @@ mod tests {
     #[test]
     fn each_history_shows_its_bug_and_holds_without_it() {
         for (bug, ..) in HISTORIES {
-            let history = history_of(bug).unwrap_or_else(|| panic!("the history of {bug:?} cannot be read"));
-            let mutant = play(bug, &history);
+            let history =
+                history_of(bug.into()).unwrap_or_else(|| panic!("the history of {bug:?} cannot be read"));
+            let mutant = play(bug.into(), &history);
             let by = mutant.by.unwrap_or_else(|| panic!("{}", mutant.replay.unwrap_or_default()));
             assert_ne!(by, "histories_are_valid", "{bug:?}");
         }

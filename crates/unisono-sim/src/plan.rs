@@ -37,6 +37,8 @@ pub enum Profile {
     Crowd,
     /// A replicated service: servers with copies of a state, clients that call them, and any faults.
     Replica,
+    /// The directory service: the same with directories and files on disk, and clients with capabilities of all kinds.
+    Directory,
 }
 
 impl Profile {
@@ -52,6 +54,7 @@ impl Profile {
         Profile::Reach,
         Profile::Crowd,
         Profile::Replica,
+        Profile::Directory,
     ];
 
     /// Returns its name on the command line.
@@ -67,6 +70,7 @@ impl Profile {
             Profile::Reach => "reach",
             Profile::Crowd => "crowd",
             Profile::Replica => "replica",
+            Profile::Directory => "directory",
         }
     }
 }
@@ -302,7 +306,7 @@ impl Plan {
             Profile::Reach => plan.reach(random),
             Profile::Crowd => plan.crowd(random),
             // Runs of calls and of replicated services have other plans: see `calls::plan` and `replica::plan`.
-            Profile::Calls | Profile::Replica => {}
+            Profile::Calls | Profile::Replica | Profile::Directory => {}
         }
         if profile != Profile::Perf {
             match random.weigh(&[(70, 0), (15, 1), (15, 2)]) {

@@ -3,6 +3,7 @@
 //! Each seed runs on one thread and depends on nothing else, so the number of threads changes only the duration. One
 //! seed in ten runs twice: a run that cannot be repeated would make every failure worthless.
 
+use crate::bugs::Planted;
 use crate::calls;
 use crate::director::{Director, Finding};
 use crate::plan::Profile;
@@ -19,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use unisono_core::{Planted, Probe, Time};
+use unisono_core::{Probe, Time};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -190,7 +191,7 @@ pub(crate) fn run_profile(
 ) -> Finding {
     match profile {
         Profile::Calls => calls::Director::new(seed, profile, planted, trace).run(),
-        Profile::Replica => replica::Director::new(seed, profile, planted, trace).run(),
+        Profile::Replica | Profile::Directory => replica::Director::new(seed, profile, planted, trace).run(),
         _ => Director::new(seed, profile, planted, trace).run(),
     }
 }
@@ -237,7 +238,7 @@ impl Tally {
         // A run of groups hits no probes of calls, and the reverse.
         let is_of = |probe: &&Probe| match profile {
             Profile::Calls => probe.is_of_calls(),
-            Profile::Replica => probe.is_of_replicas(),
+            Profile::Replica | Profile::Directory => probe.is_of_replicas(),
             _ => !probe.is_of_calls() && !probe.is_of_replicas(),
         };
         let probes = Probe::ALL.iter().filter(is_of);

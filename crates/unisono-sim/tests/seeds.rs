@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
-use unisono_core::Planted;
+use unisono_core::Planted as CoreBug;
 use unisono_sim::mutants::hunt;
-use unisono_sim::{Profile, RunOptions, replay, run};
+use unisono_sim::{Planted, Profile, RunOptions, replay, run};
 
 /// A writer whose text can be read afterwards.
 #[derive(Clone, Default)]
@@ -43,6 +43,7 @@ fn a_few_seeds_of_every_profile_hold() {
         let (done, least, properties) = match profile {
             Profile::Calls => (summary.calls, 100, 11),
             Profile::Replica => (summary.messages, 200, 8),
+            Profile::Directory => (summary.messages, 100, 18),
             _ => (summary.messages, 200, 15),
         };
         assert!(done >= least * summary.seeds, "{profile}: {done} messages or calls");
@@ -82,7 +83,7 @@ fn a_seed_gives_the_same_trace_every_time() {
 #[test]
 fn planted_bugs_are_caught() {
     for bug in
-        [Planted::AcceptWithOneAckLess, Planted::TentativeDropped, Planted::NoNack, Planted::NumberNotCounted]
+        [CoreBug::AcceptWithOneAckLess, CoreBug::TentativeDropped, CoreBug::NoNack, CoreBug::NumberNotCounted]
     {
         let mutant = hunt(bug, 2);
         assert!(mutant.seeds_to_catch.is_some(), "{bug:?} was not caught");
@@ -94,13 +95,13 @@ fn every_property_and_every_planted_bug_is_in_the_guarantees() {
     // A symbolic link to docs/guarantees.md, so that the package contains the page.
     const PAGE: &str = include_str!("guarantees.txt");
     let rows: Vec<&str> = PAGE.lines().filter(|line| line.starts_with('|')).collect();
-    for profile in [Profile::Swarm, Profile::Calls, Profile::Replica] {
+    for profile in [Profile::Swarm, Profile::Calls, Profile::Replica, Profile::Directory] {
         let summary = run(&RunOptions { seeds: 1..=1, profile, threads: Some(1), time_max: None }, &|_| {});
         for property in summary.properties.keys() {
             assert!(PAGE.contains(&format!("**`{property}`**")), "{property} is not explained");
         }
     }
-    for bug in Planted::ALL {
+    for bug in Planted::all() {
         let name = format!("{bug:?}");
         let named = |row: &&&str| row.split(['|', ' ', ',']).any(|word| word == name);
         assert!(rows.iter().any(|row| named(&row)), "{name} has no row");

@@ -4,6 +4,7 @@ use crate::bounds::SET_ROWS_MAX;
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::name::Name;
 use crate::object::{Body, Directory, Object, StoredRow};
+use crate::planted::Planted;
 use crate::reach;
 use crate::refusal::{Reason, Refusal};
 use crate::reply::{Answer, Event};
@@ -147,7 +148,10 @@ impl Table {
     }
 
     fn delete(&mut self, object: ObjectNumber, row: Option<Target>) -> Answer {
-        self.remove(object);
+        let is_file = self.objects.get(&object).is_some_and(|object| object.file().is_some());
+        if !is_file || !self.watched.broken(Planted::DeletedFileReadable) {
+            self.remove(object);
+        }
         if let Some(row) = row {
             self.delete_row(row.directory, &row.name);
         }
@@ -161,7 +165,7 @@ impl Table {
         if opened.number == crate::ROOT {
             return Err(Reason::Root);
         }
-        if !opened.directory.rows.is_empty() {
+        if !opened.directory.rows.is_empty() && !self.watched.broken(Planted::FullDirectoryDeleted) {
             return Err(Reason::NotEmpty);
         }
         Ok(self.delete(capability.object, row))
@@ -184,6 +188,7 @@ impl Table {
         }
         let fresh = Capability::of_owner(self.port, capability.object, secret);
         if let Some(object) = self.objects.get_mut(&capability.object) {
+            self.watched.keep(capability.object, object.secret);
             object.secret = secret;
         }
         if let Some(row) = row {
@@ -250,6 +255,9 @@ impl Table {
             if !named.insert((target.directory, target.name.clone())) {
                 return Err(at_entry(Reason::Twice));
             }
+            if self.watched.broken(Planted::HalfReplaceSet) {
+                self.set_capability(&target, replacement.capability);
+            }
             targets.push((target, replacement.capability));
         }
         targets.iter().for_each(|(target, capability)| self.set_capability(target, *capability));
@@ -260,9 +268,11 @@ impl Table {
     fn replaceable(&self, replacement: &Replacement) -> Result<Target, Reason> {
         let (parent, name) = self.open_parent(&replacement.place)?;
         let row = parent.directory.rows.get(name).ok_or(Reason::NotFound)?;
+        let target = Target { directory: parent.number, name: name.clone() };
         match replacement.expected {
+            Some(_) if self.watched.broken(Planted::ExpectedNotCompared) => Ok(target),
             Some(expected) if self.show(&parent, row) != Ok(expected) => Err(Reason::Differs),
-            _ => Ok(Target { directory: parent.number, name: name.clone() }),
+            _ => Ok(target),
         }
     }
 

@@ -42,6 +42,7 @@
 //! | `reach` | objects that no path leads to |
 //! | `snapshot` | the state in parts |
 //! | `bounds`, `codec`, `object` | bounds; fields as bytes; directories and files |
+//! | `planted` | bugs that the simulator can switch on |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -54,6 +55,7 @@ mod commands;
 mod history;
 mod name;
 mod object;
+mod planted;
 mod queries;
 mod reach;
 mod refusal;
@@ -69,6 +71,7 @@ pub use capability::{
     CAPABILITY_BYTES, Capability, Check, NotACapability, NotRights, ObjectNumber, Port, Rights,
 };
 pub use name::{NAME_BYTES_MAX, Name, NotAName, PATH_BYTES_MAX, PATH_NAMES_MAX, Path};
+pub use planted::Planted;
 pub use refusal::{Bound, Reason, Refusal};
 pub use reply::{Answer, Change, Event, Info, Listed, Looked, Reply, Row};
 pub use request::{Command, Masks, Place, Query, Replacement, Request, RequestKind, VERSION};

@@ -5,6 +5,7 @@ use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::history::History;
 use crate::name::Name;
 use crate::object::{Directory, Object, StoredRow};
+use crate::planted::{Planted, Watched};
 use crate::refusal::{Bound, Reason};
 use crate::reply::{Answer, Event, Info, Reply};
 use crate::request::{Command, Place, Request};
@@ -30,6 +31,7 @@ pub struct Table {
     pub(crate) objects: BTreeMap<ObjectNumber, Object>,
     pub(crate) amounts: Amounts,
     pub(crate) history: History,
+    pub(crate) watched: Watched,
 }
 
 /// How much a table has.
@@ -76,6 +78,7 @@ impl Table {
             objects: BTreeMap::new(),
             amounts: Amounts::default(),
             history: History::new(limits.history_bytes),
+            watched: Watched::default(),
         }
     }
 
@@ -104,7 +107,15 @@ impl Table {
             result => result.is_ok(),
         };
         self.changes += u64::from(is_effective);
+        if result.is_err() && self.watched.broken(Planted::RefusedWithoutNumber) {
+            self.number -= 1;
+        }
         Reply { number: self.number, changes: self.changes, result }
+    }
+
+    /// Switches a bug on. Without the feature `planted` this does nothing.
+    pub fn plant(&mut self, bug: Planted) {
+        self.watched.plant(bug);
     }
 
     // --- what it is like now ---
@@ -148,8 +159,18 @@ impl Table {
     pub(crate) fn object(&self, capability: &Capability) -> Result<&Object, Reason> {
         let object = self.objects.get(&capability.object);
         let secret = object.map_or(Check::from_bits(0), |object| object.secret);
-        let is_proved = capability.is_proved_by(secret);
+        let is_proved = capability.is_proved_by(secret) || self.is_proved_wrongly(capability, secret);
         object.filter(|_| is_proved && capability.port == self.port).ok_or(Reason::NotFound)
+    }
+
+    /// True if a planted bug takes the capability for good.
+    fn is_proved_wrongly(&self, capability: &Capability, secret: Check) -> bool {
+        let with = |rights| Capability { rights: Rights(rights), ..*capability };
+        let proves_any = || (0..=u8::MAX).any(|rights| with(rights).is_proved_by(secret));
+        let was_good =
+            || self.watched.former(capability.object).any(|secret| capability.is_proved_by(secret));
+        self.watched.broken(Planted::RightsNotInCheck) && proves_any()
+            || capability.rights != Rights::ALL && was_good()
     }
 
     /// Returns the directory of a capability that opens at least one of its columns.
@@ -165,7 +186,12 @@ impl Table {
     /// Returns what a row shows through the open columns of its directory: its capability under the OR of their masks.
     pub(crate) fn show(&self, opened: &Opened<'_>, row: &StoredRow) -> Result<Capability, Reason> {
         let stored = &row.capability;
-        let rights = stored.rights.and(Directory::mask(row, opened.columns));
+        let mask = match opened.columns {
+            _ if self.watched.broken(Planted::MaskNotApplied) => Rights::ALL,
+            _ if self.watched.broken(Planted::MasksOfAllColumns) => Directory::mask(row, Rights::COLUMNS),
+            columns => Directory::mask(row, columns),
+        };
+        let rights = stored.rights.and(mask);
         if rights == Rights::NONE {
             return Err(Reason::Denied);
         }
@@ -247,8 +273,12 @@ impl Table {
     /// Adds an object and returns its number.
     pub(crate) fn add(&mut self, object: Object) -> ObjectNumber {
         self.amounts.add(&object);
-        let number = ObjectNumber(self.next_object);
+        let mut number = ObjectNumber(self.next_object);
         self.next_object += 1;
+        if self.watched.broken(Planted::ObjectNumberScanned) {
+            let is_free = |number: &ObjectNumber| !self.objects.contains_key(number);
+            number = (1..).map(ObjectNumber).find(is_free).unwrap_or(number);
+        }
         self.objects.insert(number, object);
         number
     }

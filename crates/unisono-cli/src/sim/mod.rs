@@ -74,7 +74,8 @@ A seed is 30 simulated seconds. The profile selects the kind of world:
   calls      clients and servers instead of a group, any faults
   reach      any faults, and members that can never send multicasts, or never receive them
   crowd      any faults, and groups of 12 to 40 members
-  replica    any faults, and replicated states in memory with their callers
+  replica    any faults, and replicated states in memory or on disk with their callers
+  directory  any faults, and the directory service on disk with its clients
 
 Example:
   unisono sim run --seeds 1..1000 --profile swarm";
@@ -87,7 +88,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica, directory
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -108,7 +109,7 @@ struct Replay {
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica, directory
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -207,11 +208,7 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 fn planted(text: &str) -> Result<Planted, String> {
-    let found = Planted::ALL.iter().copied().find(|bug| format!("{bug:?}") == text);
-    found.ok_or_else(|| {
-        let names: Vec<String> = Planted::ALL.iter().map(|bug| format!("{bug:?}")).collect();
-        format!("the planted bugs are {}", names.join(", "))
-    })
+    text.parse()
 }
 
 fn run_seeds(command: Run, output: &Output) -> Result<(), Problem> {
@@ -378,7 +375,7 @@ fn scenario(path: &Path) -> Result<(Vec<String>, String), Problem> {
 }
 
 fn mutants(command: &Mutants, output: &Output) -> Result<(), Problem> {
-    let bar = progress::bar(Planted::ALL.len() as u64, "planted bugs");
+    let bar = progress::bar(Planted::all().count() as u64, "planted bugs");
     let report = unisono_sim::mutants(command.threads, &mut |_, _| bar.inc(1));
     bar.finish_and_clear();
     for mutant in &report.mutants {

@@ -2,6 +2,7 @@
 //! demands that calls succeed.
 
 use super::plan::Plan;
+use crate::bugs::Planted;
 use crate::director::Finding;
 use crate::draw::{Draw, MILLISECOND};
 use crate::injector::{FaultInjector, Targets};
@@ -13,9 +14,9 @@ use crate::record::{Life, What};
 use crate::recorder::Recorder;
 use crate::world::{Birth, CallBirth, CallCommon, CallService, CallSide, Job, Trigger, World};
 use std::io::Write;
+use unisono_core::Random;
 use unisono_core::rpc::{CallNumber, PrivatePort};
 use unisono_core::wire::FrameKind;
-use unisono_core::{Planted, Random};
 
 /// The frames at which faults of calls are aimed.
 const TARGETS: Targets = Targets {

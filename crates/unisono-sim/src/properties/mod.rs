@@ -16,6 +16,7 @@ mod change_quorum;
 mod confirmed;
 mod conflicts_end;
 mod consensus;
+mod directory;
 mod ended_is_silent;
 mod facts;
 mod fewer_gives_way;
@@ -66,6 +67,7 @@ use unisono_core::{GroupConfig, Time};
 
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
+pub use directory::all as directories;
 pub use facts::Facts;
 pub use replica::all as replicas;
 

@@ -3,8 +3,8 @@
 //! field or rewording a message changes no fingerprint, and any change of behaviour does.
 
 use super::{
-    CallOutcome, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place, Record, ReplicaRecord, Stop,
-    View, What, hash, mix,
+    CallOutcome, DirectoryRecord, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place, Record,
+    ReplicaRecord, Stop, View, What, hash, mix,
 };
 use std::net::IpAddr;
 use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
@@ -114,6 +114,7 @@ fn rare_content(what: &What) -> u64 {
         What::Healed { core } => fold(core.iter().map(life)),
         What::Halted { missing: named } | What::ForceAsked { without: named } => fold(named.iter().map(life)),
         What::Replica(content) => of_replica(content),
+        What::Directory(content) => of_directory(content),
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
     }
@@ -158,6 +159,26 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Replayed { at, values, outcomes } => fold([20, of_place(at), *values, *outcomes]),
         ReplicaRecord::BeginsAnew => 21,
         ReplicaRecord::Replaced => 22,
+    }
+}
+
+/// Does the same for records of directories.
+fn of_directory(record: &DirectoryRecord) -> u64 {
+    match record {
+        DirectoryRecord::Asked { id, request } => fold([0, u64::from(id.0), hash(request)]),
+        DirectoryRecord::Got { id, reply } => fold([1, u64::from(id.0), hash(reply)]),
+        DirectoryRecord::Applied { at, name: (client, call), request, reply } => {
+            fold([2, of_place(at), u64::from(client.0), *call, hash(request), hash(reply)])
+        }
+        DirectoryRecord::Serves { at } => fold([3, of_place(at)]),
+        DirectoryRecord::Watched { watch, request, reply, .. } => {
+            fold([4, u64::from(*watch), hash(request), hash(reply)])
+        }
+        DirectoryRecord::WatchAnswered { service, from, .. } => fold([5, u64::from(service.0), *from]),
+        DirectoryRecord::Confirmed { heard, .. } => fold([6, *heard as u64]),
+        DirectoryRecord::BackedUp { at, number, parts, .. } => {
+            fold([7, of_place(at), *number].into_iter().chain(parts.iter().map(|part| hash(part))))
+        }
     }
 }
 

@@ -41,7 +41,7 @@ kinds! {
     Crashed, Paused, Resumed, FaultBegin, FaultEnd, Healed,
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
-    Replica,
+    Replica, Directory,
 }
 
 #[cfg(test)]

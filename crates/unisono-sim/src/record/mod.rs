@@ -8,6 +8,7 @@
 //! Lives and epochs are numbered from 0 in the order in which the run first names them ([`Names`]), so a checker can
 //! keep data about them in a `Vec`. The frequent records are small and own nothing.
 
+mod directory;
 mod fingerprint;
 mod hash;
 mod kind;
@@ -15,6 +16,7 @@ mod marks;
 mod names;
 mod replica;
 
+pub use directory::*;
 pub(crate) use fingerprint::Fingerprint;
 pub use hash::hash;
 pub(crate) use hash::mix;
@@ -428,6 +430,8 @@ pub enum What {
     // --- replicated state ---
     /// What a caller asked for or got, or what a copy applied.
     Replica(Box<ReplicaRecord>),
+    /// What concerns a directory.
+    Directory(Box<DirectoryRecord>),
 }
 
 /// The outcome of a call.

@@ -30,6 +30,13 @@ pub enum Mode {
     LocalRead,
 }
 
+impl Mode {
+    /// True unless the answer may be behind.
+    pub fn is_ordered(self) -> bool {
+        self != Mode::LocalRead
+    }
+}
+
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpOutcome {

@@ -3,10 +3,12 @@
 
 use super::director::Director;
 use super::states::{Op, REGISTERS};
+use crate::directory;
 use crate::draw::{Draw, MILLISECOND};
 use crate::network::exponential;
 use crate::record::{Life, Mode};
-use crate::world::Trigger;
+use crate::world::{Question, Trigger};
+use bytes::Bytes;
 use std::time::Duration;
 use unisono_core::replica::Durability;
 
@@ -18,12 +20,18 @@ const TRIES_MAX: u8 = 4;
 const TRIES_AGAIN_AFTER: u64 = 50 * MILLISECOND;
 
 /// An operation of a client, as the director knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     process: usize,
-    op: Op,
-    mode: Mode,
+    what: What,
     tries: u8,
+}
+
+/// What it asks for.
+#[derive(Clone, Debug)]
+enum What {
+    Object(Op, Mode),
+    Directory(Bytes),
 }
 
 impl Director {
@@ -39,6 +47,9 @@ impl Director {
         if !self.is_current(process, life) || !self.is_busy {
             return;
         }
+        if self.plan.directory && process >= self.plan.servers {
+            self.watch_sometimes(process, life);
+        }
         for _ in 0..self.app_random.between(1, self.plan.load.burst_max) {
             if self.under_way[process] < self.plan.load.under_way_max {
                 self.ask(process);
@@ -48,6 +59,21 @@ impl Director {
     }
 
     fn ask(&mut self, process: usize) {
+        let what = match self.plan.directory {
+            true => self.draw_request(process),
+            false => self.draw_object(process),
+        };
+        self.begin(Asked { process, what, tries: 1 });
+    }
+
+    fn draw_request(&mut self, process: usize) -> What {
+        let load = &self.plan.load;
+        // A server's own process gives commands only.
+        let reads = if process < self.plan.servers { 0.0 } else { load.reads };
+        What::Directory(directory::draw(&mut self.app_random, &self.book, reads, load.local))
+    }
+
+    fn draw_object(&mut self, process: usize) -> What {
         let load = self.plan.load.clone();
         let reads = self.app_random.chance(load.reads);
         let local = self.app_random.chance(load.local);
@@ -59,23 +85,22 @@ impl Director {
             (true, false, true) => Mode::LocalRead,
             (true, false, false) => Mode::Read,
         };
-        self.begin(Asked { process, op, mode, tries: 1 });
+        What::Object(op, mode)
     }
 
     fn begin(&mut self, asked: Asked) {
-        let Asked { process, op, mode, .. } = asked;
-        let limit = self.limit();
-        let load = &self.plan.load;
-        let padding = if mode == Mode::Command && self.app_random.chance(load.large) {
-            self.app_random.between(1_000, load.large_bytes_max) as usize
-        } else {
-            0
+        let (process, limit) = (asked.process, self.limit());
+        let question = match &asked.what {
+            What::Object(op, mode) => Question::of_object(*op, *mode, self.padding(*mode)),
+            What::Directory(request) => Question::of_directory(request),
         };
         let id = if process >= self.plan.servers {
-            self.world.call_service(process, op, mode, padding, limit)
-        } else if mode == Mode::Command {
-            self.world.command(process, op, padding, limit)
-        } else if self.plan.durability == Durability::HeldByAll {
+            self.world.call_service(process, &question, limit)
+        } else if question.mode() == Mode::Command {
+            self.world.command(process, &question, limit)
+        } else if self.plan.durability == Durability::HeldByAll
+            && let What::Object(op, _) = asked.what
+        {
             self.world.barrier(process, op)
         } else {
             None
@@ -83,6 +108,15 @@ impl Director {
         if let Some(id) = id {
             self.under_way[process] += 1;
             self.asked.insert(id.0, asked);
+        }
+    }
+
+    /// Draws how many bytes a command has besides.
+    fn padding(&mut self, mode: Mode) -> usize {
+        let load = &self.plan.load;
+        match mode == Mode::Command && self.app_random.chance(load.large) {
+            true => self.app_random.between(1_000, load.large_bytes_max) as usize,
+            false => 0,
         }
     }
 
@@ -117,6 +151,10 @@ impl Director {
     pub(super) fn end(&mut self, process: usize, life: Life, id: u32) {
         let Some(asked) = self.asked.remove(&id) else { return };
         self.under_way[process] = self.under_way[process].saturating_sub(1);
+        if let (Some(reply), What::Directory(request)) = (self.world.common.replies.remove(&id), &asked.what)
+        {
+            self.book.learn(request, &reply);
+        }
         let tries_again = self.is_current(process, life)
             && self.is_busy
             && process >= self.plan.servers
@@ -133,7 +171,8 @@ impl Director {
     /// Tries an operation again.
     pub(super) fn try_again(&mut self, process: usize, life: Life, index: usize) {
         if self.is_current(process, life) && self.is_busy {
-            self.begin(self.again[index]);
+            let asked = self.again[index].clone();
+            self.begin(asked);
         }
     }
 }

@@ -6,7 +6,9 @@ use super::disks::Place;
 use super::plan::Plan;
 use super::script::Script;
 use super::story::{SLOW, Scene};
+use crate::bugs::Planted;
 use crate::director::Finding;
+use crate::directory::{self, Book, Watcher};
 use crate::draw::{Draw, MILLISECOND};
 use crate::faults;
 use crate::injector::{FaultInjector, Targets};
@@ -17,15 +19,15 @@ use crate::properties::{self, Checkers};
 use crate::record::{Life, ReplicaRecord};
 use crate::recorder::Recorder;
 use crate::world::{
-    AIMED, Birth, CallService, Former, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide, ServerBirth,
-    Trigger, World,
+    AIMED, Birth, CallService, Former, Heard, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
+    ServerBirth, Trigger, WATCH, World,
 };
 use std::collections::BTreeMap;
 use std::io::Write;
 use unisono_core::replica::{DISK_ENTERS_WITHIN, Durability};
 use unisono_core::rpc::{PrivatePort, ServeOptions};
 use unisono_core::wire::FrameKind;
-use unisono_core::{EntryMode, Phase, Planted, Port, Random, Settings, Uid};
+use unisono_core::{EntryMode, Phase, Port, Random, Settings, Uid};
 
 /// The frames at which faults are aimed.
 const TARGETS: Targets = Targets {
@@ -50,6 +52,9 @@ const TARGETS: Targets = Targets {
     may_drop: |kind| kind.is_of_calls() || (faults::TARGETS.may_drop)(kind),
 };
 
+/// Random stream of the root's capability.
+const BOOK: u64 = 0x626f_6f6b_2121_2121;
+
 /// Interval at which a server whose old life still serves other members looks whether it may begin the next one.
 const NEXT_LIFE_AFTER: u64 = 200 * MILLISECOND;
 
@@ -66,6 +71,11 @@ pub(crate) struct Director {
     /// Number of operations that each process has under way, and what they are.
     pub(super) under_way: Vec<usize>,
     pub(super) asked: BTreeMap<u32, Asked>,
+    /// What clients of a directory know.
+    pub(super) book: Book,
+    /// Their watches, and which of them are under way.
+    pub(super) watchers: Vec<Watcher>,
+    pub(super) watches: BTreeMap<usize, u32>,
     /// Operations that are to be tried again.
     pub(super) again: Vec<Asked>,
     /// True while callers begin operations.
@@ -98,7 +108,7 @@ impl Director {
         trace: Option<Box<dyn Write>>,
     ) -> Director {
         let what = format!("seed {seed}, profile {profile}");
-        Director::of(Run { plan: Plan::draw(seed), seed, what }, planted, trace)
+        Director::of(Run { plan: Plan::draw(seed, profile), seed, what }, planted, trace)
     }
 
     pub(super) fn of(run: Run, planted: Option<Planted>, trace: Option<Box<dyn Write>>) -> Director {
@@ -107,7 +117,11 @@ impl Director {
         let mut fork = || Random::from_u64(random.next_u64());
         let places = plan.servers + plan.clients;
         let network = Network::new(places, plan.conditions.clone(), fork());
-        let mut recorder = Recorder::new(Checkers::new(properties::replicas()), trace);
+        let properties = match plan.directory {
+            true => properties::directories(),
+            false => properties::replicas(),
+        };
+        let mut recorder = Recorder::new(Checkers::new(properties), trace);
         recorder.trace(0, "world", format_args!("{what}: {plan:#?}"));
         let mut ports = fork();
         let mut private = || PrivatePort(u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64()));
@@ -128,6 +142,13 @@ impl Director {
             instances: Vec::new(),
             ops_begun: 0,
             not_happened: Default::default(),
+            directory: plan.directory.then(directory::limits),
+            replies: Default::default(),
+            planted,
+            watches: plan.directory.then(|| CallService::new(private(), ServeOptions::default())),
+            seen: Default::default(),
+            heard: Heard::default(),
+            backup: None,
         };
         let (conditions, faults) = (plan.conditions.clone(), plan.faults.clone());
         Director {
@@ -136,7 +157,10 @@ impl Director {
             injector: FaultInjector::new(fork(), places, conditions, faults, plan.patience(), TARGETS),
             under_way: vec![0; places],
             asked: BTreeMap::new(),
+            book: Book::new(&mut Random::from_u64(seed ^ BOOK)),
             again: Vec::new(),
+            watchers: Vec::new(),
+            watches: BTreeMap::new(),
             is_busy: true,
             is_calm: false,
             planted,
@@ -180,6 +204,7 @@ impl Director {
             self.world.trigger(at, Trigger::Line(CORRUPT));
         }
         self.schedule_end();
+        self.schedule_backup();
         // No fault disturbs the beginning.
         self.injector.clear_faults(&mut self.world);
         self.scene.iter_mut().for_each(|scene| scene.present = (0..self.plan.servers).collect());
@@ -195,7 +220,13 @@ impl Director {
         match trigger {
             Trigger::Act { process, life } => self.act(process.into(), life),
             Trigger::Work { job, .. } if self.script.is_some() => self.end_in_script(job),
+            Trigger::Work { process, life, job } if job & WATCH != 0 => {
+                self.take_seen(process.into(), life, job & !WATCH)
+            }
             Trigger::Work { process, life, job } => self.end(process.into(), life, job),
+            Trigger::Cancel { process, life, index } if index & WATCH != 0 => {
+                self.watch_on(process.into(), life, index & !WATCH);
+            }
             Trigger::Cancel { process, life, index } => self.try_again(process.into(), life, index as usize),
             Trigger::Start { process } => self.start(process.into()),
             Trigger::Notice { process, notice: Notice::Over, .. } => self.start_later(process.into()),
@@ -203,6 +234,7 @@ impl Director {
             Trigger::Line(line) if self.script.is_some() => self.follow_script(line),
             Trigger::Line(CORRUPT) => self.corrupt(),
             Trigger::Line(END_ONE) => self.end_one(),
+            Trigger::Line(BACK_UP) => self.back_up(),
             Trigger::Line(SLOW) => self.slow_down(),
             Trigger::Line(line) => self.follow_story(line),
             Trigger::Part(part) => match part {
@@ -511,4 +543,5 @@ impl Director {
 /// are others.
 const CORRUPT: u32 = 0;
 const END_ONE: u32 = 1;
+pub(super) const BACK_UP: u32 = 5;
 const _: () = assert!(AIMED > END_ONE && SLOW > AIMED);

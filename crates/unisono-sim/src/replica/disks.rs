@@ -2,10 +2,11 @@
 //! be used, and lets disks be lost, spoiled and put back as far as the durability allows.
 
 use super::director::Director;
+use crate::bugs::Planted;
 use crate::record::{ReplicaRecord, Stop};
 use crate::world::{Disk, DiskBirth, Image, digest};
 use unisono_core::replica::DiskStart;
-use unisono_core::replica::disk::{DiskDurability, Loaded};
+use unisono_core::replica::disk::{Block, DiskDurability, Loaded};
 
 /// The disk of one server.
 #[derive(Default)]
@@ -42,7 +43,7 @@ impl Director {
     /// Opens the disk of a server for a new process. One that cannot be used is replaced by a blank one.
     pub(super) fn open_disk(&mut self, process: usize) -> Option<DiskBirth> {
         let durability = self.plan.disks.as_ref()?.durability;
-        let (bug, server) = (self.planted, process as u8 + 1);
+        let (bug, server) = (self.planted.and_then(Planted::of_core), process as u8 + 1);
         let as_is = self.script.is_some();
         let place = self.places.get_mut(process)?;
         let opened = match as_is {
@@ -162,12 +163,36 @@ impl Director {
     pub(super) fn begin_anew(&mut self) {
         let keeps = self.app_random.below(self.plan.servers as u64) as usize;
         self.places[keeps].begins_anew = true;
+        self.restore(keeps);
         let old = (keeps + 1) % self.plan.servers;
         for process in (0..self.plan.servers).filter(|process| *process != keeps) {
             match process == old && self.plan.servers > 3 {
                 true => self.world.note_lost(process as u8 + 1),
                 false => self.lose(process, true),
             }
+        }
+    }
+
+    /// Puts the last backup of a directory, if there is one, in the place of a disk from which the service begins anew.
+    fn restore(&mut self, process: usize) {
+        if !self.plan.directory || self.app_random.chance(0.3) {
+            return;
+        }
+        let Some(backup) = self.world.common.backup.take() else { return };
+        self.world.note_lost(process as u8 + 1);
+        let Place { disk, image, .. } = &mut self.places[process];
+        *image = None;
+        disk.replace();
+        let block = Block {
+            server: process as u8 + 1,
+            disk: self.app_random.next_u64(),
+            starts: 1,
+            promised: backup.block.generation,
+            view: None,
+            ..backup.block
+        };
+        if let Err(error) = disk.restore(digest, block, backup.place, &backup.parts) {
+            self.world.report_violation("restore_equals", error.to_string());
         }
     }
 

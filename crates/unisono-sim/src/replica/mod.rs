@@ -5,14 +5,17 @@ mod clients;
 mod director;
 mod disks;
 mod history;
+mod machine;
 mod plan;
 mod script;
 mod states;
 mod story;
+mod users;
 
 pub(crate) use director::Director;
 pub use history::History;
 pub(crate) use history::{Event, SERVERS, Step};
+pub(crate) use machine::{Copy, State, Stepped, Watch};
 pub(crate) use script::{Seen, play};
-pub(crate) use states::{Copy, Model, Object, Stepped, Value, Watch};
+pub(crate) use states::{Model, Object, Objects, Value};
 pub use states::{Op, Reply};

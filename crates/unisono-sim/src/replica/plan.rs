@@ -4,7 +4,7 @@
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
-use crate::plan::{FaultKind, Parts, Recurring, add, degrade, name};
+use crate::plan::{FaultKind, Parts, Profile, Recurring, add, degrade, name};
 use crate::world::JobFaults;
 use std::time::Duration;
 use unisono_core::replica::Durability;
@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) servers: usize,
     pub(crate) clients: usize,
     pub(crate) durability: Durability,
+    /// True if the service keeps directories and files, false if it keeps small objects.
+    pub(crate) directory: bool,
     /// Present if the servers have disks.
     pub(crate) disks: Option<DiskPlan>,
     pub(crate) config: GroupConfig,
@@ -37,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) restart_max: u64,
     /// Mean interval between two ends of a copy that its program wants, in nanoseconds.
     pub(crate) ends_every: Option<u64>,
+    /// Mean interval between two backups, in nanoseconds.
+    pub(crate) backups_every: Option<u64>,
     /// Fraction of pieces that a donor spoils, and of questions for pieces that it cannot answer.
     pub(crate) spoils: f64,
     pub(crate) stumbles: f64,
@@ -82,6 +86,8 @@ pub(crate) struct Load {
 
 /// Random stream of the plans of this profile.
 const REPLICA: u64 = 0x7265_706c_6963_6121;
+/// The same of the profile of the directory.
+const DIRECTORY: u64 = 0x6469_7265_6374_6f72;
 /// Random stream of what the disks of a run do.
 const DISKS: u64 = 0x6469_736b_7321_2121;
 /// Random stream of how transfers of the state fail.
@@ -89,7 +95,38 @@ const TRANSFERS: u64 = 0x7472_616e_7366_6572;
 
 impl Plan {
     /// Returns the plan of `seed`.
-    pub(crate) fn draw(seed: u64) -> Plan {
+    pub(crate) fn draw(seed: u64, profile: Profile) -> Plan {
+        match profile {
+            Profile::Directory => Plan::of_directory(seed),
+            _ => Plan::of_objects(seed),
+        }
+    }
+
+    /// All servers have disks, and their clients use the directory.
+    fn of_directory(seed: u64) -> Plan {
+        let random = &mut Random::from_u64(seed ^ DIRECTORY);
+        let mut plan = Plan::quiet(random);
+        plan.durability = Durability::HeldByAll;
+        plan.config.resilience = plan.durability.resilience();
+        plan.directory = true;
+        plan.servers = random.weigh(&[(6, 3), (1, 5)]);
+        plan.draw_faults(random);
+        plan.give_disks(random);
+        plan.clients = random.between(3, 5) as usize;
+        plan.backups_every = Some(random.millis(700, 4_000));
+        plan.load = Load {
+            every: random.millis(80, 400),
+            own_every: random.millis(400, 2_000),
+            burst_max: random.pick(&[1, 1, 3]),
+            under_way_max: random.pick(&[1, 4, 8]),
+            reads: random.pick(&[0.3, 0.5, 0.6]),
+            local: random.pick(&[0.0, 0.1, 0.3]),
+            ..plan.load
+        };
+        plan
+    }
+
+    fn of_objects(seed: u64) -> Plan {
         let random = &mut Random::from_u64(seed ^ REPLICA);
         let mut plan = Plan::quiet(random);
         if random.chance(0.08) {
@@ -111,6 +148,7 @@ impl Plan {
             servers,
             clients: random.between(1, 6) as usize,
             durability,
+            directory: false,
             disks: None,
             config: GroupConfig {
                 resilience: durability.resilience(),
@@ -154,6 +192,7 @@ impl Plan {
             },
             restart_max: random.millis(10, 3_000),
             ends_every: None,
+            backups_every: None,
             spoils: 0.0,
             stumbles: 0.0,
             fetch_limit: random.duration(300, 2_000),
@@ -213,6 +252,10 @@ impl Plan {
         if self.durability != Durability::HeldByAll || self.corrupts_at.is_some() || !random.chance(0.5) {
             return;
         }
+        self.give_disks(random);
+    }
+
+    fn give_disks(&mut self, random: &mut Random) {
         let durability = random.weigh(&[(3, DiskDurability::Majority), (2, DiskDurability::One)]);
         let faults = JobFaults {
             stalls: random.pick(&[0.0, 0.0, 0.002, 0.01]),

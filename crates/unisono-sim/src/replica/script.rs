@@ -9,17 +9,18 @@ use super::director::{Director, Run};
 use super::history::{Event, History, Point, SERVERS, Step};
 use super::plan::{DiskPlan, Plan};
 use super::states::Op;
+use crate::bugs::Planted;
 use crate::director::Finding;
 use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Conditions, cut};
 use crate::plan::Parts;
 use crate::record::{Mode, ReplicaRecord};
-use crate::world::{AIMED, DiskInUse, Effect, EffectKind, Trigger};
+use crate::world::{AIMED, DiskInUse, Effect, EffectKind, Question, Trigger};
 use std::io::Write;
 use std::time::Duration;
 use unisono_core::replica::disk::{Created, DiskDurability};
 use unisono_core::rpc::CallSettings;
-use unisono_core::{Name, Phase, Planted, Random, Settings};
+use unisono_core::{Name, Phase, Random, Settings};
 
 /// The process of the client.
 const CLIENT: usize = SERVERS;
@@ -300,7 +301,7 @@ impl Director {
     }
 
     fn ask_in_script(&mut self, op: Op, mode: Mode) {
-        let id = self.world.call_service(CLIENT, op, mode, 0, CALLER_WAITS);
+        let id = self.world.call_service(CLIENT, &Question::of_object(op, mode, 0), CALLER_WAITS);
         self.script.iter_mut().for_each(|script| script.under_way.extend(id.map(|id| id.0)));
     }
 

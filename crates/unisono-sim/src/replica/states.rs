@@ -1,16 +1,10 @@
-//! The replicated states of the simulator: a list of words and a map of registers. [`Model`] says what each operation
-//! does, for the copies and for the checkers; [`Copy`] is the state machine that a server runs.
-//!
-//! A copy counts the calls of its state machine and hashes their arguments and outcomes. The count and the hash travel in
-//! the snapshots, so that a newcomer's are those of the copies that applied everything themselves.
+//! The small objects that a replicated service of the simulator keeps: a list of words and a map of registers. [`Model`]
+//! says what each operation does, for the copies and for the checkers.
 
-use crate::record::{Trail, hash, mix};
+use crate::directory;
+use crate::record::mix;
 use bytes::{Buf, BufMut, Bytes};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use unisono_core::Uid;
-use unisono_core::replica::{Command, Kind, NotRestored, Outcome, Server, StateMachine};
-use unisono_core::rpc::CallNumber;
+use unisono_core::replica::{Kind, NotRestored};
 
 /// Number of registers.
 pub(crate) const REGISTERS: usize = 5;
@@ -32,9 +26,11 @@ pub enum Op {
     Cas(u8, u64, u64),
     /// Adds to a register; the reply has the new value.
     Add(u8, u64),
+    /// Asks a directory. The request has this hash; records of directories have its bytes.
+    Directory(u64),
 }
 
-/// The reply to an operation.
+/// The reply to an operation. That of a directory is its number and the hash of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reply(pub u64, pub u64);
 
@@ -52,6 +48,9 @@ impl Reply {
 
     /// Returns `None` if these bytes are no reply.
     pub(crate) fn read(mut from: &[u8]) -> Option<Reply> {
+        if let Some(reply) = directory::reply_in(from) {
+            return Some(reply);
+        }
         let is_reply = from.try_get_u8().ok()? == REPLY;
         let reply = Reply(from.try_get_u64().ok()?, from.try_get_u64().ok()?);
         (is_reply && from.is_empty()).then_some(reply)
@@ -67,6 +66,7 @@ impl Op {
         match self {
             Op::Append(_) | Op::GetAll => 0,
             Op::Put(key, _) | Op::Get(key) | Op::Cas(key, ..) | Op::Add(key, _) => key + 1,
+            Op::Directory(_) => u8::MAX,
         }
     }
 
@@ -79,6 +79,7 @@ impl Op {
             Op::Get(key) => (3, key, 0, 0),
             Op::Cas(key, from, to) => (4, key, from, to),
             Op::Add(key, delta) => (5, key, delta, 0),
+            Op::Directory(_) => (6, 0, 0, 0),
         };
         let mut out = Vec::with_capacity(19 + padding);
         out.put_u8(match kind {
@@ -129,6 +130,7 @@ impl Value {
             Op::Cas(_, from, to) if from == first => (Reply(first, 1), Value(to, 0)),
             Op::Cas(..) => (Reply(first, 2), self),
             Op::Add(_, delta) => (Reply(first.wrapping_add(delta), 1), Value(first.wrapping_add(delta), 0)),
+            Op::Directory(_) => (Reply::default(), self),
         }
     }
 }
@@ -157,52 +159,19 @@ impl Model {
     }
 }
 
-/// What a state machine was called with, for the records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) position: u64,
-    pub(crate) trail: Trail,
-    pub(crate) what: Stepped,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stepped {
-    Applied { client: Uid, call: CallNumber, op: Op, reply: Reply },
-    Members,
-    Restored,
-}
-
-/// What the driver and a state machine share.
+/// The objects as a copy keeps them.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// Calls that were not recorded yet.
-    pub(crate) steps: RefCell<Vec<Step>>,
-    /// True if the memory is bad: replies to commands are wrong.
-    pub(crate) is_bad: Cell<bool>,
-}
-
-/// A copy's state machine.
-#[derive(Debug)]
-pub(crate) struct Copy {
+pub(crate) struct Objects {
     model: Model,
     words: Vec<u64>,
-    position: u64,
-    trail: Trail,
-    watch: Rc<Watch>,
 }
 
-impl Copy {
-    pub(crate) fn new(watch: Rc<Watch>) -> Copy {
-        Copy { model: Model::default(), words: Vec::new(), position: 0, trail: Trail::default(), watch }
-    }
-
-    pub(crate) fn trail(&self) -> Trail {
-        self.trail
-    }
-
-    /// Returns a hash of the values of all objects.
-    pub(crate) fn values(&self) -> u64 {
-        self.model.hash()
+impl Objects {
+    pub(crate) fn apply(&mut self, op: Op) -> Reply {
+        if let Op::Append(word) = op {
+            self.words.push(word);
+        }
+        self.model.apply(op)
     }
 
     /// Returns the reply to an operation that changes nothing.
@@ -210,102 +179,47 @@ impl Copy {
         self.model.value(op.object()).after(op).0
     }
 
-    fn step(&mut self, hashed: u64, what: Stepped) {
-        self.trail = Trail { steps: self.trail.steps + 1, hash: mix(self.trail.hash, hashed) };
-        self.watch.steps.borrow_mut().push(Step { position: self.position, trail: self.trail, what });
-    }
-}
-
-impl StateMachine for Copy {
-    fn kind(request: &[u8]) -> Kind {
-        match request.first() {
-            Some(1) => Kind::Read,
-            Some(2) => Kind::LocalRead,
-            _ => Kind::Command,
-        }
+    /// Returns a hash of the values of all objects.
+    pub(crate) fn hash(&self) -> u64 {
+        self.model.hash()
     }
 
-    fn apply(&mut self, command: &Command<'_>) -> Outcome {
-        let Some(op) = Op::read(command.payload) else { return Outcome::Refuse(Bytes::new()) };
-        self.position = command.position;
-        let mut reply = self.model.apply(op);
-        if let Op::Append(word) = op {
-            self.words.push(word);
-        }
-        if self.watch.is_bad.get() {
-            reply.1 ^= 1 << 40;
-        }
-        let received_by = command.received_by.map_or(0, |server| server.uid.0);
-        let hashed = [command.client.0, command.call, command.position, command.time_ms, received_by]
-            .into_iter()
-            .chain([hash(command.payload), reply.0, reply.1]);
-        let hashed = hashed.fold(1, mix);
-        let (client, call) = (command.client, command.call);
-        self.step(hashed, Stepped::Applied { client, call, op, reply });
-        match op {
-            Op::Cas(..) if reply.1 == 2 => Outcome::Refuse(reply.write()),
-            // Another server answers, with the same bytes.
-            Op::Put(3.., _) => Outcome::Pass(reply.write()),
-            _ => Outcome::Reply(reply.write()),
-        }
-    }
-
-    fn read(&self, query: &Bytes) -> Outcome {
-        match Op::read(query) {
-            Some(op) => Outcome::Reply(self.look(op).write()),
-            None => Outcome::Refuse(Bytes::new()),
-        }
-    }
-
-    fn members(&mut self, members: &[Server]) {
-        let hashed = members
-            .iter()
-            .map(|server| mix(server.uid.0, hash(server.name.as_str().as_bytes())))
-            .fold(2, mix);
-        self.step(hashed, Stepped::Members);
-    }
-
-    fn snapshot(&self) -> Vec<Bytes> {
-        let mut head = Vec::new();
-        let numbers = [self.position, self.trail.steps, self.trail.hash, self.words.len() as u64];
-        let values = self.model.values.iter().flat_map(|value| [value.0, value.1]);
-        numbers.into_iter().chain(values).for_each(|number| head.put_u64(number));
+    /// Returns the parts of a snapshot, and what its head says of them.
+    pub(crate) fn parts(&self) -> (Vec<Bytes>, Vec<u64>) {
         let words = self.words.chunks(WORDS_IN_PART).map(|words| {
             let mut part = Vec::with_capacity(8 * words.len());
             words.iter().for_each(|word| part.put_u64(*word));
             part.into()
         });
-        // The head comes last: with the first pieces of another state it does not fit.
-        words.chain([head.into()]).collect()
+        let values = self.model.values.iter().flat_map(|value| [value.0, value.1]);
+        (words.collect(), [self.words.len() as u64].into_iter().chain(values).collect())
     }
 
-    fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
-        let (head, words) = parts.split_last().ok_or(NotRestored("it has no parts"))?;
-        let mut head = head.clone();
+    /// Returns the objects of a snapshot, and whether its parts are those of which the head says something.
+    pub(crate) fn of_parts(parts: &[Bytes], mut head: &[u8]) -> Result<(Objects, bool), NotRestored> {
         let mut next = || head.try_get_u64().map_err(|_| NotRestored("its head is short"));
-        let (position, steps, hash, count) = (next()?, next()?, next()?, next()?);
+        let count = next()?;
         let mut model = Model::default();
         for value in &mut model.values {
             *value = Value(next()?, next()?);
         }
-        let words: Vec<u64> = words
+        let words: Vec<u64> = parts
             .iter()
             .flat_map(|part| part.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word)))
             .collect();
-        // Only a transfer that mixes or spoils pieces makes them differ; the trail then shows it.
+        // Only a transfer that mixes or spoils pieces makes them differ.
         let listed = Value(words.len() as u64, words.iter().fold(0, |hash, word| mix(hash, *word)));
         let is_whole = words.len() as u64 == count && listed == model.values[0];
         model.values[0] = listed;
-        let trail = Trail { steps, hash: if is_whole { hash } else { !hash } };
-        (self.model, self.words, self.position, self.trail) = (model, words, position, trail);
-        self.watch.steps.borrow_mut().push(Step { position, trail, what: Stepped::Restored });
-        Ok(())
+        Ok((Objects { model, words }, is_whole))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Copy;
     use super::*;
+    use unisono_core::replica::StateMachine;
 
     #[test]
     fn requests_and_replies_are_read_as_written() {
@@ -318,19 +232,5 @@ mod tests {
         }
         assert_eq!(Reply::read(&Reply(1, 2).write()), Some(Reply(1, 2)));
         assert_eq!(Reply::read(b"the call did not happen"), None);
-    }
-
-    #[test]
-    fn a_restored_copy_goes_on_as_the_other_does() {
-        let (mut one, mut other) = (Copy::new(Rc::default()), Copy::new(Rc::default()));
-        let apply = |copy: &mut Copy, word: u64| {
-            copy.apply(&Command::for_test(&Op::Append(word).write(Kind::Command, 0)))
-        };
-        (0..100).for_each(|word| _ = apply(&mut one, word));
-        other.restore(&one.snapshot()).unwrap();
-        assert_eq!((one.trail, &one.model, &one.words), (other.trail, &other.model, &other.words));
-        assert_eq!(apply(&mut one, 5), apply(&mut other, 5));
-        assert_eq!(one.trail, other.trail);
-        assert!(one.snapshot().len() > 4);
     }
 }

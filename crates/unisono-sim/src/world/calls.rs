@@ -2,6 +2,7 @@
 //! calls.
 
 use super::{BirthContext, Happening, Side, Trigger, World};
+use crate::bugs::Planted;
 use crate::network::Path;
 use crate::record::{self, CallOutcome, End, Life, What};
 use crate::seal::{CheapKeys, CheapProof, Seal, Work};
@@ -14,7 +15,7 @@ use unisono_core::rpc::{
     CallAccount, CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, KeyAgreement, PortProof,
     PrivatePort, RequestId, ServeOptions,
 };
-use unisono_core::{ConfigError, Destination, Planted, Port, Time, Uid};
+use unisono_core::{ConfigError, Destination, Port, Time, Uid};
 
 /// A service: its port and the options of its servers.
 #[derive(Clone, Debug)]
@@ -151,7 +152,7 @@ impl Side for CallSide {
     }
 
     fn plant(&mut self, bug: Planted) {
-        self.endpoint.plant(bug);
+        bug.of_core().into_iter().for_each(|bug| self.endpoint.plant(bug));
     }
 
     fn probes(&self) -> u128 {

@@ -3,6 +3,7 @@
 //! before.
 
 use crate::draw::Draw;
+use bytes::Bytes;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -170,6 +171,18 @@ impl Disk {
     /// Puts a blank disk in its place. No process uses it.
     pub(crate) fn replace(&self) {
         *self.0.borrow_mut() = Inner::default();
+    }
+
+    /// Makes the blank disk of a server that has the state of a backup.
+    pub(crate) fn restore(
+        &self,
+        digest: fn(&[u8]) -> Digest,
+        block: Block,
+        place: u64,
+        parts: &[Bytes],
+    ) -> Result<(), StoreError> {
+        let (mut store, _) = Store::open(self.clone(), digest)?;
+        store.adopt(block, Some((place, parts)), &[], &Default::default())
     }
 
     /// Flips a bit that the next process notices; a bit of the last record of the log would look like the end of a write

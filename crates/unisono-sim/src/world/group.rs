@@ -2,6 +2,7 @@
 //! marks and events.
 
 use super::{BirthContext, Happening, Notice, Side, Trigger, World};
+use crate::bugs::Planted;
 use crate::network::Path;
 use crate::plan;
 use crate::process::Resident;
@@ -13,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
-    MessageNumber, Outcome, Phase, Planted, Port, ResetError, SendError, Settings, Time, Uid,
+    MessageNumber, Outcome, Phase, Port, ResetError, SendError, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -106,7 +107,7 @@ impl Side for GroupSide {
     }
 
     fn plant(&mut self, bug: Planted) {
-        self.group.plant(bug);
+        bug.of_core().into_iter().for_each(|bug| self.group.plant(bug));
     }
 
     fn probes(&self) -> u128 {

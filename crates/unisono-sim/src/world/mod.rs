@@ -16,10 +16,11 @@ pub(crate) use calls::{CallBirth, CallCommon, CallSide, Job, Response, Service a
 pub(crate) use disk::{Disk, DiskInUse, Image, JobFaults, JobKind};
 pub(crate) use group::{GroupBirth, GroupCommon, GroupSide};
 pub(crate) use replica::{
-    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
-    ServerBirth, digest,
+    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, Heard, Over, Question, ReplicaBirth, ReplicaCommon,
+    ReplicaSide, Seen, ServerBirth, WATCH, digest,
 };
 
+use crate::bugs::Planted;
 use crate::clock::Clock;
 use crate::event_log::EventLog;
 use crate::frame_faults::FrameFaults;
@@ -33,7 +34,7 @@ use crate::recorder::Recorder;
 use bytes::BytesMut;
 use std::fmt;
 use std::net::SocketAddr;
-use unisono_core::{ConfigError, Destination, Name, Planted, Random, Time, Uid};
+use unisono_core::{ConfigError, Destination, Name, Random, Time, Uid};
 
 /// One life's side of a protocol, driven according to the contract of the core.
 pub(crate) trait Side: Sized {

@@ -8,7 +8,7 @@
 //!
 //! With the durability *ordered* nothing is promised. What a copy with bad memory answered does not count.
 
-use super::wing_gong::{Call, WINDOW, is_linearizable};
+use super::wing_gong::{Placed, Sequential, check_windows};
 use super::{Map, Property, Violation, content};
 use crate::properties::{Facts, final_result};
 use crate::record::{End, Kind, Life, Mode, OpOutcome, Record, ReplicaRecord, Service};
@@ -44,6 +44,15 @@ pub(super) struct Linearizable {
     /// Services that began before an administrator let one begin anew; what that one begins with is not known.
     before_anew: Option<usize>,
     checked: u64,
+}
+
+impl Sequential for Value {
+    type Op = Op;
+    type Reply = Reply;
+
+    fn step(&self, op: &Op) -> (Reply, Value) {
+        self.after(*op)
+    }
 }
 
 /// The values of one object: each with the position from which it holds.
@@ -134,7 +143,7 @@ impl Linearizable {
         self.checked += operations.len() as u64;
         sweep(&operations, &story)?;
         let objects: BTreeSet<Object> = operations.iter().map(|operation| operation.op.object()).collect();
-        objects.into_iter().try_for_each(|object| check_windows(&operations, &story, object))
+        objects.into_iter().try_for_each(|object| check_object(&operations, &story, object))
     }
 }
 
@@ -186,51 +195,17 @@ fn sweep(operations: &[Operation], story: &Story) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks windows of operations on one object without positions, except for the state with which a window begins.
-fn check_windows(operations: &[Operation], story: &Story, object: Object) -> Result<(), String> {
+/// Checks windows of operations on one object without positions.
+fn check_object(operations: &[Operation], story: &Story, object: Object) -> Result<(), String> {
     let of_object =
         |operation: &&Operation| operation.op.object() == object && operation.mode != Mode::LocalRead;
-    let mut operations: Vec<&Operation> = operations.iter().filter(of_object).collect();
-    operations.sort_by_key(|operation| operation.begin);
-    let position =
-        |operation: &Operation| story.positions.get(&operation.name).map(|(position, _)| *position);
-    let (mut cut, mut cut_at) = (0, Time::ZERO);
-    loop {
-        let is_after = |operation: &&&Operation| match operation.mode {
-            Mode::Command => position(operation).is_some_and(|position| position > cut),
-            _ => operation.begin >= cut_at,
-        };
-        // What is not after this cut is after no later one.
-        operations.drain(..operations.iter().take_while(|operation| !is_after(operation)).count());
-        let window: Vec<&Operation> = operations.iter().filter(is_after).take(WINDOW + 1).copied().collect();
-        // What begins after the window can be between operations of it that end later.
-        let horizon = window.get(WINDOW).map_or(Time::NEVER, |operation| operation.begin);
-        let calls: Vec<Call> = window
-            .iter()
-            .take(WINDOW)
-            .map(|operation| Call {
-                op: operation.op,
-                begin: operation.begin,
-                end: operation.end.filter(|(end, _)| *end < horizon),
-            })
-            .collect();
-        let value = story.course(object).map_or(Value::default(), |course| course.value_at(cut));
-        if !is_linearizable(value, &calls) {
-            return Err(format!("no order of these is right from {value:?} on: {calls:?}"));
-        }
-        if window.len() <= WINDOW {
-            return Ok(());
-        }
-        // The next window begins after the last command that ended in this one.
-        let next = window.iter().take(WINDOW).filter_map(|operation| {
-            let (end, _) = operation.end?;
-            Some((position(operation)?, end))
-        });
-        match next.max() {
-            Some((position, end)) if position > cut => (cut, cut_at) = (position, end),
-            _ => return Ok(()),
-        }
-    }
+    let placed = operations.iter().filter(of_object).map(|operation| {
+        let known = (operation.mode == Mode::Command).then(|| story.positions.get(&operation.name));
+        let position = known.flatten().map(|(position, _)| *position);
+        Placed { op: operation.op, begin: operation.begin, end: operation.end, position }
+    });
+    let value_at = |cut| story.course(object).map_or(Value::default(), |course| course.value_at(cut));
+    check_windows(placed.collect(), 0, value_at)
 }
 
 impl Property for Linearizable {

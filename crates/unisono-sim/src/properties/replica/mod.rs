@@ -17,7 +17,7 @@ mod only_synced_counts;
 mod replay_equals;
 mod replica_bounds;
 mod state_goes_on;
-mod wing_gong;
+pub(super) mod wing_gong;
 
 use super::{Property, Violation, broken};
 use crate::record::{Record, ReplicaRecord, What};
@@ -25,16 +25,26 @@ use std::collections::BTreeMap;
 
 /// Returns all properties of replicated state.
 pub fn all() -> Vec<Box<dyn Property>> {
+    let mut all = with(replay_equals::ReplayEquals::default());
+    all.push(Box::<linearizable::Linearizable>::default());
+    all
+}
+
+/// Returns those that hold whatever the state is.
+pub(super) fn of_any_state() -> Vec<Box<dyn Property>> {
+    with(replay_equals::ReplayEquals::of_copies())
+}
+
+fn with(replay_equals: replay_equals::ReplayEquals) -> Vec<Box<dyn Property>> {
     vec![
         Box::<created_once::CreatedOnce>::default(),
         Box::<only_synced_counts::OnlySyncedCounts>::default(),
         Box::<disks_agree::DisksAgree>::default(),
         Box::<answered_kept::AnsweredKept>::default(),
-        Box::<replay_equals::ReplayEquals>::default(),
+        Box::new(replay_equals),
         Box::<copies_agree::CopiesAgree>::default(),
         Box::<calls_once::CallsOnce>::default(),
         Box::<one_service::OneService>::default(),
-        Box::<linearizable::Linearizable>::default(),
         Box::<goes_on::GoesOn>::default(),
         Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),

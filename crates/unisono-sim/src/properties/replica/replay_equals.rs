@@ -1,6 +1,6 @@
 //! Replay equals: a copy that begins to serve, from its disk or from another copy, has the state that all commands give
 //! one after another, and the same outcomes. Nothing is skipped, and nothing counts twice, wherever a snapshot ends and
-//! the log begins.
+//! the log begins. Of a state that is no small object, copies at the same position are compared with each other.
 
 use super::{Map, Property, Violation, broken, content};
 use crate::properties::Facts;
@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(super) struct ReplayEquals {
     held_by_all: bool,
+    /// True if what commands give is known of the copies only.
+    compares: bool,
     courses: Map<Service, Course>,
     corrupted: BTreeSet<Life>,
     checked: u64,
@@ -25,6 +27,8 @@ struct Course {
     model: Model,
     /// Hash of all values after each position through which the commands are known.
     values: Vec<u64>,
+    /// Hash of all values at a position, as a copy had it first.
+    first: Map<u64, u64>,
     /// Hash of all outcomes, as a copy had it first.
     outcomes: Map<u64, u64>,
 }
@@ -45,8 +49,9 @@ impl Course {
         }
     }
 
-    fn fault(&mut self, at: &Place, values: u64, outcomes: u64) -> Option<&'static str> {
+    fn fault(&mut self, at: &Place, values: u64, outcomes: u64, compares: bool) -> Option<&'static str> {
         let known = match at.position {
+            position if compares => *self.first.entry(position).or_insert(values),
             0 => Model::default().hash(),
             position => match self.values.get(position as usize) {
                 Some(known) => *known,
@@ -58,6 +63,13 @@ impl Course {
         }
         let known = *self.outcomes.entry(at.position).or_insert(outcomes);
         (known != outcomes).then_some("another copy had other outcomes")
+    }
+}
+
+impl ReplayEquals {
+    /// Returns the checker for states of which this crate has no model here.
+    pub(super) fn of_copies() -> ReplayEquals {
+        ReplayEquals { compares: true, ..ReplayEquals::default() }
     }
 }
 
@@ -76,12 +88,13 @@ impl Property for ReplayEquals {
             // What begins anew is another service, and what it begins with is known of the old one only.
             Some(ReplicaRecord::BeginsAnew) => self.held_by_all = false,
             Some(ReplicaRecord::Corrupted) => _ = self.corrupted.insert(record.life),
-            Some(ReplicaRecord::Applied { at, op, .. }) if self.held_by_all => {
+            Some(ReplicaRecord::Applied { at, op, .. }) if self.held_by_all && !self.compares => {
                 self.courses.entry(at.service).or_default().apply(at.position, *op);
             }
             Some(ReplicaRecord::Replayed { at, values, outcomes }) if self.held_by_all => {
                 self.checked += 1;
-                let fault = self.courses.entry(at.service).or_default().fault(at, *values, *outcomes);
+                let course = self.courses.entry(at.service).or_default();
+                let fault = course.fault(at, *values, *outcomes, self.compares);
                 if let Some(fault) = fault.filter(|_| self.corrupted.is_empty()) {
                     return broken(self, record, || fault.into());
                 }
@@ -114,6 +127,12 @@ mod tests {
     #[test]
     fn accepts_what_all_commands_give() {
         replayed(|_, _, _| {}).good(ReplayEquals::default());
+    }
+
+    #[test]
+    fn rejects_a_copy_that_differs_from_another_one_if_there_is_no_model() {
+        replayed(|_, _, _| {}).good(ReplayEquals::of_copies());
+        replayed(|_, values, _| *values += 1).bad(ReplayEquals::of_copies());
     }
 
     #[test]

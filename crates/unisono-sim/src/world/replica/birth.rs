@@ -1,16 +1,22 @@
 //! What a replicated service's processes share, and what a new life begins with.
 
+use super::heard::Heard;
+use super::watching::Seen;
+use crate::bugs::Planted;
 use crate::clock::Clock;
 use crate::record::{OnDisk, OpId, Service};
 use crate::replica::{Copy, Op, Watch};
 use crate::world::CallService;
 use crate::world::disk::{DiskInUse, JobFaults, JobKind};
+use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
+use unisono_core::replica::disk::Block;
 use unisono_core::replica::{CommandNumber, DiskStart, Durability, ReadNumber, Replica};
 use unisono_core::rpc::CallSettings;
 use unisono_core::{EntryMode, Instance, Port, Settings, Uid};
+use unisono_table::Limits;
 
 /// Data that all processes share.
 pub(crate) struct ReplicaCommon {
@@ -40,6 +46,28 @@ pub(crate) struct ReplicaCommon {
     pub(crate) ops_begun: u32,
     /// Operations that ended and did not happen.
     pub(crate) not_happened: BTreeSet<u32>,
+    /// Bounds of the directory that the servers keep; `None` if they keep small objects.
+    pub(crate) directory: Option<Limits>,
+    /// Replies of the directory that the director has not taken yet, by operation.
+    pub(crate) replies: BTreeMap<u32, Bytes>,
+    pub(crate) planted: Option<Planted>,
+    /// The port of watches, if the servers keep a directory.
+    pub(crate) watches: Option<CallService>,
+    /// What watches came to, as far as the director does not know.
+    pub(crate) seen: BTreeMap<u32, Seen>,
+    pub(crate) heard: Heard,
+    /// The last backup.
+    pub(crate) backup: Option<Backup>,
+}
+
+/// The state of a server, as a backup has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Backup {
+    pub(crate) block: Block,
+    /// Place of the last entry of the log that is in the state.
+    pub(crate) place: u64,
+    /// The state in parts: the memory of commands, then those of the copy.
+    pub(crate) parts: Vec<Bytes>,
 }
 
 impl ReplicaCommon {
@@ -161,4 +189,6 @@ impl Former {
 pub(super) struct Own {
     pub(super) commands: BTreeMap<CommandNumber, OpId>,
     pub(super) barriers: BTreeMap<ReadNumber, (OpId, Op)>,
+    /// Backups that wait for their barrier, and when they were asked for.
+    pub(super) backups: BTreeMap<ReadNumber, u64>,
 }

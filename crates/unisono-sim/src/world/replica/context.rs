@@ -1,8 +1,10 @@
 //! What a process's side needs to act and to record, and what answers mean to those who record them.
 
 use super::{AIMED, Effect, EffectKind, ReplicaCommon};
+use crate::bugs::{Planted, ServiceBug};
+use crate::directory;
 use crate::queue::Queue;
-use crate::record::{self, Life, OpId, OpOutcome, ReplicaRecord, What};
+use crate::record::{self, DirectoryRecord, Life, OpId, OpOutcome, ReplicaRecord, What};
 use crate::recorder::Recorder;
 use crate::replica::Reply;
 use crate::world::{Happening, Trigger};
@@ -27,6 +29,23 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     pub(super) fn note(&mut self, record: ReplicaRecord) {
         self.recorder.note(self.now, self.process, self.life, What::Replica(Box::new(record)));
+    }
+
+    /// True if this bug is planted.
+    pub(super) fn planted(&self, bug: ServiceBug) -> bool {
+        self.common.planted == Some(Planted::Service(bug))
+    }
+
+    pub(super) fn note_of_directory(&mut self, record: DirectoryRecord) {
+        self.recorder.note(self.now, self.process, self.life, What::Directory(Box::new(record)));
+    }
+
+    /// Notes the reply of a directory, if it is one, for the records and for the director.
+    pub(super) fn note_answer(&mut self, id: OpId, answer: &Bytes) {
+        if let Some(reply) = directory::answer_in(answer) {
+            self.note_of_directory(DirectoryRecord::Got { id, reply: reply.clone() });
+            self.common.replies.insert(id.0, reply);
+        }
     }
 
     pub(super) fn trigger(&mut self, trigger: Trigger) {

@@ -2,27 +2,34 @@
 //! address and a copy of the state. This module drives the three parts of a server as the library does, and records what
 //! callers get and what copies apply.
 
+mod backups;
 mod birth;
 mod context;
 mod disks;
+mod heard;
 mod lives;
 mod member;
 mod outputs;
 mod programs;
 mod requests;
 mod server;
+mod watching;
 
 pub(crate) use birth::{
-    AIMED, Aim, DiskBirth, Effect, EffectKind, Former, ReplicaBirth, ReplicaCommon, ServerBirth,
+    AIMED, Aim, Backup, DiskBirth, Effect, EffectKind, Former, ReplicaBirth, ReplicaCommon, ServerBirth,
 };
 pub(crate) use context::digest;
+pub(crate) use heard::Heard;
+pub(crate) use programs::Question;
 pub(crate) use server::{Over, Server};
+pub(crate) use watching::{Seen, WATCH};
 
 use super::{BirthContext, Side, World};
+use crate::bugs::Planted;
 use crate::network::Path;
 use crate::record::{OpId, ReplicaRecord};
 use crate::seal::{CheapKeys, CheapProof, Seal};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use context::{Context, outcome_of_call};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +38,7 @@ use unisono_core::rpc::{
     CALLS_TAG, CallDestination, CallFailure, CallNumber, Endpoint, KeyAgreement, PortProof,
 };
 use unisono_core::wire::Header;
-use unisono_core::{ConfigError, Destination, Phase, Planted, Random, Time};
+use unisono_core::{ConfigError, Destination, Phase, Random, Time};
 
 /// One process's side.
 pub(crate) struct ReplicaSide {
@@ -40,6 +47,11 @@ pub(crate) struct ReplicaSide {
     pub(super) calls: BTreeMap<CallNumber, OpId>,
     pub(crate) server: Option<Box<Server>>,
     pub(super) multicast: bool,
+    /// Watches of the application that wait: their numbers, and the requests.
+    pub(super) watching: BTreeMap<CallNumber, (u32, Bytes)>,
+    /// Its address, and what all servers have heard.
+    pub(super) address: SocketAddr,
+    pub(super) heard: Heard,
 }
 
 impl ReplicaSide {
@@ -52,6 +64,8 @@ impl ReplicaSide {
                 moved |= server.take_events(cx);
                 moved |= server.take_outputs(cx, &mut self.endpoint);
                 moved |= server.send_waiting(cx);
+                moved |= server.answer_watches(cx, &mut self.endpoint);
+                server.answer_unconfirmed(cx, &mut self.endpoint);
             }
             if !moved {
                 break;
@@ -72,11 +86,15 @@ impl ReplicaSide {
         let mut moved = false;
         while let Some((call, result)) = self.endpoint.poll_outcome() {
             moved = true;
+            if self.take_watched(cx, call, &result) {
+                continue;
+            }
             if let Some(id) = self.calls.remove(&call) {
                 if result == Err(CallFailure::OtherInstance) {
                     self.endpoint.forget_instance(cx.local, cx.common.service.port);
                     cx.note(ReplicaRecord::Replaced);
                 }
+                result.iter().for_each(|answer| cx.note_answer(id, answer));
                 cx.end_op(id, outcome_of_call(&result));
             } else if let Some(server) = &mut self.server
                 && let Some(fetch) = server.fetches.remove(&call)
@@ -117,15 +135,19 @@ impl Side for ReplicaSide {
         let mut endpoint = Endpoint::new(now, address, birth.calls, Box::new(Seal), keys, random)?;
         let server = match birth.server {
             Some(birth) => {
+                common.heard.begin(address);
                 _ = endpoint.serve(common.transfer.private.clone(), common.transfer.options);
                 Some(Box::new(Server::begin(common, &context, birth)?))
             }
             None => None,
         };
-        Ok(ReplicaSide { endpoint, calls: BTreeMap::new(), server, multicast: common.multicast })
+        let (multicast, heard) = (common.multicast, common.heard.clone());
+        let (calls, watching) = (BTreeMap::new(), BTreeMap::new());
+        Ok(ReplicaSide { endpoint, calls, server, multicast, watching, address, heard })
     }
 
     fn plant(&mut self, bug: Planted) {
+        let Some(bug) = bug.of_core() else { return };
         self.endpoint.plant(bug);
         if let Some(server) = &mut self.server {
             server.group.plant(bug);
@@ -140,6 +162,9 @@ impl Side for ReplicaSide {
 
     fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path) {
         let is_of_calls = Header::parse(&datagram).is_ok_and(|header| header.group == CALLS_TAG);
+        if self.server.is_some() && !is_of_calls {
+            self.heard.note(self.address, from);
+        }
         match (&mut self.server, path) {
             (_, Path::Unicast) if is_of_calls => self.endpoint.handle_datagram(now, from, datagram),
             (_, Path::Multicast) if is_of_calls => self.endpoint.handle_multicast(now, from, datagram),
@@ -164,7 +189,8 @@ impl Side for ReplicaSide {
         let group = server.and_then(|server| server.group.poll_timeout()).map(|(at, _)| (at, "group"));
         let replica = server.and_then(|server| server.replica.poll_timeout()).map(|at| (at, "replica"));
         let disk = server.and_then(|server| server.disk.as_ref()?.due_at()).map(|at| (at, "disk"));
-        [calls, group, replica, disk].into_iter().flatten().min()
+        let watches = server.and_then(|server| server.watches_due_at()).map(|at| (at, "watches"));
+        [calls, group, replica, disk, watches].into_iter().flatten().min()
     }
 
     fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {

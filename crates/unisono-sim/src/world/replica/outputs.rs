@@ -2,8 +2,8 @@
 
 use super::EffectKind;
 use super::context::{Context, barrier_number, refusal};
-use super::server::{Over, Server};
-use crate::record::{OpOutcome, ReplicaRecord, Stop};
+use super::server::{Over, Server, Waiting};
+use crate::record::{DirectoryRecord, OpOutcome, ReplicaRecord, Stop};
 use crate::replica::Reply;
 use crate::world::CallService;
 use bytes::Bytes;
@@ -33,6 +33,9 @@ impl Server {
                     }
                 }
                 Output::Done(number, result) => {
+                    if let (Ok(done), Some(id)) = (&result, self.own.commands.get(&number)) {
+                        cx.note_answer(*id, &done.reply);
+                    }
                     let outcome = match result {
                         Ok(done) => Reply::read(&done.reply).map_or(OpOutcome::Unknown, OpOutcome::Replied),
                         Err(CommandFailure::Refused(reason)) => refusal(&reason),
@@ -43,6 +46,7 @@ impl Server {
                         cx.end_op(id, outcome);
                     }
                 }
+                Output::Ready(number) if self.own.backups.contains_key(&number) => self.back_up(cx, number),
                 Output::Ready(number) => {
                     let machine = self.replica.machine();
                     if let Some((id, op)) = self.own.barriers.remove(&number)
@@ -75,6 +79,11 @@ impl Server {
         // A founder that gave way to another group begins to serve anew.
         endpoint.withdraw(cx.common.service.port);
         _ = endpoint.serve(private, ServeOptions { instance, ..options });
+        if let Some(CallService { private, port, .. }) = cx.common.watches.clone() {
+            endpoint.withdraw(port);
+            _ = endpoint.serve(private, ServeOptions { instance, ..ServeOptions::default() });
+            self.open_desk();
+        }
         self.serves = true;
         cx.note_effect(EffectKind::Serves);
         if let Some(at) = self.place(cx) {
@@ -111,13 +120,23 @@ impl Server {
         }
         self.group.end(cx.local);
         cx.note(ReplicaRecord::EndedAtOnce);
+        self.give_watches_up(cx, endpoint);
         endpoint.withdraw(cx.common.service.port);
         endpoint.withdraw(cx.common.transfer.port);
+        if let Some(port) = cx.common.watches.as_ref().map(|watches| watches.port) {
+            endpoint.withdraw(port);
+        }
         endpoint.end_calls(cx.local);
         self.fetches.clear();
     }
 
-    fn answer(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint, id: RequestId, answer: Answer) {
+    pub(super) fn answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        answer: Answer,
+    ) {
         let request = self.requests.remove(&id);
         let given = match answer {
             Answer::Reply(reply) => endpoint.reply(cx.local, id, reply).is_ok(),
@@ -136,8 +155,12 @@ impl Server {
                 false
             }
         };
-        if given && let Some((client, call, kind)) = request {
+        if given && let Some(Waiting { client, call, kind, moment, .. }) = request {
             let name = (cx.recorder.names.life(client), call);
+            if kind == Kind::Read && cx.common.directory.is_some() {
+                let heard = cx.common.heard.count(self.address, moment);
+                cx.note_of_directory(DirectoryRecord::Confirmed { name, heard });
+            }
             let service = cx.common.service_of(self.service());
             cx.note(ReplicaRecord::Answered { service, name, confirmed: kind != Kind::LocalRead });
         }

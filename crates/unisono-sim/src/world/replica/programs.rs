@@ -3,12 +3,48 @@
 use super::ReplicaSide;
 use super::context::{Context, barrier_number};
 use super::server::Server;
-use crate::record::{Mode, OpId, ReplicaRecord};
+use crate::directory;
+use crate::record::{DirectoryRecord, Mode, OpId, ReplicaRecord, hash};
 use crate::replica::Op;
 use crate::world::World;
+use bytes::Bytes;
 use std::time::Duration;
 use unisono_core::Uid;
 use unisono_core::replica::Kind;
+
+/// What a caller asks a service.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    op: Op,
+    mode: Mode,
+    payload: Bytes,
+}
+
+impl Question {
+    /// Returns a question about an object, with this many bytes more.
+    pub(crate) fn of_object(op: Op, mode: Mode, padding: usize) -> Question {
+        let kind = match mode {
+            Mode::Command => Kind::Command,
+            Mode::Read => Kind::Read,
+            Mode::LocalRead => Kind::LocalRead,
+        };
+        Question { op, mode, payload: op.write(kind, padding) }
+    }
+
+    /// Returns a request to a directory.
+    pub(crate) fn of_directory(request: &Bytes) -> Question {
+        let mode = match directory::kind(request) {
+            Kind::Read => Mode::Read,
+            Kind::LocalRead => Mode::LocalRead,
+            _ => Mode::Command,
+        };
+        Question { op: Op::Directory(hash(request)), mode, payload: directory::payload(request) }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+}
 
 impl World<ReplicaSide> {
     /// Lets a side act, if a life runs on the process.
@@ -41,6 +77,14 @@ impl World<ReplicaSide> {
         self.with(process, |side, cx| side.pump(cx));
     }
 
+    fn begin_question(cx: &mut Context<'_>, name: (Uid, u64), question: &Question) -> OpId {
+        let id = Self::begin_op(cx, name, question.mode, question.op);
+        if let Some(request) = directory::request_in(&question.payload) {
+            cx.note_of_directory(DirectoryRecord::Asked { id, request });
+        }
+        id
+    }
+
     fn begin_op(cx: &mut Context<'_>, name: (Uid, u64), mode: Mode, op: Op) -> OpId {
         let id = OpId(cx.common.ops_begun);
         cx.common.ops_begun += 1;
@@ -53,23 +97,16 @@ impl World<ReplicaSide> {
     pub(crate) fn call_service(
         &mut self,
         process: usize,
-        op: Op,
-        mode: Mode,
-        padding: usize,
+        question: &Question,
         limit: Duration,
     ) -> Option<OpId> {
         if self.is_paused(process) {
             return None;
         }
-        let kind = match mode {
-            Mode::Command => Kind::Command,
-            Mode::Read => Kind::Read,
-            Mode::LocalRead => Kind::LocalRead,
-        };
         let id = self.with(process, |side, cx| {
             let port = cx.common.service.port;
-            let call = side.endpoint.call(cx.local, port, op.write(kind, padding), limit).ok()?;
-            let id = Self::begin_op(cx, (side.endpoint.uid(), call), mode, op);
+            let call = side.endpoint.call(cx.local, port, question.payload.clone(), limit).ok()?;
+            let id = Self::begin_question(cx, (side.endpoint.uid(), call), question);
             side.calls.insert(call, id);
             Some(id)
         });
@@ -78,17 +115,10 @@ impl World<ReplicaSide> {
     }
 
     /// Lets a server's own process give a command.
-    pub(crate) fn command(
-        &mut self,
-        process: usize,
-        op: Op,
-        padding: usize,
-        limit: Duration,
-    ) -> Option<OpId> {
+    pub(crate) fn command(&mut self, process: usize, question: &Question, limit: Duration) -> Option<OpId> {
         self.with_copy(process, |server, cx| {
-            let payload = op.write(Kind::Command, padding);
-            let number = server.replica.command(cx.local, payload, cx.local + limit);
-            let id = Self::begin_op(cx, (server.client, number), Mode::Command, op);
+            let number = server.replica.command(cx.local, question.payload.clone(), cx.local + limit);
+            let id = Self::begin_question(cx, (server.client, number), question);
             server.own.commands.insert(number, id);
             id
         })

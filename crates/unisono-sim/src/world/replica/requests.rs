@@ -2,26 +2,68 @@
 
 use super::context::Context;
 use super::server::Server;
+use super::server::Waiting;
+use crate::bugs::ServiceBug;
 use crate::draw::Draw;
 use crate::replica::Copy;
 use bytes::Bytes;
-use unisono_core::replica::StateMachine;
-use unisono_core::rpc::{Endpoint, Request};
+use std::time::Duration;
+use unisono_core::replica::{Answer, Kind, Outcome, StateMachine};
+use unisono_core::rpc::{Endpoint, Request, RequestId};
 
 /// First bytes of a newcomer's question for a piece, and of the reply that has it.
 const ASKS_FOR_PIECE: u8 = 2;
 const IS_PIECE: u8 = 4;
+/// Time after which a planted bug does not wait for a majority any more.
+const CONFIRMED_WITHIN: Duration = Duration::from_millis(100);
 
 impl Server {
     pub(super) fn take_request(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint, request: Request) {
         if request.port == cx.common.transfer.port {
             let reply = self.answer_newcomer(cx, &request.payload);
             _ = endpoint.reply(cx.local, request.id, reply);
+        } else if cx.common.watches.as_ref().is_some_and(|watches| watches.port == request.port) {
+            self.hold_watch(cx, endpoint, request);
         } else {
             let kind = Copy::kind(&request.payload);
-            self.requests.insert(request.id, (request.client, request.call, kind));
+            let waiting = Waiting {
+                client: request.client,
+                call: request.call,
+                kind,
+                payload: request.payload.clone(),
+                arrived: cx.local,
+                moment: cx.common.heard.question(),
+            };
+            self.requests.insert(request.id, waiting);
+            let answers_at_once = cx.planted(ServiceBug::LocalReadGivenAsLinearizable);
+            if kind == Kind::Read && answers_at_once && self.answer_read_at_once(cx, endpoint, request.id) {
+                return;
+            }
             self.replica.handle_request(cx.local, request);
         }
+    }
+
+    /// Answers reads that no majority has confirmed for a while, if a planted bug does so.
+    pub(super) fn answer_unconfirmed(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint) {
+        if !cx.planted(ServiceBug::MinorityReads) {
+            return;
+        }
+        let is_late =
+            |waiting: &Waiting| waiting.kind == Kind::Read && waiting.arrived + CONFIRMED_WITHIN < cx.local;
+        let late: Vec<RequestId> =
+            self.requests.iter().filter(|(_, waiting)| is_late(waiting)).map(|(id, _)| *id).collect();
+        late.into_iter().for_each(|id| _ = self.answer_read_at_once(cx, endpoint, id));
+    }
+
+    /// Answers a linearizable read from the state of this server, as planted bugs do. Returns true if it has.
+    fn answer_read_at_once(&mut self, cx: &mut Context<'_>, endpoint: &mut Endpoint, id: RequestId) -> bool {
+        let Some(Outcome::Reply(reply)) =
+            self.requests.get(&id).and_then(|waiting| Some(self.replica.machine()?.read(&waiting.payload)))
+        else {
+            return false;
+        };
+        self.answer(cx, endpoint, id, Answer::Reply(reply));
+        true
     }
 
     fn answer_newcomer(&mut self, cx: &mut Context<'_>, question: &Bytes) -> Bytes {

@@ -2,18 +2,21 @@
 
 use super::birth::Own;
 use super::context::{Context, digest};
+use super::watching::Desk;
 use super::{DiskBirth, EffectKind, ReplicaCommon, ServerBirth};
-use crate::record::{Place, ReplicaRecord, Stop, Trail, What};
-use crate::replica::{Copy, Stepped, Watch};
+use crate::directory::Directory;
+use crate::record::{DirectoryRecord, Place, ReplicaRecord, Stop, Trail, What};
+use crate::replica::{Copy, Objects, State, Stepped, Watch};
 use crate::seal::Seal;
 use crate::world::BirthContext;
 use crate::world::disk::DiskInUse;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
-use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Uid};
+use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Time, Uid};
 
 /// Maximum bytes of remembered replies and of waiting events, and maximum number of clients, as the core promises.
 const BYTES_MAX: usize = 64 << 20;
@@ -49,7 +52,9 @@ pub(crate) struct Server {
     /// Questions about the state that have no outcome yet.
     pub(super) fetches: BTreeMap<CallNumber, FetchNumber>,
     /// Requests that the copy has: client, number, and how they are treated.
-    pub(super) requests: BTreeMap<RequestId, (Uid, CallNumber, Kind)>,
+    pub(super) requests: BTreeMap<RequestId, Waiting>,
+    pub(super) desk: Desk,
+    pub(super) address: SocketAddr,
     pub(super) wants_confirmation: bool,
     pub(crate) over: Option<Over>,
     /// How this life entered.
@@ -65,6 +70,25 @@ pub(crate) struct Server {
     pub(super) sent_after_end: bool,
     /// The highest amounts recorded.
     pub(super) held: [usize; 4],
+}
+
+/// Returns what a new copy has.
+fn state(common: &ReplicaCommon, server: Uid) -> State {
+    match common.directory {
+        Some(limits) => State::Directory(Box::new(Directory::new(limits, common.planted, server.0))),
+        None => State::Objects(Objects::default()),
+    }
+}
+
+/// A request that the copy has.
+pub(super) struct Waiting {
+    pub(super) client: Uid,
+    pub(super) call: CallNumber,
+    pub(super) kind: Kind,
+    pub(super) payload: Bytes,
+    /// When it arrived, by the process's clock, and at which moment of all servers.
+    pub(super) arrived: Time,
+    pub(super) moment: u64,
 }
 
 impl Server {
@@ -88,7 +112,7 @@ impl Server {
             (None, Some(DiskBirth { disk, start })) => {
                 let watch = Rc::new(Watch::default());
                 let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
-                let copy = Copy::new(Rc::clone(&watch));
+                let copy = Copy::new(state(common, context.uid), Rc::clone(&watch));
                 let replica = Replica::with_disk(context.uid, copy, settings, &start);
                 let replica = replica.unwrap_or_else(|reason| panic!("a disk cannot be restored: {reason}"));
                 (replica, watch, client, Own::default(), Some(disk))
@@ -96,7 +120,11 @@ impl Server {
             (None, None) => {
                 let watch = Rc::new(Watch::default());
                 let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
-                let replica = Replica::new(context.uid, Copy::new(Rc::clone(&watch)), settings);
+                let replica = Replica::new(
+                    context.uid,
+                    Copy::new(state(common, context.uid), Rc::clone(&watch)),
+                    settings,
+                );
                 (replica, watch, client, Own::default(), None)
             }
         };
@@ -111,6 +139,8 @@ impl Server {
             to_send: VecDeque::new(),
             fetches: BTreeMap::new(),
             requests: BTreeMap::new(),
+            desk: Desk::default(),
+            address: context.address,
             wants_confirmation: false,
             over: None,
             entry,
@@ -122,6 +152,12 @@ impl Server {
             sent_after_end: false,
             held: [0; 4],
         })
+    }
+
+    /// Returns when a watch gets an empty answer.
+    pub(super) fn watches_due_at(&self) -> Option<Time> {
+        let answers = self.is_copy() && self.replica.machine().is_some();
+        answers.then(|| self.desk.due_at()).flatten()
     }
 
     /// True if this process is a member that has the state.
@@ -154,7 +190,11 @@ impl Server {
     pub(super) fn note_replayed(&mut self, cx: &mut Context<'_>, at: Place) {
         let (Some(machine), Some(chain)) = (self.replica.machine(), self.replica.chain()) else { return };
         let outcomes = chain.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        cx.note(ReplicaRecord::Replayed { at, values: machine.values(), outcomes });
+        let (values, is_directory) = (machine.values(), machine.directory().is_some());
+        cx.note(ReplicaRecord::Replayed { at, values, outcomes });
+        if is_directory {
+            cx.note_of_directory(DirectoryRecord::Serves { at });
+        }
     }
 
     pub(super) fn note_steps(&mut self, cx: &mut Context<'_>) {
@@ -162,9 +202,12 @@ impl Server {
         for step in steps {
             let at = self.place_at(cx, step.position, step.trail);
             let record = match step.what {
-                Stepped::Applied { client, call, op, reply } => {
+                Stepped::Applied { client, call, op, reply, content } => {
                     let name = (cx.recorder.names.life(client), call);
                     cx.note_effect(EffectKind::Applies);
+                    if let Some((request, reply)) = content {
+                        cx.note_of_directory(DirectoryRecord::Applied { at, name, request, reply });
+                    }
                     ReplicaRecord::Applied { at, name, op, reply }
                 }
                 Stepped::Members => ReplicaRecord::Members(at),

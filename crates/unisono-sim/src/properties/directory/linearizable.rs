@@ -1,0 +1,269 @@
+//! Linearizable: each operation seems to take effect at one moment between its begin and its end, and its reply is right
+//! there. A command takes effect at its number. A query is answered from the state at the number in its reply, which is not
+//! before anything that had ended when it began, and not after anything that began when it had ended. A local query is
+//! answered from the state at its number, whichever that is.
+//!
+//! The run is checked as a whole that way, against the model. Besides, windows of operations are checked by a search that
+//! knows no numbers ([`wing_gong`]). A window has the operations on all directories: so each directory by itself is
+//! linearizable too.
+
+use super::Map;
+use super::at_end::Promise;
+use super::history::{History, Replied, Timeline};
+use super::model::{Model, command_in};
+use super::wing_gong::{Placed, Sequential, check_windows};
+use crate::record::{Mode, Service};
+use std::hash::{Hash, Hasher};
+use unisono_core::Time;
+use unisono_table::{Answer, Command, Query, Refusal, Request};
+
+/// The promise `linearizable`.
+#[derive(Debug, Default)]
+pub(super) struct Linearizable;
+
+impl Promise for Linearizable {
+    const NAME: &'static str = "linearizable";
+
+    fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
+        let timelines = history.timelines()?;
+        for timeline in timelines.values() {
+            check_copies(timeline, checked)?;
+        }
+        for (service, timeline) in &timelines {
+            let replied: Vec<Replied<'_>> = history
+                .judged(&timelines)
+                .filter(|(_, of)| std::ptr::eq(*of, timeline))
+                .map(|(replied, _)| replied)
+                .collect();
+            *checked += replied.len() as u64;
+            sweep(history, timeline, &replied).map_err(|fault| format!("{service:?}: {fault}"))?;
+            let placed = placed(history, &timelines, *service);
+            check_windows(placed, timeline.base(), |number| state_at(timeline, number))
+                .map_err(|fault| format!("{service:?}: {fault}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks what copies replied to commands.
+fn check_copies(timeline: &Timeline, checked: &mut u64) -> Result<(), String> {
+    for (number, command) in timeline.commands() {
+        *checked += 1;
+        if command.given != command.right.encode() {
+            let (given, request) =
+                (unisono_table::Reply::decode(&command.given), Request::decode(&command.request));
+            return Err(format!(
+                "number {number}, {request:?}, got {given:?} where {:?} is right",
+                command.right
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks operations in the order of time.
+fn sweep(history: &History, timeline: &Timeline, replied: &[Replied<'_>]) -> Result<(), String> {
+    let begun = begins(history, timeline);
+    // Of equal times the begin comes first: such operations overlap.
+    let mut moments: Vec<(Time, bool, usize)> = Vec::new();
+    for (index, replied) in replied.iter().enumerate() {
+        moments.extend([(replied.operation.begin, false, index), (replied.end, true, index)]);
+    }
+    moments.sort_unstable();
+    let mut ended = 0;
+    for (_, is_end, index) in moments {
+        let replied = &replied[index];
+        let number = replied.reply.number;
+        let is_local = replied.operation.mode == Mode::LocalRead;
+        if is_end {
+            ended = if is_local { ended } else { ended.max(number) };
+            continue;
+        }
+        let what = || format!("{:?} got {:?}", replied.request, replied.reply);
+        match replied.query() {
+            None => {
+                if timeline.number_of(replied.operation.name) != Some(number) || number <= ended {
+                    return Err(format!("{}: {ended} had ended when it began", what()));
+                }
+            }
+            Some(query) => {
+                if number < ended && !is_local {
+                    return Err(format!("{}: {ended} had ended when it began", what()));
+                }
+                if begun.get(number as usize).is_some_and(|begun| *begun > replied.end) {
+                    return Err(format!("{}: that number had not begun when it ended", what()));
+                }
+                if let Some(fault) = timeline.fault_of(query, &replied.reply) {
+                    return Err(format!("{}: {fault}", what()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns when the last of the commands through each number began.
+fn begins(history: &History, timeline: &Timeline) -> Vec<Time> {
+    let mut begun = vec![Time::ZERO; timeline.last() as usize + 1];
+    for operation in history.operations() {
+        if let Some(number) = timeline.number_of(operation.name) {
+            begun[number as usize] = operation.begin;
+        }
+    }
+    for number in 1..begun.len() {
+        begun[number] = begun[number].max(begun[number - 1]);
+    }
+    begun
+}
+
+// --- the search without numbers ---
+
+/// A state of the search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State(Model);
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.hash(hasher);
+    }
+}
+
+/// A request of the search: a command, or what cannot be read, or a query.
+#[derive(Clone, Debug)]
+enum Step {
+    Change(Option<Box<Command>>),
+    Ask(Box<Query>),
+}
+
+impl Sequential for State {
+    // A state of a directory is large.
+    const STATES_MAX: usize = 10_000;
+
+    type Op = Step;
+    type Reply = Result<Answer, Refusal>;
+
+    fn step(&self, op: &Step) -> (Result<Answer, Refusal>, State) {
+        match op {
+            Step::Change(command) => {
+                let (state, result, _) = self.0.after(command.as_deref());
+                (result, State(state))
+            }
+            Step::Ask(query) => (self.0.ask(query), self.clone()),
+        }
+    }
+}
+
+fn state_at(timeline: &Timeline, number: u64) -> State {
+    State(timeline.state(number).cloned().unwrap_or_default())
+}
+
+/// Returns the operations that concern a service. Queries for changes and amounts are not searched: the model's state has no
+/// history.
+fn placed(
+    history: &History,
+    timelines: &Map<Service, Timeline>,
+    service: Service,
+) -> Vec<Placed<Step, Result<Answer, Refusal>>> {
+    let Some(timeline) = timelines.get(&service) else { return Vec::new() };
+    let is_of = |of: &Timeline| std::ptr::eq(of, timeline);
+    let mut placed: Vec<Placed<_, _>> = Vec::new();
+    for (replied, _) in history.judged(timelines).filter(|(_, of)| is_of(of)) {
+        let position = timeline.number_of(replied.operation.name);
+        let op = match replied.query() {
+            Some(Query::Changes { .. } | Query::Info) => continue,
+            Some(_) if replied.operation.mode == Mode::LocalRead => continue,
+            Some(query) => Step::Ask(Box::new(query.clone())),
+            None => Step::Change(command_in(&replied.operation.request).map(Box::new)),
+        };
+        let end = Some((replied.end, replied.reply.result.clone()));
+        placed.push(Placed { op, begin: replied.operation.begin, end, position });
+    }
+    // Commands whose callers learned nothing took effect all the same.
+    for operation in history.operations().iter().filter(|operation| operation.end.is_none()) {
+        if let Some(number) = timeline.number_of(operation.name).filter(|number| *number > timeline.base()) {
+            let op = Step::Change(command_in(&operation.request).map(Box::new));
+            placed.push(Placed { op, begin: operation.begin, end: None, position: Some(number) });
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::at_end::AtEnd;
+    use super::super::fixture::{Fixture, lookup, make};
+    use super::*;
+    use unisono_table::Place;
+
+    fn used() -> Fixture {
+        let mut fixture = Fixture::founded();
+        for index in 0..40 {
+            let place = fixture.place(&format!("d{}", index % 7));
+            match index % 3 {
+                0 => fixture.command(make(&place)),
+                1 => fixture.command(Command::DeleteDirectory { place: place.clone() }),
+                _ => fixture.command(make(&place)),
+            };
+            fixture.query(lookup(&place)).ok();
+            fixture.query(Query::List { place: Place::of(fixture.root()), after: None }).ok();
+        }
+        fixture
+    }
+
+    #[test]
+    fn accepts_right_replies_in_the_order_of_time() {
+        used().good(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn rejects_a_stale_answer_that_gives_an_old_number() {
+        let mut fixture = used();
+        let list = Query::List { place: Place::of(fixture.root()), after: None };
+        let stale = fixture.ask(&list);
+        let place = fixture.place("new");
+        fixture.command(make(&place));
+        fixture.query_with_reply(list, &stale);
+        fixture.bad(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn rejects_a_stale_answer_that_gives_the_right_number() {
+        let mut fixture = used();
+        let list = Query::List { place: Place::of(fixture.root()), after: None };
+        let stale = fixture.ask(&list).result;
+        let place = fixture.place("new");
+        fixture.command(make(&place));
+        fixture.query_with(list, stale);
+        fixture.bad(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn rejects_a_wrong_reply_of_the_copies() {
+        let mut fixture = Fixture::founded();
+        let id = fixture.begin(make(&fixture.place("d")));
+        let wrong = Ok(Answer::Done);
+        let reply = fixture.apply_with(id, wrong);
+        fixture.end(id, &reply);
+        fixture.bad(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn the_search_alone_finds_replies_in_a_wrong_order() {
+        let call = |op: Step, begin: u64, end: u64, reply| {
+            let (begin, end) = (Time::from_nanos(begin), Some((Time::from_nanos(end), reply)));
+            Placed { op, begin, end, position: None }
+        };
+        let fixture = Fixture::founded();
+        let before = State(fixture.model().clone());
+        let made = Step::Change(Some(Box::new(make(&fixture.place("d")))));
+        let look = Step::Ask(Box::new(lookup(&fixture.place("d"))));
+        let (done, after) = before.step(&made);
+        let (absent, present) = (before.step(&look).0, after.step(&look).0);
+        let found = |reply| {
+            let calls = vec![call(made.clone(), 0, 10, done.clone()), call(look.clone(), 20, 30, reply)];
+            check_windows(calls, 0, |_| before.clone()).is_ok()
+        };
+        assert!(found(present));
+        assert!(!found(absent));
+    }
+}

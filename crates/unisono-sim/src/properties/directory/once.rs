@@ -1,0 +1,73 @@
+//! Once: a call has one result, whichever servers it reaches. No command of one client and number has two numbers, all
+//! copies reply the same to it, and its caller gets that reply.
+
+use super::Map;
+use super::at_end::Promise;
+use super::history::{History, Name};
+use crate::record::{Mode, Service};
+use bytes::Bytes;
+
+/// The promise `once`.
+#[derive(Debug, Default)]
+pub(super) struct Once;
+
+impl Promise for Once {
+    const NAME: &'static str = "once";
+
+    fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
+        let mut results = Map::<(Service, Name), (u64, &Bytes)>::new();
+        for (service, number, name, reply) in history.applied() {
+            *checked += 1;
+            let known = *results.entry((service, name)).or_insert((number, reply));
+            if known != (number, reply) {
+                return Err(format!(
+                    "{name:?} has number {number} at a copy of {service:?}, {known:?} at another"
+                ));
+            }
+        }
+        let mut replies = Map::<Name, Vec<&Bytes>>::new();
+        results.iter().for_each(|((_, name), (_, reply))| replies.entry(*name).or_default().push(reply));
+        for operation in history.operations().iter().filter(|operation| operation.mode == Mode::Command) {
+            let Some((_, got)) = &operation.end else { continue };
+            *checked += 1;
+            if !replies.get(&operation.name).is_some_and(|replies| replies.contains(&got)) {
+                return Err(format!("{operation:?} got what no copy replied"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::at_end::AtEnd;
+    use super::super::fixture::{Fixture, make};
+    use super::*;
+
+    #[test]
+    fn accepts_one_result_at_all_copies() {
+        let mut fixture = Fixture::founded();
+        (0..3).for_each(|index| _ = fixture.command(make(&fixture.place(&format!("d{index}")))));
+        fixture.good(AtEnd::<Once>::default());
+    }
+
+    #[test]
+    fn rejects_another_result_at_another_copy_or_at_the_caller() {
+        let mut fixture = Fixture::founded();
+        let command = make(&fixture.place("d"));
+        let id = fixture.begin(command);
+        let reply = fixture.apply(id);
+        let mut other = reply.clone();
+        other.number += 1;
+        fixture.end(id, &other);
+        fixture.bad(AtEnd::<Once>::default());
+
+        let mut fixture = Fixture::founded();
+        let command = make(&fixture.place("d"));
+        let id = fixture.begin(command);
+        let reply = fixture.apply(id);
+        fixture.applied_again(id, &reply, 1);
+        fixture.end(id, &reply);
+        fixture.bad(AtEnd::<Once>::default());
+    }
+}

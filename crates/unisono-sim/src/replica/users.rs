@@ -1,0 +1,92 @@
+//! What users of a directory do besides operations: they watch directories, and make backups.
+
+use super::director::{BACK_UP, Director};
+use crate::bugs::{Planted, ServiceBug};
+use crate::directory::{Next, Watcher};
+use crate::draw::MILLISECOND;
+use crate::record::Life;
+use crate::world::{Seen, Trigger, WATCH};
+use std::time::Duration;
+
+/// Fraction of actions of a client that watches nothing with which it begins a watch.
+const WATCHES: f64 = 0.1;
+/// Time for which a client waits at one server: longer than servers hold a watch.
+const WAITS_FOR: Duration = Duration::from_secs(8);
+/// Pause after which a watch goes on that no server has answered.
+const GOES_ON_AFTER: u64 = 50 * MILLISECOND;
+
+impl Director {
+    /// Lets a client that watches nothing begin a watch now and then.
+    pub(super) fn watch_sometimes(&mut self, process: usize, life: Life) {
+        let ends = self.watches.contains_key(&process) && self.app_random.chance(0.02);
+        if ends {
+            self.watches.remove(&process);
+        }
+        if self.watches.contains_key(&process) || self.book.number == 0 || !self.app_random.chance(WATCHES) {
+            return;
+        }
+        let watch = self.watchers.len() as u32;
+        self.watchers.push(Watcher::draw(&mut self.app_random, &self.book));
+        self.watches.insert(process, watch);
+        self.watch_on(process, life, watch);
+    }
+
+    /// Lets a watch ask for what follows.
+    pub(super) fn watch_on(&mut self, process: usize, life: Life, watch: u32) {
+        if !self.is_busy || self.watches.get(&process) != Some(&watch) {
+            return;
+        }
+        if !self.is_current(process, life) {
+            self.watches.remove(&process);
+            return;
+        }
+        let Watcher { place, from, .. } = self.watchers[watch as usize].clone();
+        if !self.world.watch(process, watch, place, from, WAITS_FOR) {
+            self.watches.remove(&process);
+        }
+    }
+
+    /// Takes what a watch got.
+    pub(super) fn take_seen(&mut self, process: usize, life: Life, watch: u32) {
+        let Some(seen) = self.world.common.seen.remove(&watch) else { return };
+        let Some(watcher) = self.watchers.get_mut(watch as usize) else { return };
+        let next = match seen {
+            Seen::Reply(reply) => watcher.take(&reply),
+            Seen::Nothing => {
+                if self.planted == Some(Planted::Service(ServiceBug::WatchRepeatsOnResume)) {
+                    watcher.go_back();
+                }
+                Next::Waits
+            }
+            Seen::OtherService => Next::Ends,
+        };
+        match next {
+            Next::Asks => self.watch_on(process, life, watch),
+            Next::Waits => {
+                let again = Trigger::Cancel { process: process as u16, life, index: WATCH | watch };
+                self.world.trigger(GOES_ON_AFTER, again);
+            }
+            Next::Ends => {
+                if self.watches.get(&process) == Some(&watch) {
+                    self.watches.remove(&process);
+                }
+            }
+        }
+    }
+
+    pub(super) fn schedule_backup(&mut self) {
+        if let Some(every) = self.plan.backups_every {
+            let delay = crate::network::exponential(&mut self.app_random, every);
+            self.world.trigger(delay, Trigger::Line(BACK_UP));
+        }
+    }
+
+    /// Lets one server make a backup.
+    pub(super) fn back_up(&mut self) {
+        if self.is_busy {
+            let server = self.app_random.below(self.plan.servers as u64) as usize;
+            self.world.back_up(server);
+            self.schedule_backup();
+        }
+    }
+}
