@@ -28,7 +28,7 @@ const REPLY: u8 = 0xd2;
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     (limits.directories, limits.rows, limits.files) = (24, 60, 16);
-    (limits.file_bytes, limits.history_bytes) = (2_000, 6_000);
+    (limits.file_bytes, limits.history_bytes) = (2_000, 1_500);
     limits
 }
 

@@ -30,7 +30,7 @@ impl Watcher {
     /// Draws what a client watches: a directory of which it knows a capability, from a while ago on.
     pub(crate) fn draw(random: &mut Random, book: &Book) -> Watcher {
         let place = Place::of(if random.chance(0.5) { book.root } else { book.good(random) });
-        let from = (book.number + 1).saturating_sub(random.pick(&[0, 5, 40, 400])).max(1);
+        let from = (book.number + 1).saturating_sub(random.pick(&[0, 5, 40, 400, 4_000])).max(1);
         Watcher { place, from, last: 0 }
     }
 
