@@ -29,6 +29,8 @@ pub(super) struct Load {
     pub(super) calls_per_s: Option<f64>,
     pub(super) ratio_calls: Option<Ratio>,
     pub(super) busiest_over_idlest: f64,
+    /// Part of the requests that each server was asked.
+    pub(super) shares: Vec<f64>,
 }
 
 impl Bench<'_> {
@@ -66,6 +68,7 @@ impl Bench<'_> {
             team.served()?.iter().zip(before).map(|(after, before)| after - before).collect();
         let [busiest, idlest] =
             [served.iter().max(), served.iter().min()].map(|end| *end.unwrap_or(&0) as f64);
+        let all: u64 = served.iter().sum();
         let ratio_calls = calling.as_ref().map(|_| Ratio::of(&rounds, &calls));
         Ok(Load {
             per_s: median(&mut rounds).round(),
@@ -73,6 +76,7 @@ impl Bench<'_> {
             calls_per_s: calling.map(|_| median(&mut calls).round()),
             ratio_calls,
             busiest_over_idlest: rounded(busiest / idlest.max(1.0)),
+            shares: served.iter().map(|served| rounded(*served as f64 / all.max(1) as f64)).collect(),
         })
     }
 }
@@ -100,6 +104,7 @@ pub(super) fn sweep(command: &Dir, settings: &Settings, output: &Output) -> Resu
                 "calls_per_s": load.calls_per_s,
                 "ratio_calls_per_s": load.ratio_calls.as_ref().map(|ratio| ratio.median),
                 "busiest_over_idlest": load.busiest_over_idlest,
+                "server_shares": load.shares,
             });
             Summary::new(lines, bench.object(&figures)).tell(output)?;
         }

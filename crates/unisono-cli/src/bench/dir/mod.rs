@@ -32,7 +32,7 @@ use super::side::{Side, blocks};
 use super::statistics::Ratio;
 use crate::arguments::{self, Common};
 use crate::location::Location;
-use crate::output::{Output, rounded, several};
+use crate::output::{Output, several};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
@@ -111,9 +111,9 @@ pub(crate) struct Dir {
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
-    /// On which processors the processes of all sides run
-    #[arg(long, value_enum, default_value_t)]
-    placement: Placement,
+    /// On which processors the processes of all sides run: spread with one client, and none with several, unless given
+    #[arg(long, value_enum)]
+    placement: Option<Placement>,
 
     #[command(flatten)]
     ground: ground::Choice,
@@ -245,7 +245,7 @@ impl Prepared {
         // The pair has a process for its second server even where the directory has one.
         let servers = servers.max(team::TWINS);
         let ground = Ground::prepare(&command.ground, servers + clients, false, settings)?;
-        let mut locations = ground.locations(command.placement, servers + clients);
+        let mut locations = ground.locations(command.placement(), servers + clients);
         let clients = locations.split_off(servers);
         Ok(Prepared { ground, servers: locations, clients })
     }
@@ -287,6 +287,13 @@ impl Dir {
             op if self.rows.is_some() && op != Op::Start => refuse("--rows is for --op start"),
             _ => Ok(()),
         }
+    }
+
+    /// Returns on which processors the processes run. Several clients find out how evenly servers are asked, and a server that
+    /// has a processor to itself is asked more than two that share one.
+    fn placement(&self) -> Placement {
+        let usual = if self.clients > 1 { Placement::None } else { Placement::Spread };
+        self.placement.unwrap_or(usual)
     }
 
     /// Returns the folder for the logs, if they lie elsewhere.
@@ -345,7 +352,7 @@ impl Bench<'_> {
             "consistency": command.consistency.name(),
             "against": command.against.map(Against::name),
             "sealed": self.ground.is_sealed(),
-            "placement": command.placement.name(),
+            "placement": command.placement().name(),
         });
         if let (Some(object), Some(figures)) = (object.as_object_mut(), figures.as_object()) {
             object.extend(figures.clone());
@@ -503,6 +510,7 @@ impl Bench<'_> {
             "ratio_calls_per_s": load.ratio_calls.as_ref().map(|ratio| ratio.median),
             "rows_written": leftovers,
             "busiest_over_idlest": load.busiest_over_idlest,
+            "server_shares": load.shares,
         });
         (lines, figures)
     }
