@@ -60,7 +60,7 @@ pub struct BegunAnew {
     pub server: u8,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Number of the last command that was kept.
+    /// Number of the last entry of its log that was kept. The log has commands and other entries.
     pub number: u64,
 }
 

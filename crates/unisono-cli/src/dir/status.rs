@@ -88,7 +88,7 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
     }
     for anew in &status.begun_anew {
         output.say(format_args!(
-            "  begun anew from server {}, {}, from number {}",
+            "  begun anew from server {}, {}, from number {} of its log",
             anew.server,
             utc(anew.at_ms),
             anew.number
