@@ -1,10 +1,10 @@
 //! The copies of a replicated service, for `status`: each member that keeps one says how far it is.
 
-use crate::output::{Output, Tone, hex, visible};
+use crate::output::{Output, Tone, hex, utc, visible};
 use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
-use unisono::replica::{CopyStatus, any_copy_status, copy_status};
+use unisono::replica::{CopyStatus, Escape, any_copy_status, copy_status};
 use unisono::rpc::{CallSettings, Client};
 use unisono::{Member, Options};
 
@@ -44,14 +44,23 @@ impl Copies {
         self.0.iter().all(|(_, status)| status.is_none())
     }
 
+    fn statuses(&self) -> impl Iterator<Item = &CopyStatus> {
+        self.0.iter().filter_map(|(_, status)| status.as_ref())
+    }
+
     /// Returns the ids of the servers that the service waits for, if it is on disk and no server of it serves.
     pub(crate) fn missing(&self) -> Option<Vec<u8>> {
-        let statuses = || self.0.iter().filter_map(|(_, status)| status.as_ref());
-        let waits = || statuses().find(|status| !status.waits_for.is_empty());
-        match statuses().any(|status| status.has_state) {
+        let mut waits = self.statuses().filter(|status| !status.waits_for.is_empty());
+        match self.statuses().any(serves) {
             true => None,
-            false => waits().map(|status| status.waits_for.clone()),
+            false => waits.next().map(|status| status.waits_for.clone()),
         }
+    }
+
+    /// Returns each time that the service on disk began anew, as the server says that knows of most.
+    fn anew(&self) -> &[Escape] {
+        let known = self.statuses().max_by_key(|status| status.anew.len());
+        known.map_or(&[], |status| &status.anew)
     }
 
     /// Prints a line for each copy.
@@ -63,20 +72,27 @@ impl Copies {
         for (member, status) in &self.0 {
             let name = visible(member.name.as_str());
             match status {
-                Some(status) if status.has_state => output.say(format_args!(
-                    "    {name}  serving, {} commands, digest {}",
-                    status.position,
-                    &hex(&status.digest)[..DIGEST_DIGITS]
-                ))?,
                 Some(status) if !status.waits_for.is_empty() => {
                     output.say(format_args!("    {name}  waits for {}", servers(&status.waits_for)))?;
                 }
+                Some(status) if status.has_state => output.say(format_args!(
+                    "    {name}  {}, {} commands, digest {}",
+                    state(Some(status)),
+                    status.position,
+                    &hex(&status.digest)[..DIGEST_DIGITS]
+                ))?,
                 Some(status) => output.say(format_args!(
                     "    {name}  fetching the state, {} of {} bytes",
                     status.fetching.bytes_here, status.fetching.bytes_total
                 ))?,
                 None => output.say(output.tone(Tone::Bad, format_args!("    {name}  does not answer")))?,
             }
+        }
+        for Escape { server, at_ms, from, .. } in self.anew() {
+            output.say(format_args!(
+                "  begun anew from server {server}, {}, from number {from} of its log",
+                utc(*at_ms)
+            ))?;
         }
         Ok(())
     }
@@ -87,33 +103,61 @@ impl Copies {
             return Value::Null;
         }
         let copies = self.0.iter().map(|(member, status)| {
-            let state = match status {
-                Some(status) if status.has_state => "serving",
-                Some(status) if !status.waits_for.is_empty() => "waiting",
-                Some(_) => "fetching",
-                None => "silent",
-            };
             let disk = status.as_ref().filter(|status| status.server > 0);
             let server = disk.map_or_else(|| json!(member.name.as_str()), |status| json!(status.server));
             json!({
                 "server": server,
-                "state": state,
-                "why": null,
+                "state": state(status.as_ref()),
+                "why": why(status.as_ref()),
                 "generation": disk.map(|status| status.generation),
                 "waiting_for": disk.map(|status| &status.waits_for),
                 "seqno": status.as_ref().map(|status| status.position),
-                "synced": null,
+                "synced": disk.map(|status| status.synced),
                 "digest": status.as_ref().filter(|status| status.has_state).map(|status| hex(&status.digest)),
+                "begun_anew": disk.map(|status| status.anew.iter().map(begun_anew).collect::<Vec<_>>()),
             })
         });
         Value::Array(copies.collect())
     }
 }
 
+/// True if a copy serves and its group orders commands.
+fn serves(status: &CopyStatus) -> bool {
+    status.has_state && !status.is_halted
+}
+
+/// Returns the word for what a copy is doing.
+fn state(status: Option<&CopyStatus>) -> &'static str {
+    match status {
+        Some(status) if serves(status) => "serving",
+        Some(status) if !status.waits_for.is_empty() => "waiting",
+        Some(status) if status.has_state => "halted",
+        Some(_) => "fetching",
+        None => "silent",
+    }
+}
+
+/// Says why a copy does not serve; `None` if it does.
+fn why(status: Option<&CopyStatus>) -> Option<String> {
+    match status {
+        Some(status) if serves(status) => None,
+        Some(status) if !status.waits_for.is_empty() => {
+            Some(format!("it waits for {}", servers(&status.waits_for)))
+        }
+        Some(status) if status.has_state => Some("its group orders nothing at present".into()),
+        Some(_) => Some("it fetches the state".into()),
+        None => Some("it does not answer".into()),
+    }
+}
+
+fn begun_anew(escape: &Escape) -> Value {
+    json!({"server": escape.server, "at_ms": escape.at_ms, "number": escape.from})
+}
+
 /// Returns the ids of the servers that a service on disk waits for, if no server of it serves.
 pub(crate) fn missing(service: &str, client: &Client) -> Option<Vec<u8>> {
     let status = any_copy_status(client, service, COPY_PATIENCE).ok()?;
-    (!status.has_state && !status.waits_for.is_empty()).then_some(status.waits_for)
+    (!serves(&status) && !status.waits_for.is_empty()).then_some(status.waits_for)
 }
 
 /// Says which servers a service waits for.
@@ -121,7 +165,7 @@ pub(crate) fn waits(service: &str, missing: &[u8]) -> String {
     format!("{} does not serve at present: it waits for {}", visible(service), servers(missing))
 }
 
-fn servers(ids: &[u8]) -> String {
+pub(crate) fn servers(ids: &[u8]) -> String {
     let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
     match &ids[..] {
         [one] => format!("server {one}"),

@@ -2,6 +2,7 @@
 
 use crate::arguments::Common;
 use crate::connection;
+use crate::look;
 use crate::output::{Output, several, visible};
 use crate::problem::Problem;
 use crate::seeds;
@@ -58,9 +59,19 @@ pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Resul
         ForceFailure::Look(error) => error.into(),
         failure => Problem::failed(failure),
     })?;
-    let (members, reset) = outcome(group, reporter, &report, &options)?;
-    output.say(format_args!("goes on with {} from place {} on", several(members, "member"), reset.seqno))?;
-    output.object(&json!({"command": "force", "group": group, "members": members, "seq": reset.seqno}))?;
+    let Forced { members, missing, reset } = outcome(group, reporter, &report, &options)?;
+    let below = match missing {
+        0 => String::new(),
+        missing => format!("; it orders nothing until {} members are there", members + missing),
+    };
+    output.say(format_args!(
+        "goes on with {} from place {} on{below}",
+        several(members, "member"),
+        reset.seqno
+    ))?;
+    output.object(&json!({
+        "command": "force", "group": group, "members": members, "members_missing": missing, "seq": reset.seqno,
+    }))?;
     Ok(())
 }
 
@@ -95,13 +106,16 @@ fn name(report: &Report, uid: Uid) -> String {
     member.map_or_else(|| uid.to_string(), |member| visible(member.member.name.as_str()).into_owned())
 }
 
-/// Waits for the end of the reset. Returns the number of members that go on, and the reset.
-fn outcome(
-    group: &str,
-    member: SocketAddr,
-    before: &Report,
-    options: &Options,
-) -> Result<(u64, LastReset), Problem> {
+/// A group that goes on after a forced reset.
+struct Forced {
+    members: u64,
+    /// Number of members that it lacks to order anything.
+    missing: u64,
+    reset: LastReset,
+}
+
+/// Waits for the end of the reset.
+fn outcome(group: &str, member: SocketAddr, before: &Report, options: &Options) -> Result<Forced, Problem> {
     let begin = Instant::now();
     while begin.elapsed() < RESET_PATIENCE {
         if let Ok(report) = unisono::look_at(group, member, options, PATIENCE)
@@ -113,7 +127,8 @@ fn outcome(
                     "the group goes on by itself: members answered that were silent",
                 ));
             }
-            return Ok(((report.members.len() + report.members_omitted) as u64, reset));
+            let members = (report.members.len() + report.members_omitted) as u64;
+            return Ok(Forced { members, missing: look::missing_members(&report), reset });
         }
         std::thread::sleep(ASK_EVERY);
     }

@@ -3,7 +3,7 @@
 use crate::arguments::Common;
 use crate::connection;
 use crate::copies::{self, Copies};
-use crate::output::{Output, Tone, rounded, visible};
+use crate::output::{Output, Tone, rounded, several, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::roster;
@@ -71,7 +71,8 @@ Exit status:
 
 What the words mean:
   [ann|2.1f3a90bc]    the sequencer and the epoch; then the number of members, and the members
-  primary             this part of the group has its quorum and is in no reset: it orders what is sent here
+  primary             this part of the group has its quorum, is in no reset and has as many members as its
+                      minimum: it orders what is sent here
   accepted through    everything through this sequence number (seqno) survives the loss of as many members as
                       the resilience says
   stable through      every member holds everything through this seqno, as far as the sequencer knows
@@ -100,6 +101,7 @@ What members wait for, as text and with --json:
   missing messages        flush   they were lost on the way, and their retransmission is requested
   the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such
   the end of a reset      reset   the group goes on once a quorum of its members has agreed on a view
+  one more member         minimum the group orders nothing below its minimum; a line for each member that is missing
 
 Example:
   unisono why news";
@@ -217,6 +219,9 @@ fn once(
             copies.tell(output)?;
             if let Some(missing) = copies.missing() {
                 return Err(Problem::not_primary(copies::waits(group, &missing)));
+            }
+            if let Some(words) = below_minimum(&report) {
+                return Err(Problem::not_primary(format!("{} stands still: {words}", visible(group))));
             }
             if !report.primary {
                 return Err(Problem::not_primary(format!(
@@ -466,11 +471,15 @@ fn status(
 ) -> std::io::Result<()> {
     let mut object = object(group, report);
     object["copies"] = copies.object();
+    object["members_missing"] = missing_members(report).into();
     object["stalled_ms"] = stall.map(|stall| milliseconds(stall.since)).into();
     object["stalled_by"] = stall.and_then(|stall| stall.member).map(|uid| name(report, uid)).into();
     output.object(&object)?;
     let (tone, standing) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
     output.say(format_args!("{}  {}", output.tone(tone, standing), view(report)))?;
+    if let Some(words) = below_minimum(report) {
+        output.say(output.tone(Tone::Bad, format_args!("orders nothing: {words}")))?;
+    }
     if let Some(stall) = stall {
         let slow = stall.member.map_or_else(|| "a member".into(), |uid| called(report, uid));
         let words =
@@ -513,6 +522,22 @@ fn resilience(report: &Report) -> String {
     }
 }
 
+/// Returns the number of members that the group's minimum lacks.
+pub(crate) fn missing_members(report: &Report) -> u64 {
+    let one_more = |waiting: &&Waiting| waiting.reason == WaitReason::Minimum;
+    report.waiting.iter().filter(one_more).count() as u64
+}
+
+/// Says how many members are missing, if the group has fewer than its minimum.
+fn below_minimum(report: &Report) -> Option<String> {
+    let missing = missing_members(report);
+    let members = (report.members.len() + report.members_omitted) as u64;
+    (missing > 0).then(|| {
+        let needed = members + missing;
+        format!("it has {} and needs {needed}; start {missing} more", several(members, "member"))
+    })
+}
+
 /// Returns the JSON value of a reason to wait.
 fn word(reason: WaitReason) -> &'static str {
     match reason {
@@ -534,7 +559,7 @@ fn phrase(reason: WaitReason) -> &'static str {
         WaitReason::Token => "the sequencer's role",
         WaitReason::Flush => "missing messages",
         WaitReason::Reset => "the end of a reset",
-        WaitReason::Minimum => "more members",
+        WaitReason::Minimum => "one more member",
         _ => "a reason that this version does not know",
     }
 }

@@ -184,6 +184,21 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// Returns a time in milliseconds since 1970 as date and time in UTC, to the second.
+pub(crate) fn utc(ms: u64) -> String {
+    let (days, seconds) = (ms / 86_400_000, ms / 1000 % 86_400);
+    // Years that begin in March have their leap day at the end. 719,468 days before 1970 such a year began, and with it
+    // one of the calendar's cycles of 400 years.
+    let (days, cycles) = ((days + 719_468) % 146_097, (days + 719_468) / 146_097);
+    let years = (days - days / 1460 + days / 36_524 - days / 146_096) / 365;
+    let day_of_year = days - (365 * years + years / 4 - years / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = (400 * cycles + years + month / 10, (month + 2) % 12 + 1);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
+}
+
 /// Returns the bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -221,6 +236,20 @@ mod tests {
         let counts =
             [(1, "member"), (0, "member"), (1, "crash"), (2, "crash")].map(|(n, word)| several(n, word));
         assert_eq!(counts, ["1 member", "0 members", "1 crash", "2 crashes"]);
+    }
+
+    #[test]
+    fn times_are_dates() {
+        let seconds = [0, 951_782_399, 951_782_400, 951_868_800, 1_767_225_599, 4_107_542_400];
+        let dates = [
+            "1970-01-01 00:00:00 UTC",
+            "2000-02-28 23:59:59 UTC",
+            "2000-02-29 00:00:00 UTC",
+            "2000-03-01 00:00:00 UTC",
+            "2025-12-31 23:59:59 UTC",
+            "2100-03-01 00:00:00 UTC",
+        ];
+        assert_eq!(seconds.map(|seconds| utc(seconds * 1000)), dates);
     }
 
     #[test]

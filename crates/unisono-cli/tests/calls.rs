@@ -184,6 +184,92 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
     assert_eq!(patiently(&port, "add"), "7");
 }
 
+/// Repeats `status` until it ends with this exit status and says all of this.
+fn status_says(name: &str, status: i32, words: &[&str]) {
+    let begin = Instant::now();
+    loop {
+        let output = unisono(["status", name]);
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if output.status.code() == Some(status) && words.iter().all(|words| said.contains(words)) {
+            return;
+        }
+        assert!(begin.elapsed() < common::PATIENCE, "{name}: {:?}: {said}", output.status);
+    }
+}
+
+#[test]
+fn a_counter_below_its_minimum_says_how_many_members_are_missing() {
+    let port = group("minimum");
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c", "--at-least", "2"];
+        Background::start(&[&form, &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = ["a", "b", "c"].map(start);
+    for member in &mut members {
+        member.until("the service", |seen| !seen.is_empty());
+    }
+    status_says(&port, 0, &["primary", "serving"]);
+    for member in &mut members[..2] {
+        member.signal(rustix::process::Signal::TERM);
+        assert_eq!(member.end(), Some(0));
+    }
+    status_says(&port, 3, &["not primary", "has 1 member and needs 2; start 1 more", "c  halted"]);
+    let status = json(&unisono(["status", &port, "--json"]));
+    assert_eq!((&status["primary"], &status["members_missing"]), (&false.into(), &1.into()), "{status}");
+    assert_eq!(status["copies"][0]["state"], "halted", "{status}");
+    let mut back = start("a");
+    back.until("the service", |seen| !seen.is_empty());
+    status_says(&port, 0, &["primary", "serving"]);
+}
+
+#[test]
+fn status_shows_who_began_a_counter_anew() {
+    let (port, folder) = (group("anew"), tempfile::tempdir().unwrap());
+    let folder = |id: &str| folder.path().join(id).display().to_string();
+    let start = |id: &str, data: &str, more: &[&str]| {
+        let server = ["rpc", "counter", &port, "--id", id, "--data", data];
+        Background::start(&[&server, &WATCHFUL[..], more].concat())
+    };
+    let mut servers = ["1", "2", "3"].map(|id| start(id, &folder(id), &[]));
+    for server in &mut servers {
+        server.until("the service", |seen| !seen.is_empty());
+    }
+    assert_eq!(patiently(&port, "add 7"), "7");
+    for server in &mut servers {
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+    }
+    let mut first = start("1", &folder("1"), &["--begin-anew"]);
+    let mut second = start("2", &folder("new"), &["--replace"]);
+    for server in [&mut first, &mut second] {
+        server.until("the service", |seen| !seen.is_empty());
+    }
+    assert_eq!(patiently(&port, "get"), "7");
+    status_says(&port, 0, &["begun anew from server 1, 20", " UTC, from number 2 of its log"]);
+    let status = json(&unisono(["status", &port, "--json"]));
+    let anew = &status["copies"][0]["begun_anew"];
+    // The log has an entry for the servers that created the counter, and the addition.
+    assert_eq!((&anew[0]["server"], &anew[0]["number"]), (&1.into(), &2.into()), "{status}");
+    // The last server but one leaves: no majority is there, and the missing servers have names.
+    second.signal(rustix::process::Signal::TERM);
+    assert_eq!(second.end(), Some(0));
+    status_says(&port, 3, &["waits for servers 2, 3"]);
+}
+
+#[test]
+fn a_server_that_is_refused_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("none").display().to_string();
+    let (status, said) = failure(&["rpc", "counter", "x", "--id", "1", "--data", &data, "--begin-anew"]);
+    assert_eq!(status, Some(2), "{said}");
+    let name = "x".repeat(4000);
+    let (status, said) = failure(&["rpc", "counter", &name, "--id", "1", "--data", &data]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("at most 255 bytes, not 4000"), "{said}");
+    assert!(!std::path::Path::new(&data).exists());
+}
+
 #[test]
 fn a_counter_is_never_founded_by_accident() {
     let port = group("unfounded");

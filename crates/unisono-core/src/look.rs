@@ -13,7 +13,8 @@ use core::time::Duration;
 pub struct Report {
     /// The epoch.
     pub epoch: EpochId,
-    /// True if the reporting member is in the one line of views: neither in a reset nor excluded.
+    /// True if the reporting member is in the one line of views, neither in a reset nor excluded, and the group orders
+    /// messages: it has as many members as its minimum.
     pub primary: bool,
     /// The reporting member.
     pub reporter: Uid,
@@ -159,7 +160,8 @@ pub enum WaitReason {
     Flush,
     /// The end of a reset.
     Reset,
-    /// More members: the group has fewer than its minimum ([`members_min`](crate::GroupConfig::members_min)).
+    /// One more member: the group has fewer than its minimum ([`members_min`](crate::GroupConfig::members_min)). There is
+    /// one such wait for each member that is missing.
     Minimum,
 }
 

@@ -60,6 +60,8 @@ pub struct BegunAnew {
     pub server: u8,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
+    /// Number of the last entry of its log that was kept. The log has commands and other entries.
+    pub number: u64,
 }
 
 /// What a server says of itself. It contains no secret.
@@ -109,9 +111,10 @@ impl ServerStatus {
         out.put_slice(&self.digest.unwrap_or_default());
         let begun_anew = &self.begun_anew[..self.begun_anew.len().min(usize::from(u16::MAX))];
         out.put_u16(begun_anew.len() as u16);
-        for BegunAnew { server, at_ms } in begun_anew {
+        for BegunAnew { server, at_ms, number } in begun_anew {
             out.put_u8(*server);
             out.put_u64(*at_ms);
+            out.put_u64(*number);
         }
         out.put_u8(self.version);
         out.into()
@@ -133,9 +136,11 @@ impl ServerStatus {
         let has_digest = from.try_get_u8().ok()? == 1;
         let digest: [u8; 32] = take(&mut from, 32)?[..].try_into().ok()?;
         let count = from.try_get_u16().ok()?;
-        let begun_anew = (0..count)
-            .map(|_| Some(BegunAnew { server: from.try_get_u8().ok()?, at_ms: from.try_get_u64().ok()? }))
-            .collect::<Option<_>>()?;
+        let mut anew = |_| {
+            let (server, at_ms) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
+            Some(BegunAnew { server, at_ms, number: from.try_get_u64().ok()? })
+        };
+        let begun_anew = (0..count).map(&mut anew).collect::<Option<_>>()?;
         let version = from.try_get_u8().ok()?;
         from.is_empty().then_some(ServerStatus {
             server,
@@ -221,7 +226,7 @@ mod tests {
             generation: 4,
             disk: 0xd15c,
             digest: Some([7; 32]),
-            begun_anew: vec![BegunAnew { server: 2, at_ms: 1_700_000_000_000 }],
+            begun_anew: vec![BegunAnew { server: 2, at_ms: 1_700_000_000_000, number: 70 }],
             version: 1,
         };
         let bytes = full.encode();

@@ -3,10 +3,10 @@
 //! Start it in three terminals, call it from a fourth, kill one of the three, and go on calling:
 //!
 //! ```sh
-//! cargo run -p unisono --example counter -- votes ann --form ann,bob,cleo
-//! cargo run -p unisono --example counter -- votes bob --form ann,bob,cleo
-//! cargo run -p unisono --example counter -- votes cleo --form ann,bob,cleo
-//! cargo run -p unisono --example counter -- votes add 5
+//! cargo run -p unisono --example counter -- tally ann --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- tally bob --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- tally cleo --form ann,bob,cleo
+//! cargo run -p unisono --example counter -- tally add 5
 //! ```
 //!
 //! Numbers typed at a member are added too. Start a killed member again with the same words: it joins the others and

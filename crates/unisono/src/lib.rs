@@ -43,6 +43,7 @@
 //! | [`AsyncGroup`] | the same; its calls are futures, for any executor |
 //! | [`Ticket`], [`Batch`] | the outcome of one message, of several messages, that were sent without waiting |
 //! | [`look`] | asks a group for a report; the caller need not be a member |
+//! | [`replica::Replica`] | this process's copy of a state that all members keep, in memory or on disk |
 //! | [`rpc::Client`], [`rpc::Server`] | calls: ask a service, offer one |
 //!
 //! [`Options`] say how a process takes part: its name, address, [`Key`] and seeds. [`GroupConfig`] says how the group

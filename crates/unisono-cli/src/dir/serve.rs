@@ -68,8 +68,9 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "begin_anew")]
     replace: bool,
 
-    /// Go on alone from this disk as a new instance, because the disks of a majority are lost for ever. The folders of
-    /// before are refused from then on
+    /// Give up the disks of all other servers for ever and go on from this one, once enough others were started with
+    /// empty folders and --replace to make a majority. Answers that only the other disks had are lost. Leave it out of
+    /// later starts
     #[arg(long)]
     begin_anew: bool,
 

@@ -1,7 +1,7 @@
 //! `unisono dir status`: what each server says of itself.
 
 use super::session::{At, client};
-use crate::output::{Output, Tone, hex, visible};
+use crate::output::{Output, Tone, hex, utc, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::Args;
@@ -87,12 +87,19 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         output.say(output.tone(Tone::Bad, "  its state differs from the others'"))?;
     }
     for anew in &status.begun_anew {
-        output
-            .say(format_args!("  began anew from server {}, at {} ms since 1970", anew.server, anew.at_ms))?;
+        output.say(format_args!(
+            "  begun anew from server {}, {}, from number {} of its log",
+            anew.server,
+            utc(anew.at_ms),
+            anew.number
+        ))?;
     }
     let known = lag.is_some();
-    let begun_anew: Vec<_> =
-        status.begun_anew.iter().map(|anew| json!({"server": anew.server, "at_ms": anew.at_ms})).collect();
+    let begun_anew: Vec<_> = status
+        .begun_anew
+        .iter()
+        .map(|anew| json!({"server": anew.server, "at_ms": anew.at_ms, "number": anew.number}))
+        .collect();
     output.object(&json!({
         "server": status.server,
         "state": status.state.word(),

@@ -84,10 +84,13 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
             }
             output.object(&object)?;
             Err(match missing {
-                Some(missing) => Problem::not_primary(format!(
-                    "{failure}; {}",
-                    copies::waits(&command.port.name, &missing)
-                )),
+                Some(missing) => {
+                    let waits = copies::waits(&command.port.name, &missing);
+                    Problem::not_primary(match failure {
+                        CallFailure::NotFound => format!("{waits}; the call did not happen"),
+                        failure => format!("{failure}; {waits}"),
+                    })
+                }
                 None => Problem::failed(failure),
             })
         }

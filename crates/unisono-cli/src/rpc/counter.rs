@@ -3,6 +3,7 @@
 use super::{Served, Serving};
 use crate::arguments::Common;
 use crate::connection;
+use crate::copies;
 use crate::form::{self, FormOptions};
 use crate::output::{Output, several, tell, visible};
 use crate::problem::Problem;
@@ -15,8 +16,8 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Command, DiskDurability, DiskOptions, Founding, Kind, NotRestored, Notice, Outcome, Replica, ReplicaEnd,
-    ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine,
+    Block, Command, Created, DiskDurability, DiskOptions, Founding, Kind, NotRestored, NotServed, Notice,
+    Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine,
 };
 use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options};
 
@@ -92,7 +93,9 @@ struct OnDisk {
     #[arg(long, requires = "id", conflicts_with = "begin_anew")]
     replace: bool,
 
-    /// Go on alone from this disk as a new counter, because a majority of the disks is lost for ever
+    /// Give up the disks of all other servers for ever and go on from this one, once enough others were started with
+    /// empty folders and --replace to make a majority. Answers that only the other disks had are lost. Leave it out of
+    /// later starts
     #[arg(long, requires = "id")]
     begin_anew: bool,
 }
@@ -147,16 +150,34 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
 
 /// Opens the copy of a server with a disk; returns when it serves, however long that takes.
 fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
-    let words = format!(
-        "server {} of {} waits for a majority of the {} servers …",
-        disk.id,
-        visible(name),
-        disk.servers
-    );
+    let replaces = disk.replace;
     let replica = Replica::begin_on_disk(name, disk, Sum(0), ReplicaOptions::default(), options)?;
-    let _waiting = progress::tell_if_long(SHORT_OPENING, words);
-    while !replica.ready().wait(LOOKS_EVERY).map_err(ReplicaError::from)? {}
+    let (begun, mut told) = (Instant::now(), Vec::new());
+    while !replica.ready().wait(LOOKS_EVERY).map_err(ReplicaError::from)? {
+        let Some((block, waits_for)) = replica.disk() else { continue };
+        if begun.elapsed() > SHORT_OPENING && waits_for != told {
+            if !waits_for.is_empty() {
+                tell(waiting_words(name, &block, &waits_for, replaces, options));
+            }
+            told = waits_for;
+        }
+    }
     Ok(replica)
+}
+
+/// Says which servers a server with a disk waits for, and how many of them it needs.
+fn waiting_words(name: &str, block: &Block, waits_for: &[u8], replaces: bool, options: &Options) -> String {
+    let name = visible(name);
+    let needed = match block.created {
+        Created::Done(_) => format!("a majority of the {} serves", several(block.servers.into(), "server")),
+        _ if replaces => "a majority that serves gives it the state".into(),
+        _ => format!("all of them to create {name}"),
+    };
+    let reach = match options.key {
+        None if !options.insecure => "; without --key only servers on this machine are reached",
+        _ => "",
+    };
+    format!("server {} of {name} waits for {}: {needed}{reach} …", block.server, copies::servers(waits_for))
 }
 
 /// A copy that is about to open.
@@ -233,7 +254,10 @@ impl Opening<'_> {
 
 /// Serves until this copy ends.
 fn serve(replica: &Replica<Sum>, served: &Served, output: &Output) -> Result<(), Problem> {
-    let port = replica.serve(&served.port)?;
+    let port = match replica.serve(&served.port) {
+        Err(NotServed::Ended) => return Err(Problem::failed(replica.wait())),
+        port => port?,
+    };
     introduce(replica, &served.name, &port.to_string(), output)?;
     let noticing = replica.clone();
     threads::start("notices", move || {
@@ -279,6 +303,10 @@ pub(crate) fn words(notice: &Notice) -> String {
         Notice::Halted { missing } => {
             format!("the group is halted: {} of the members that it needs do not answer", names(missing))
         }
+        Notice::BelowMinimum { members, needed } => format!(
+            "the group orders nothing: it has {} and needs {needed}",
+            several(*members as u64, "member")
+        ),
         Notice::Resumed => "the group goes on".into(),
         Notice::Reentering => "this member is out of the group; it enters again".into(),
         other => format!("{other:?}"),

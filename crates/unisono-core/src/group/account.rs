@@ -77,7 +77,9 @@ impl Group {
     pub fn report(&self, now: Time) -> Report {
         Report {
             epoch: self.epoch,
-            primary: matches!(self.phase, Phase::Member | Phase::Leaving) && !self.recovery.has_promised(),
+            primary: matches!(self.phase, Phase::Member | Phase::Leaving)
+                && !self.recovery.has_promised()
+                && !self.is_below_minimum(),
             reporter: self.me.uid,
             sequencer: self.named(),
             term: self.term(),
@@ -133,7 +135,8 @@ impl Group {
         if let Some((since, who)) = self.window_shut_by() {
             wait(WaitReason::Window, Some(who), self.history.received() + 1, since);
         }
-        if let Some(since) = self.waits_for_members_since(now) {
+        let since = self.waits_for_members_since(now).unwrap_or(now);
+        for _ in 0..self.members_below_minimum() {
             wait(WaitReason::Minimum, None, self.history.received() + 1, since);
         }
         if self.lacks() {

@@ -131,7 +131,8 @@ pub enum Standing {
     Primary,
     /// A reset is under way, or with the manual policy a member is suspected.
     Resetting,
-    /// A reset is under way and finds no quorum.
+    /// The group orders no messages: a reset is under way and finds no quorum, or the group has fewer members than its
+    /// minimum ([`GroupConfig::members_min`]).
     Halted,
     /// Not a member: not yet, or no longer.
     Out,

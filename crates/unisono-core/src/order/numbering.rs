@@ -68,9 +68,14 @@ impl Group {
 
     /// True if the view at the end of the log has fewer members than the group's minimum.
     pub(crate) fn is_below_minimum(&self) -> bool {
-        self.history.view().len() < usize::from(self.config.members_min)
+        self.members_below_minimum() > 0
             && !self.broken(Planted::ServesBelowMinimum)
             && !self.broken(Planted::QuorumOfView)
+    }
+
+    /// Returns the number of members that the group's minimum lacks.
+    pub(crate) fn members_below_minimum(&self) -> usize {
+        usize::from(self.config.members_min).saturating_sub(self.history.view().len())
     }
 
     /// Returns since when messages wait because the group has too few members; now, if this member does not know it.

@@ -160,8 +160,11 @@ impl<T: Into<Bytes>> From<T> for Outcome {
 }
 
 /// The parts of a snapshot are no state that this program can restore.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error(
-    "the state of the other members cannot be restored here: {0}; does this server run an older version?"
+    "the state of the other members cannot be restored here: {0}; does another program use this name, or does this server \
+     run an older version?"
 )]
 pub struct NotRestored(pub &'static str);
+
+crate::debug_as_sentence!(NotRestored);

@@ -99,6 +99,10 @@ pub struct Replica<S> {
     finished: BTreeMap<Uid, CallNumber>,
     tidy_at: Option<Time>,
     is_stopped: bool,
+    /// The group's reset finds no quorum.
+    has_no_quorum: bool,
+    /// Number of members, while that is below the group's minimum.
+    below_minimum: Option<usize>,
     watched: Watched,
     /// Present at a server with a disk.
     durable: Option<Durable>,
@@ -169,6 +173,8 @@ impl<S: StateMachine> Replica<S> {
             finished: BTreeMap::new(),
             tidy_at: None,
             is_stopped: false,
+            has_no_quorum: false,
+            below_minimum: None,
             watched: Watched::default(),
             durable: None,
             closed: None,
@@ -188,6 +194,7 @@ impl<S: StateMachine> Replica<S> {
         }
         self.report(&event);
         let reset = matches!(event, Event::Reset { .. });
+        let resumed = matches!(event, Event::Resumed);
         match event {
             Event::Entered { seqno, view } => self.enter(now, seqno, view),
             event if event.seqno().is_some() => self.follow(now, event),
@@ -199,6 +206,7 @@ impl<S: StateMachine> Replica<S> {
             Event::Conflict { gives_way: true, .. } => self.give_way(),
             _ => {}
         }
+        self.note_minimum(resumed);
         if reset {
             self.repeat_all(now);
         }
@@ -520,13 +528,16 @@ impl<S: StateMachine> Replica<S> {
     pub fn answer_status(&self, question: &Bytes) -> Option<Bytes> {
         let status = || CopyStatus {
             has_state: self.serves() && !self.is_stopped,
+            is_halted: self.is_halted(),
             position: self.position(),
             digest: self.chain().unwrap_or_default(),
             fetching: self.fetching().unwrap_or_default(),
             server: self.durable.as_ref().map_or(0, |durable| durable.block.server),
             generation: self.durable.as_ref().map_or(0, |durable| durable.block.generation),
             disk: self.disk_identity(),
+            synced: self.durable.as_ref().map_or(0, Durable::synced),
             waits_for: self.waits_for(),
+            anew: self.durable.as_ref().map_or_else(Vec::new, |durable| durable.block.anew.clone()),
         };
         CopyStatus::is_asked_by(question).then(|| status().write())
     }
@@ -557,11 +568,40 @@ impl<S: StateMachine> Replica<S> {
             Event::Conflict { address, gives_way, .. } => {
                 Notice::OtherGroup { address: *address, gives_way: *gives_way }
             }
-            Event::Halted { missing } => Notice::Halted { missing: missing.clone() },
-            Event::Resumed => Notice::Resumed,
+            Event::Halted { missing } => {
+                self.has_no_quorum = true;
+                Notice::Halted { missing: missing.clone() }
+            }
             _ => return,
         };
         self.outputs.push_back(Output::Notice(notice));
+    }
+
+    /// Reports that the group has too few members to order commands, or that it goes on. `resumed` is true if it has its
+    /// quorum again.
+    fn note_minimum(&mut self, resumed: bool) {
+        let (members, needed) = self.members_and_minimum();
+        let lacks = members < needed && !self.is_stopped;
+        let (was_halted, before) = (self.is_halted(), self.below_minimum);
+        self.has_no_quorum &= !resumed;
+        self.below_minimum = lacks.then_some(members);
+        if lacks && before != self.below_minimum {
+            self.outputs.push_back(Output::Notice(Notice::BelowMinimum { members, needed }));
+        } else if was_halted && !self.is_halted() && !self.is_stopped {
+            self.outputs.push_back(Output::Notice(Notice::Resumed));
+        }
+    }
+
+    /// Returns the number of members, and the number below which the group orders no commands. Outside of a group both
+    /// are 0.
+    fn members_and_minimum(&self) -> (usize, usize) {
+        let members = self.view.as_ref().map(|view| view.members.len());
+        members.map_or((0, 0), |members| (members, self.settings.members_min.into()))
+    }
+
+    /// True if the group orders no commands at present: it lacks its quorum, or has fewer members than its minimum.
+    pub fn is_halted(&self) -> bool {
+        self.has_no_quorum || self.below_minimum.is_some()
     }
 }
 

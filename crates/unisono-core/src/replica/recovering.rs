@@ -7,7 +7,7 @@ use super::durable::{
     After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, Round, RoundWord, Stage, Verdict,
 };
 use super::fetch::Fetch;
-use super::replicated::{Applied, Replicated};
+use super::replicated::{Applied, Replicated, server_id};
 use super::word::Word;
 use super::{Arriving, NotRestored, Output, Replica, ReplicaSettings, StateMachine, StopReason};
 use crate::event::{Event, View};
@@ -83,10 +83,19 @@ impl<S: StateMachine> Replica<S> {
         let is_in = self.view.is_some() && !self.is_stopped;
         match durable.stage {
             Stage::Closed if is_in => durable.round.missing().to_vec(),
+            Stage::Open | Stage::Joining if is_in && self.is_halted() => self.servers_outside(),
             Stage::Open | Stage::Joining if is_in => Vec::new(),
             // In no group, it knows of no other server.
             _ => (1..=durable.block.servers).filter(|id| *id != durable.block.server).collect(),
         }
+    }
+
+    /// Returns the ids of the servers that are not in the group.
+    fn servers_outside(&self) -> Vec<u8> {
+        let members = || self.view.iter().flat_map(|view| &view.members);
+        let is_in = |id: u8| members().any(|member| server_id(&member.name) == Some(id));
+        let servers = self.durable.as_ref().map_or(0, |durable| durable.block.servers);
+        (1..=servers).filter(|id| !is_in(*id)).collect()
     }
 
     /// Returns the identity of this server's disk; 0 without one.

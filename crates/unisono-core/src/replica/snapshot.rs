@@ -6,6 +6,8 @@
 //! pieces of the last two snapshots that it listed. Pieces that two snapshots share travel once, also if the newcomer
 //! changes donors.
 
+use super::disk::Escape;
+use super::durable::Place;
 use super::machine::Position;
 use super::types::{Digest, Progress};
 use crate::identity::{Seqno, Uid};
@@ -229,6 +231,8 @@ impl Hashed {
 pub struct CopyStatus {
     /// True if it has the state and serves callers.
     pub has_state: bool,
+    /// True if its group orders no commands at present: it lacks its quorum, or has fewer members than its minimum.
+    pub is_halted: bool,
     /// Position of the last command that it applied.
     pub position: Position,
     /// Digest of all outcomes through that position.
@@ -241,9 +245,16 @@ pub struct CopyStatus {
     pub generation: u64,
     /// Identity of its disk, a random number; 0 without one.
     pub disk: u64,
+    /// Place in the log through which its disk has everything; 0 without one. The log has commands and other entries.
+    pub synced: Place,
     /// Ids of the servers that it waits for.
     pub waits_for: Vec<u8>,
+    /// Each time that an administrator let the service begin anew from one disk, the first one first.
+    pub anew: Vec<Escape>,
 }
+
+/// Length of an escape in a status.
+const ESCAPE_BYTES: usize = 1 + 8 + 8 + 16;
 
 impl CopyStatus {
     /// Returns the question that a copy answers with its status.
@@ -260,6 +271,7 @@ impl CopyStatus {
         let mut out = Vec::new();
         out.put_u8(REPLY_STATUS);
         out.put_u8(self.has_state.into());
+        out.put_u8(self.is_halted.into());
         out.put_u64(self.position);
         out.put_slice(&self.digest);
         out.put_u64(self.fetching.bytes_here);
@@ -267,31 +279,52 @@ impl CopyStatus {
         out.put_u8(self.server);
         out.put_u64(self.generation);
         out.put_u64(self.disk);
+        out.put_u64(self.synced);
         out.put_u8(self.waits_for.len() as u8);
         out.put_slice(&self.waits_for);
+        for Escape { server, at_ms, from, service } in &self.anew {
+            out.put_u8(*server);
+            out.put_u64(*at_ms);
+            out.put_u64(*from);
+            out.put_u128(*service);
+        }
         out.into()
     }
 
     /// Returns the status, or `None` if these bytes are not the reply to the question.
     pub fn read(mut from: Bytes) -> Option<CopyStatus> {
         let is_status = from.try_get_u8().ok()? == REPLY_STATUS;
-        let (has_state, position) = (from.try_get_u8().ok()? != 0, from.try_get_u64().ok()?);
+        let (has_state, is_halted) = (from.try_get_u8().ok()? != 0, from.try_get_u8().ok()? != 0);
+        let position = from.try_get_u64().ok()?;
         let mut digest = Digest::default();
         from.try_copy_to_slice(&mut digest).ok()?;
         let fetching =
             Progress { bytes_here: from.try_get_u64().ok()?, bytes_total: from.try_get_u64().ok()? };
         let (server, generation) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
-        let (disk, count) = (from.try_get_u64().ok()?, usize::from(from.try_get_u8().ok()?));
-        let waits_for = (count == from.len()).then(|| from.to_vec())?;
+        let (disk, synced) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let count = usize::from(from.try_get_u8().ok()?);
+        let waits_for = (count <= from.len()).then(|| from.split_to(count).to_vec())?;
+        if from.len() % ESCAPE_BYTES != 0 {
+            return None;
+        }
+        let anew = from.chunks(ESCAPE_BYTES).map(|mut escape| Escape {
+            server: escape.get_u8(),
+            at_ms: escape.get_u64(),
+            from: escape.get_u64(),
+            service: escape.get_u128(),
+        });
         is_status.then_some(CopyStatus {
             has_state,
+            is_halted,
             position,
             digest,
             fetching,
             server,
             generation,
             disk,
+            synced,
             waits_for,
+            anew: anew.collect(),
         })
     }
 }
@@ -437,16 +470,25 @@ mod tests {
         let waits_for = vec![2, 3];
         let status = CopyStatus {
             has_state: true,
+            is_halted: true,
             position: 5,
             digest: [1; 32],
             fetching,
             server: 1,
             generation: 7,
             disk: 8,
+            synced: 9,
             waits_for,
+            anew: vec![
+                Escape { server: 2, at_ms: 3, from: 4, service: 5 },
+                Escape { server: 1, at_ms: 6, from: 7, service: 8 },
+            ],
         };
         assert_eq!(CopyStatus::read(status.write()), Some(status.clone()));
-        assert_eq!(CopyStatus::read(status.write().slice(..20)), None);
+        let bytes = status.write();
+        let shorter = (0..bytes.len()).filter(|end| CopyStatus::read(bytes.slice(..*end)).is_some());
+        // Whole escapes may be missing at the end, nothing else.
+        assert_eq!(shorter.collect::<Vec<_>>(), [bytes.len() - 2 * ESCAPE_BYTES, bytes.len() - ESCAPE_BYTES]);
         assert_eq!(CopyStatus::read(Reply::NoState.write()), None);
         // A section that claims more pieces than it has, or lies outside the list, or brings it no further, is not valid.
         let claims = |of: u32, from: u32, count: u32| {

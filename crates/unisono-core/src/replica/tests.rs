@@ -86,10 +86,15 @@ struct Made {
     /// Members whose donors do not answer.
     silent: Vec<u64>,
     durability: Durability,
+    members_min: u16,
 }
 
 impl Made {
     fn of(founders: &[u64]) -> Made {
+        Made::with_minimum(1, founders)
+    }
+
+    fn with_minimum(members_min: u16, founders: &[u64]) -> Made {
         let mut made = Made {
             seqno: 0,
             view: founders.to_vec(),
@@ -100,6 +105,7 @@ impl Made {
             held: Vec::new(),
             silent: Vec::new(),
             durability: Durability::HeldByAll,
+            members_min,
         };
         for uid in founders {
             made.add(*uid);
@@ -115,6 +121,7 @@ impl Made {
             client: Uid(100 + uid),
             durability: self.durability,
             message_bytes_max: 1 << 20,
+            members_min: self.members_min,
             digest,
         };
         self.replicas.insert(uid, Replica::new(Uid(uid), Words::default(), settings));
@@ -267,6 +274,28 @@ impl Made {
         })
     }
 
+    fn notices(&self, uid: u64) -> Vec<Notice> {
+        let outputs = self.seen.get(&uid).into_iter().flatten();
+        let notices = outputs.filter_map(|output| match output {
+            Output::Notice(notice) => Some(notice.clone()),
+            _ => None,
+        });
+        notices.collect()
+    }
+
+    fn leave(&mut self, uid: u64) {
+        self.view.retain(|member| *member != uid);
+        let members = self.view.len();
+        self.order(|seqno| Event::Left {
+            seqno,
+            member: member(uid),
+            goodbye: Bytes::new(),
+            members,
+            successor: None,
+        });
+        self.settle();
+    }
+
     fn done(&self, uid: u64) -> Vec<(CommandNumber, Result<Done, CommandFailure>)> {
         let outputs = self.seen.get(&uid).into_iter().flatten();
         let done = outputs.filter_map(|output| match output {
@@ -374,6 +403,7 @@ fn a_state_that_cannot_be_restored_ends_the_newcomer_only() {
         client: Uid(9),
         durability: Durability::HeldByAll,
         message_bytes_max: 1 << 20,
+        members_min: 1,
         digest,
     };
     let head = state.snapshot(Watched::default()).parts[0].clone();
@@ -471,6 +501,7 @@ fn a_copy_that_differs_from_the_majority_stops_and_names_the_commands() {
         client: Uid(9),
         durability: Durability::HeldByAll,
         message_bytes_max: 1 << 20,
+        members_min: 1,
         digest,
     };
     let Ok(spoiled) = Replicated::restored(spoiled, (0, &parts), Some(view), &settings) else { panic!() };
@@ -643,4 +674,35 @@ fn a_state_with_commands_that_a_reset_dropped_is_not_taken() {
     made.settle();
     assert_eq!(made.words(4), made.words(2));
     assert!(!made.words(4).contains(&"lost".into()));
+}
+
+#[test]
+fn a_group_below_its_minimum_says_so_until_it_goes_on() {
+    let mut made = Made::with_minimum(2, &[1, 2, 3]);
+    made.leave(3);
+    assert_eq!((made.notices(1), made.replicas[&1].is_halted()), (vec![], false));
+    made.leave(2);
+    let below = Notice::BelowMinimum { members: 1, needed: 2 };
+    assert_eq!((made.notices(1), made.replicas[&1].is_halted()), (vec![below.clone()], true));
+    // The status, too.
+    let status = made.replicas[&1].answer_status(&CopyStatus::question());
+    let status = status.and_then(CopyStatus::read).unwrap();
+    assert!(status.has_state && status.is_halted);
+    made.join(4);
+    assert_eq!((made.notices(1), made.replicas[&1].is_halted()), (vec![below, Notice::Resumed], false));
+}
+
+#[test]
+fn a_group_that_a_forced_reset_leaves_below_its_minimum_goes_on_only_with_enough_members() {
+    let mut made = Made::with_minimum(2, &[1, 2]);
+    let missing = vec![member(2)];
+    made.replica(1).handle_event(NOW, Event::Halted { missing: missing.clone() });
+    made.reset_without(&[2]);
+    made.replica(1).handle_event(NOW, Event::Resumed);
+    made.settle();
+    let mut notices = vec![Notice::Halted { missing }, Notice::BelowMinimum { members: 1, needed: 2 }];
+    assert_eq!(made.notices(1), notices);
+    made.join(3);
+    notices.push(Notice::Resumed);
+    assert_eq!(made.notices(1), notices);
 }

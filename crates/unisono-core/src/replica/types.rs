@@ -61,6 +61,8 @@ pub struct ReplicaSettings {
     pub durability: Durability,
     /// Maximum size of a message of the group in bytes. A command may have 41 bytes less.
     pub message_bytes_max: usize,
+    /// Minimum number of members with which the group orders commands.
+    pub members_min: u16,
     /// Hash function for the parts of snapshots and for the comparison of copies.
     pub digest: fn(&[u8]) -> Digest,
 }
@@ -195,7 +197,14 @@ pub enum Notice {
         /// The members that do not answer.
         missing: Vec<Member>,
     },
-    /// The halted group goes on.
+    /// The group has fewer members than its minimum: no command gets an outcome until more have joined.
+    BelowMinimum {
+        /// Number of members.
+        members: usize,
+        /// The minimum ([`GroupConfig::members_min`](crate::GroupConfig::members_min)).
+        needed: usize,
+    },
+    /// The group goes on: it has its quorum, and as many members as its minimum.
     Resumed,
     /// This member's life in the group is over: it was excluded, its group lost its quorum or gave way. It enters again.
     Reentering,
@@ -250,7 +259,10 @@ pub enum StopReason {
     )]
     DiskGivenUp,
     /// The disk is of another service of the same name.
-    #[error("this folder is of another service of the same name")]
+    #[error(
+        "this folder is of another service of the same name, perhaps because --begin-anew was given while the others \
+         served: keep it aside, and start with an empty folder and --replace"
+    )]
     DiskOfOther,
     /// The other servers were started with another number of servers.
     #[error("the service was created with another number of servers")]

@@ -145,9 +145,10 @@ fn messages_wait_until_the_group_has_its_minimum() {
     net.run(1_000 * MS);
     assert_eq!(net.group(0).info().expected, 1, "a message was ordered");
     let report = net.group(0).report(Time::from_nanos(net.now));
+    // One wait for each member that is missing.
     assert_eq!(
         report.waiting.iter().map(|wait| wait.reason).collect::<Vec<_>>(),
-        [look::WaitReason::Minimum]
+        [look::WaitReason::Minimum; 2]
     );
     assert!(report.waiting[0].since >= core::time::Duration::from_millis(900));
     let second = net.add(EntryMode::Join, unicast());
@@ -172,12 +173,20 @@ fn a_survivor_below_the_minimum_orders_changes_and_no_message() {
     net.leave(2);
     net.run(2_000 * MS);
     assert_eq!((net.phase(2), net.size(0)), (Phase::Gone, 1));
+    // It says that the group stands still, although no message waits.
+    let says = |net: &Net| {
+        let report = net.group(0).report(Time::from_nanos(net.now));
+        let waits = report.waiting.iter().filter(|wait| wait.reason == look::WaitReason::Minimum).count();
+        (net.group(0).standing(), report.primary, waits)
+    };
+    assert_eq!(says(&net), (Standing::Halted, false, 1));
     net.send(0, b"alone").unwrap();
     net.run(2_000 * MS);
     assert_eq!(net.delivered(0), 0);
     net.add(EntryMode::Join, unicast());
     net.run(1_000 * MS);
     assert_eq!(net.delivered(0), 1);
+    assert_eq!(says(&net), (Standing::Primary, true, 0));
 }
 
 // A leaver does not wait for messages that may never be ordered; it learns that they are not.

@@ -99,7 +99,7 @@ fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
         begun_anew: block
             .anew
             .iter()
-            .map(|escape| BegunAnew { server: escape.server, at_ms: escape.at_ms })
+            .map(|escape| BegunAnew { server: escape.server, at_ms: escape.at_ms, number: escape.from })
             .collect(),
         version: VERSION,
     }

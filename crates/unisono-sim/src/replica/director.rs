@@ -320,6 +320,7 @@ impl Director {
             settings: Settings { ..self.plan.settings.clone() },
             durability: self.plan.durability,
             message_bytes_max: self.plan.config.message_bytes_max as usize,
+            members_min: self.plan.config.members_min,
             disk,
             former,
         };

@@ -163,7 +163,7 @@ impl<S> State<S> {
 
     pub(super) fn add_notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Halted { .. } => self.is_halted = true,
+            Notice::Halted { .. } | Notice::BelowMinimum { .. } => self.is_halted = true,
             Notice::Resumed | Notice::Reentering => self.is_halted = false,
             _ => {}
         }
@@ -319,6 +319,7 @@ impl<S: StateMachine> Copy<S> {
             client,
             durability: settings.durability,
             message_bytes_max: settings.config.message_bytes_max as usize,
+            members_min: settings.config.members_min,
             digest: transfer::sha256,
         }
     }

@@ -22,6 +22,8 @@ pub use unisono_core::replica::disk::DiskDurability;
 
 /// Maximum number of servers of a service on disk.
 pub const DISK_SERVERS_MAX: u8 = 9;
+/// Maximum length of the name of a service on disk, 255 bytes: the commit block has room for it and much else.
+pub const DISK_NAME_BYTES_MAX: usize = 255;
 /// Time after which a formation is tried anew: a participant that has promised to another one that died must not wait long.
 const DISK_FORMATION_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a server that waits looks whether it is in a group.
@@ -140,6 +142,14 @@ pub enum DiskError {
         /// Number of servers.
         servers: u8,
     },
+    /// The name of the service is longer than [`DISK_NAME_BYTES_MAX`].
+    #[error(
+        "the name of a service on disk has at most {DISK_NAME_BYTES_MAX} bytes, not {bytes}: use a shorter one"
+    )]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// The folder cannot be used.
     #[error("cannot use the folder {}: {error}", folder.display())]
     Folder {
@@ -211,6 +221,7 @@ pub enum DiskError {
 debug_as_sentence!(DiskError {
     Servers,
     Id,
+    NameTooLong,
     Folder,
     Store,
     OtherId,
@@ -252,7 +263,14 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
     if !(1..=servers).contains(&id) {
         return Err(DiskError::Id { id, servers });
     }
+    if name.len() > DISK_NAME_BYTES_MAX {
+        return Err(DiskError::NameTooLong { bytes: name.len() });
+    }
     let folder = || options.data.clone();
+    if options.begin_anew && !options.data.exists() {
+        // Not even the folder is made.
+        return Err(DiskError::NothingToBeginWith { folder: folder() });
+    }
     let files = Folder::open(&options.data, options.log_dir.as_deref())
         .map_err(|error| DiskError::Folder { folder: folder(), error })?;
     let (store, loaded) =

@@ -38,7 +38,9 @@ debug_as_sentence!(ReplicaError { TimedOut, Thread; of Ended, Disk });
 fn cause(last: Option<&Arc<OpenError>>) -> String {
     match last {
         Some(error) => format!(": {error}"),
-        None => ": the group was entered, and the state has not arrived; try again, or with more time".into(),
+        None => ": too few other servers answered to form or enter the service, or its state has not arrived; start \
+                 the others, and try again"
+            .into(),
     }
 }
 

@@ -92,6 +92,7 @@ impl Life {
             client,
             durability: durability_of(&config),
             message_bytes_max: config.message_bytes_max as usize,
+            members_min: config.members_min,
             digest,
         }
     }

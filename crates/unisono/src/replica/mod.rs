@@ -76,23 +76,31 @@
 //! ways in; [`Replica::join_or_form`] is the one for processes that are started and restarted by themselves. A member that
 //! the others exclude, because it was cut off or stopped for a while, comes back by itself and fetches the state.
 //!
+//! # On disk
+//!
+//! [`Replica::open_on_disk`] keeps the state in a folder of each of up to nine servers, which have ids. What was answered
+//! survives the crash of all of them: any majority goes on with it. A server that waits says for which others
+//! ([`Replica::disk`]), and [`DiskOptions`] has what an operator decides when disks are lost for ever.
+//!
 //! # Threads
 //!
 //! A replica has three threads, on disk two more, and one for each door. The state machine is called by any of them and by
 //! those of the program, one at a time. A call that takes long delays everything else of this member.
-//!
-//! | | |
-//! |---|---|
-//! | `disk` | a server with a disk: the thread that writes, and the one that answers while the server is in no group |
-//! | `copy` | the state behind its lock, and what each input leads to |
-//! | `doors` | callers with another key |
-//! | `life` | one life: a member of the group, and what is served beside it |
-//! | `order` | the thread that takes all input: events, and callers' requests |
-//! | `errands` | the thread for what has to wait |
-//! | `transfer` | the thread that gives the state to newcomers; questions to others |
-//! | `pending`, `waits` | handles on what is under way |
-//! | `folder` | the folder where a durable replica keeps its state |
-//! | `options`, `status`, `error` | types of the interface |
+
+// The modules:
+//
+// | | |
+// |---|---|
+// | `disk` | a server with a disk: the thread that writes, and the one that answers while the server is in no group |
+// | `copy` | the state behind its lock, and what each input leads to |
+// | `doors` | callers with another key |
+// | `life` | one life: a member of the group, and what is served beside it |
+// | `order` | the thread that takes all input: events, and callers' requests |
+// | `errands` | the thread for what has to wait |
+// | `transfer` | the thread that gives the state to newcomers; questions to others |
+// | `pending`, `waits` | handles on what is under way |
+// | `folder` | the folder where a durable replica keeps its state |
+// | `options`, `status`, `error` | types of the interface |
 
 mod copy;
 mod disk;
@@ -110,7 +118,7 @@ mod tests;
 mod transfer;
 mod waits;
 
-pub use disk::{DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState};
+pub use disk::{DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState};
 pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
 pub use options::{Founding, ReplicaOptions};
 pub use pending::{Notices, PendingCommand, PendingRead, Ready};

@@ -54,6 +54,7 @@ impl Group {
             Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Standing::Out,
             _ if self.halt.is_halted() => Standing::Halted,
             _ if self.recovery.has_promised() || is_suspicious() => Standing::Resetting,
+            _ if self.is_below_minimum() => Standing::Halted,
             _ => Standing::Primary,
         }
     }

@@ -119,6 +119,7 @@ pub(crate) struct ServerBirth {
     pub(crate) settings: Settings,
     pub(crate) durability: Durability,
     pub(crate) message_bytes_max: usize,
+    pub(crate) members_min: u16,
     /// Present for a server with a disk, which has no former life or begins anew from it.
     pub(crate) disk: Option<DiskBirth>,
     /// What is left of the last life, if the member was excluded or could not join.

@@ -97,11 +97,12 @@ impl Server {
         context: &BirthContext,
         birth: ServerBirth,
     ) -> Result<Server, ConfigError> {
-        let ServerBirth { entry, settings, durability, message_bytes_max, disk, former } = birth;
+        let ServerBirth { entry, settings, durability, message_bytes_max, members_min, disk, former } = birth;
         let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
+        let of_replica = ReplicaSettings { client, durability, message_bytes_max, members_min, digest };
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
         let (replica, watch, client, own, disk) = match (former, disk) {
@@ -111,19 +112,17 @@ impl Server {
             }
             (None, Some(DiskBirth { disk, start })) => {
                 let watch = Rc::new(Watch::default());
-                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
                 let copy = Copy::new(state(common, context.uid), Rc::clone(&watch));
-                let replica = Replica::with_disk(context.uid, copy, settings, &start);
+                let replica = Replica::with_disk(context.uid, copy, of_replica, &start);
                 let replica = replica.unwrap_or_else(|reason| panic!("a disk cannot be restored: {reason}"));
                 (replica, watch, client, Own::default(), Some(disk))
             }
             (None, None) => {
                 let watch = Rc::new(Watch::default());
-                let settings = ReplicaSettings { client, durability, message_bytes_max, digest };
                 let replica = Replica::new(
                     context.uid,
                     Copy::new(state(common, context.uid), Rc::clone(&watch)),
-                    settings,
+                    of_replica,
                 );
                 (replica, watch, client, Own::default(), None)
             }

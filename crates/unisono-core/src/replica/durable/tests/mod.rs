@@ -110,6 +110,7 @@ impl Made {
             client: Uid(1000 + uid),
             durability: Durability::HeldByAll,
             message_bytes_max: 1 << 20,
+            members_min: 1,
             digest,
         };
         let Ok(replica) = Replica::with_disk(Uid(uid), Words::default(), settings, &start) else { panic!() };
