@@ -50,7 +50,8 @@ impl Directory {
         // The absolute path, so that the process may change its own folder.
         let path = &fs::canonicalize(path).map_err(failed("find", path))?;
         let lock_path = path.join(LOCK_FILE);
-        let lock = open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)?;
+        let lock =
+            open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)?;
         lock_file(&lock, &lock_path)?;
         let file = File::open(path).map_err(failed("open", path))?;
         Ok(Directory { path: path.clone(), file, has_new_names: true, _lock: lock })
