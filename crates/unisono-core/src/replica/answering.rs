@@ -14,6 +14,12 @@ use bytes::Bytes;
 /// Says nothing of the call: it may be a repeat of one that was executed elsewhere, or was submitted here.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
+/// Likewise.
+pub(super) const WAITS_TOO_LONG: &[u8] =
+    b"a command waits for an hour at most: call with a shorter deadline; this server did nothing with it";
+/// Likewise.
+pub(super) const BUSY: &[u8] =
+    b"busy: 64 MiB of commands wait here for their outcomes; this server did nothing with this one; try again later";
 const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
 
 impl<S: StateMachine> Replica<S> {

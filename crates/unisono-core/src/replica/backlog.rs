@@ -52,13 +52,19 @@ impl Backlog {
         *self = Backlog::since(self.reaches, view.clone());
     }
 
-    /// Returns the view at `at`, and the events after it. `at` must not be before the first kept event.
-    pub(super) fn split_at(mut self, at: Seqno) -> (Option<View>, VecDeque<Event>) {
+    /// Returns the view at `at`, which must not be before the first kept event.
+    pub(super) fn view_at(&self, at: Seqno) -> Option<View> {
+        let mut view = self.view.clone();
+        let before = self.events.iter().take_while(|event| event.seqno().is_some_and(|seqno| seqno <= at));
+        before.for_each(|event| _ = view.as_mut().map(|view| view.follow(event)));
+        view
+    }
+
+    /// Returns the events after `at`.
+    pub(super) fn after(mut self, at: Seqno) -> VecDeque<Event> {
         while self.events.front().and_then(Event::seqno).is_some_and(|seqno| seqno <= at) {
-            if let (Some(event), Some(view)) = (self.events.pop_front(), &mut self.view) {
-                view.follow(&event);
-            }
+            self.events.pop_front();
         }
-        (self.view, self.events)
+        self.events
     }
 }

@@ -4,7 +4,7 @@ use super::backlog::Backlog;
 use super::fetch::Fetch;
 use super::replicated::Replicated;
 use super::word::Word;
-use super::{Arriving, CommandFailure, NotRestored, Output, Replica, StateMachine, StopReason};
+use super::{Arriving, CommandFailure, Output, Replica, StateMachine, StopReason};
 use crate::event::View;
 use crate::identity::Seqno;
 use crate::planted::Probe;
@@ -57,8 +57,8 @@ impl<S: StateMachine> Replica<S> {
         if arriving.fetch.is_lost() {
             return self.stop(StopReason::StateLost);
         }
-        if arriving.fetch.is_impossible() {
-            return self.stop(StopReason::NotRestored(NotRestored("it has more than 400,000 parts")));
+        if let Some(reason) = arriving.fetch.is_impossible() {
+            return self.stop(StopReason::NotRestored(reason));
         }
         while let Some((call, to, request)) = arriving.fetch.poll_call() {
             self.outputs.push_back(Output::Fetch { call, to, request });
@@ -73,26 +73,23 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let Some(Arriving { machine, backlog, mut fetch }) = self.arriving.take() else { return };
-        let parts = fetch.take_whole();
-        let Some(machine) = machine else { return self.take_state_to_disk(now, (at, parts), backlog) };
-        let (view, events) = backlog.split_at(at);
-        match Replicated::restored(machine, (at, &parts), view, &self.settings) {
+        let (parts, donor) = fetch.take_whole();
+        let Some(machine) = machine else {
+            return self.take_state_to_disk(now, (at, parts), (backlog, fetch, donor));
+        };
+        match Replicated::restored(machine, (at, &parts), backlog.view_at(at), &self.settings) {
             Ok(state) => {
                 self.watched.probe(Probe::StateFetched);
                 self.begin_with(now, state);
                 self.say(Word::HasState);
-                for event in events {
+                for event in backlog.after(at) {
                     self.apply(&event);
                 }
                 self.outputs.push_back(Output::StateFetched);
             }
             Err((machine, reason)) => {
-                self.arriving = Some(Arriving {
-                    machine: Some(machine),
-                    backlog: Backlog::default(),
-                    fetch: Fetch::new(),
-                });
-                self.stop(StopReason::NotRestored(reason));
+                fetch.give_up(donor, reason);
+                self.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
             }
         }
     }

@@ -1,12 +1,12 @@
 //! How a newcomer gets the state: it asks the other members in turn for the list of pieces, takes the pieces that it
 //! lacks from the first that has the state, and changes to another donor when that one dies or cannot go on.
 //!
-//! Pieces are checked by their digests and kept over a change of donors. If every other member of the view says that it
-//! has no state, the state is lost.
+//! Pieces are checked by their digests and lengths, and kept over a change of donors. A donor whose state is none that can be
+//! restored is not asked again. If every other member of the view says that it has no state, the state is lost.
 
-use super::Watched;
-use super::snapshot::{Extent, Hashed, List, Piece, Question, Reply, cut};
+use super::snapshot::{Extent, Hashed, List, Piece, Question, Reply, STATE_PIECE_BYTES_MAX, cut};
 use super::types::{Digest, FetchNumber, Progress};
+use super::{NotRestored, Watched};
 use crate::event::View;
 use crate::identity::{Member, Seqno, Uid};
 use crate::planted::{Planted, Probe};
@@ -40,8 +40,13 @@ pub(super) struct Fetch {
     without_state: BTreeSet<Uid>,
     /// Members that could not go on lately.
     failed: BTreeSet<Uid>,
+    /// Members whose states cannot be restored here.
+    useless: BTreeSet<Uid>,
+    /// Why that of the last of them cannot.
+    reason: Option<NotRestored>,
     ask_at: Option<Time>,
     is_lost: bool,
+    is_impossible: bool,
     /// A member that has no state may have it soon: it is asked again.
     insists: bool,
     /// Pieces of the donor before this one: for a planted bug.
@@ -58,9 +63,7 @@ enum Stage {
     /// The donor's pieces travel.
     Taking(Taking),
     /// All pieces are here.
-    Whole { at: Seqno, pieces: Vec<Piece> },
-    /// The donor's state cannot be transferred.
-    Impossible,
+    Whole { donor: Uid, at: Seqno, pieces: Vec<Piece> },
 }
 
 /// A donor's pieces.
@@ -71,13 +74,32 @@ struct Taking {
     of: Extent,
     /// Those of the sections that have arrived.
     pieces: Vec<Piece>,
-    listed: BTreeSet<Digest>,
+    /// Lengths of the pieces.
+    listed: BTreeMap<Digest, u32>,
     missing: VecDeque<Digest>,
 }
 
 impl Taking {
     fn is_listed(&self) -> bool {
         self.pieces.len() == self.of.pieces as usize
+    }
+
+    /// Adds a piece. `here` is its length, if it is here. Returns false if no honest donor lists it.
+    fn add(&mut self, piece: Piece, here: Option<usize>) -> bool {
+        let length = piece.bytes as usize;
+        let known = self.listed.insert(piece.digest, piece.bytes);
+        if known.is_none() && here.is_none() {
+            self.missing.push_back(piece.digest);
+        }
+        let is_known_so =
+            known.is_none_or(|known| known == piece.bytes) && here.is_none_or(|here| here == length);
+        self.pieces.push(piece);
+        length <= STATE_PIECE_BYTES_MAX && is_known_so
+    }
+
+    /// True if a whole list ends as a state ends: with the last piece of a part.
+    fn ends_well(&self) -> bool {
+        !self.is_listed() || self.pieces.last().is_some_and(|piece| piece.ends_part)
     }
 }
 
@@ -112,7 +134,7 @@ impl Fetch {
     fn donor(&self) -> Option<Uid> {
         match &self.stage {
             Stage::Asking(donor) | Stage::Taking(Taking { donor, .. }) => Some(donor.uid),
-            Stage::Seeking | Stage::Whole { .. } | Stage::Impossible => None,
+            Stage::Seeking | Stage::Whole { .. } => None,
         }
     }
 
@@ -126,9 +148,13 @@ impl Fetch {
             self.is_lost = true;
             return;
         }
-        let may_have = |member: &&Member| {
-            !self.without_state.contains(&member.uid) && !self.failed.contains(&member.uid)
-        };
+        let is_no_donor =
+            |member: &Member| self.without_state.contains(&member.uid) || self.useless.contains(&member.uid);
+        if self.reason.is_some() && others.clone().all(is_no_donor) {
+            self.is_impossible = true;
+            return;
+        }
+        let may_have = |member: &&Member| !is_no_donor(member) && !self.failed.contains(&member.uid);
         let mut candidates = others.filter(may_have);
         let sequencer = candidates.clone().find(|member| member.uid == view.sequencer);
         match candidates.find(|member| member.uid != view.sequencer).or(sequencer).cloned() {
@@ -194,9 +220,13 @@ impl Fetch {
                 self.leave_donor(false);
             }
             (None, Some(Reply::List(list))) => self.take_list(list, *watched),
-            (None, Some(Reply::TooManyPieces)) => self.stage = Stage::Impossible,
+            (None, Some(Reply::TooManyPieces)) => {
+                let donor = self.donor();
+                self.leave_donor(false);
+                self.give_up(donor, NotRestored("it has more than 400,000 parts"));
+            }
             (Some(digest), Some(Reply::Piece(bytes))) => {
-                if is_digest != Some(digest) {
+                if is_digest != Some(digest) || self.listed_length(&digest) != Some(bytes.len()) {
                     watched.probe(Probe::PieceSpoiled);
                     if !watched.broken(Planted::PieceUnchecked) {
                         return self.leave_donor(true);
@@ -214,12 +244,19 @@ impl Fetch {
         }
     }
 
+    fn listed_length(&self, piece: &Digest) -> Option<usize> {
+        match &self.stage {
+            Stage::Taking(taking) => taking.listed.get(piece).map(|bytes| *bytes as usize),
+            _ => None,
+        }
+    }
+
     /// Takes a section of the list, which has to follow the one before.
     fn take_list(&mut self, list: List, watched: Watched) {
         let List { at, of, from, mut pieces } = list;
         if let Stage::Asking(donor) = &self.stage {
             let donor = donor.clone();
-            let (pieces, listed, missing) = (Vec::new(), BTreeSet::new(), VecDeque::new());
+            let (pieces, listed, missing) = (Vec::new(), BTreeMap::new(), VecDeque::new());
             self.stage = Stage::Taking(Taking { donor, at, of, pieces, listed, missing });
         }
         let Stage::Taking(taking) = &mut self.stage else { return };
@@ -233,14 +270,16 @@ impl Fetch {
                 }
             }
         }
+        let mut is_good = true;
         for piece in pieces {
-            if taking.listed.insert(piece.digest) && !self.here.contains_key(&piece.digest) {
-                taking.missing.push_back(piece.digest);
-            }
-            taking.pieces.push(piece);
+            let here = self.here.get(&piece.digest).map(Bytes::len);
+            is_good &= taking.add(piece, here);
+        }
+        if !is_good || !taking.ends_well() {
+            return self.leave_donor(true);
         }
         if taking.is_listed() {
-            self.here.retain(|digest, _| taking.listed.contains(digest));
+            self.here.retain(|digest, _| taking.listed.contains_key(digest));
         }
         self.conclude();
     }
@@ -254,7 +293,8 @@ impl Fetch {
             && taking.missing.is_empty()
             && taking.is_listed()
         {
-            self.stage = Stage::Whole { at: taking.at, pieces: core::mem::take(&mut taking.pieces) };
+            let pieces = core::mem::take(&mut taking.pieces);
+            self.stage = Stage::Whole { donor: taking.donor.uid, at: taking.at, pieces };
         }
     }
 
@@ -267,6 +307,12 @@ impl Fetch {
         }
         self.calls.clear();
         self.to_call.clear();
+    }
+
+    /// Asks this donor for no state any more, since its state cannot be restored here.
+    pub(super) fn give_up(&mut self, donor: Option<Uid>, reason: NotRestored) {
+        self.useless.extend(donor);
+        self.reason = Some(reason);
     }
 
     /// Drops the list of pieces, which is of no use any more. The pieces stay.
@@ -291,9 +337,11 @@ impl Fetch {
         }
     }
 
-    /// Takes the parts of the whole state.
-    pub(super) fn take_whole(&mut self) -> Vec<Bytes> {
-        let Stage::Whole { pieces, .. } = core::mem::take(&mut self.stage) else { return Vec::new() };
+    /// Takes the parts of the whole state, and the donor that they are from.
+    pub(super) fn take_whole(&mut self) -> (Vec<Bytes>, Option<Uid>) {
+        let Stage::Whole { donor, pieces, .. } = core::mem::take(&mut self.stage) else {
+            return (Vec::new(), None);
+        };
         let (mut parts, mut part) = (Vec::new(), Vec::new());
         for piece in pieces {
             part.extend(self.here.get(&piece.digest).cloned());
@@ -306,15 +354,16 @@ impl Fetch {
             }
         }
         self.here.clear();
-        parts
+        (parts, Some(donor))
     }
 
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    pub(super) fn is_impossible(&self) -> bool {
-        matches!(self.stage, Stage::Impossible)
+    /// Returns why no member gives a state that can be restored here, if that is so.
+    pub(super) fn is_impossible(&self) -> Option<NotRestored> {
+        self.reason.clone().filter(|_| self.is_impossible)
     }
 
     pub(super) fn wake_at(&self) -> Option<Time> {

@@ -4,7 +4,8 @@
 //! knows all outcomes: those are dropped, and no command below that number is executed any more. What a client does not
 //! fetch is dropped soon after its deadline; that the command was executed is remembered for a minute more. Replies
 //! beyond the bounds are dropped too, the oldest first, so that clients that fetch nothing shut out no others: a repeat
-//! of such a command is refused with the reason that it happened.
+//! of such a command is refused with the reason that it happened. A command that cannot be remembered is refused instead of
+//! being executed.
 //!
 //! Time comes from the order. Each member stamps what it submits by its own clock, and its first stamp counts as the
 //! present time. So no clock has to be set, and all members compute the same time.
@@ -18,6 +19,13 @@ use bytes::{Buf, BufMut, Bytes};
 
 /// Maximum number of clients that are remembered.
 pub(super) const REMEMBERED_CLIENTS_MAX: usize = 1 << 18;
+/// Maximum number of executed commands of one client that are remembered. A client that says what it knows has no more than
+/// it has under way.
+const CLIENT_COMMANDS_MAX: usize = 1 << 16;
+/// Maximum number of executed commands of all clients that are remembered.
+const COMMANDS_MAX: usize = 1 << 20;
+/// Maximum time in milliseconds for which a client may wait for the outcome of a command. It is remembered for longer.
+pub(super) const COMMAND_WAITS_MAX_MS: u64 = 3_600_000;
 /// Maximum bytes of outcomes that are kept.
 pub(super) const REPLY_BYTES_MAX: usize = 64 << 20;
 /// Maximum bytes of outcomes that are kept for one client.
@@ -42,6 +50,8 @@ pub(super) struct Memory {
     /// Outcomes whose bytes are kept, by the position of their commands.
     kept: BTreeMap<Position, (Uid, CallNumber)>,
     reply_bytes: usize,
+    /// Number of executed commands of all clients.
+    commands: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +101,11 @@ impl Memory {
         (self.clients.len(), self.reply_bytes)
     }
 
+    /// Returns the number of executed commands that are remembered.
+    pub(super) fn commands(&self) -> usize {
+        self.commands
+    }
+
     /// True if an outcome of a command of this client with a lower number is kept.
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {
         self.clients.get(&client).is_some_and(|known| known.executed.range(..below).next().is_some())
@@ -130,7 +145,7 @@ impl Memory {
         if !self.clients.contains_key(&client) && self.clients.len() >= REMEMBERED_CLIENTS_MAX {
             return Known::NoRoom;
         }
-        let until_ms = self.now_ms.saturating_add(left_ms);
+        let until_ms = self.now_ms.saturating_add(left_ms.min(COMMAND_WAITS_MAX_MS));
         let known = self.clients.entry(client).or_default();
         known.waits_until_ms = known.waits_until_ms.max(until_ms);
         known.has_ended = false;
@@ -141,6 +156,8 @@ impl Memory {
             Some(Executed { outcome: Some(outcome), .. }) => Known::Executed(outcome.clone()),
             Some(Executed { outcome: None, .. }) => Known::Dropped,
             None if call < known.finished_below => Known::Finished,
+            None if known.executed.len() >= CLIENT_COMMANDS_MAX => Known::NoRoom,
+            None if self.commands >= COMMANDS_MAX => Known::NoRoom,
             None => Known::New,
         }
     }
@@ -152,6 +169,7 @@ impl Memory {
         known.reply_bytes += bytes;
         self.reply_bytes += bytes;
         known.executed.insert(call, Executed { position, outcome: Some(outcome) });
+        self.commands += 1;
         self.kept.insert(position, (client, call));
         self.drop_beyond_bounds(client);
     }
@@ -164,6 +182,7 @@ impl Memory {
         }
         known.finished_below = below;
         let stays = known.executed.split_off(&below);
+        self.commands -= known.executed.len();
         for executed in core::mem::replace(&mut known.executed, stays).into_values() {
             if let Some(outcome) = executed.outcome {
                 known.reply_bytes -= outcome.bytes().len();
@@ -188,6 +207,7 @@ impl Memory {
         for other in others {
             self.finish(other, CallNumber::MAX);
             if let Some(known) = self.clients.remove(&other) {
+                self.commands -= known.executed.len();
                 self.due.remove(&(known.due_ms, other));
             }
         }
@@ -239,6 +259,7 @@ impl Memory {
         let gone_ms = known.waits_until_ms.saturating_add(CLIENT_MARGIN_MS);
         let calls: Vec<CallNumber> = known.executed.keys().copied().collect();
         if known.has_ended || gone_ms <= self.now_ms {
+            self.commands -= calls.len();
             calls.into_iter().for_each(|call| self.drop_outcome(client, call));
             self.clients.remove(&client);
             return;
@@ -291,6 +312,7 @@ impl Memory {
             let client = memory.read_client(uid, from)?;
             memory.due.insert((client.due_ms, uid));
             memory.reply_bytes += client.reply_bytes;
+            memory.commands += client.executed.len();
             memory.clients.insert(uid, client);
         }
         Some(memory)
@@ -460,6 +482,46 @@ mod tests {
         }
         assert_eq!(memory.look_up(Uid(5), 1, 1, 0), Known::NoRoom);
         assert_eq!(memory.look_up(Uid(100), 1, 1, 0), Known::New);
+    }
+
+    #[test]
+    fn commands_that_cannot_be_remembered_do_not_take_effect() {
+        let mut tried = Tried::default();
+        let no_reply = || Outcome::Reply(Bytes::new());
+        for call in 1..=CLIENT_COMMANDS_MAX as u64 {
+            assert_eq!(tried.command_with(CLIENT, call, 1, no_reply()), Known::New);
+        }
+        let next = CLIENT_COMMANDS_MAX as u64 + 1;
+        assert_eq!(tried.command(CLIENT, next, 1), Known::NoRoom);
+        assert_eq!(tried.command(CLIENT, 1, 1), Known::Executed(no_reply()));
+        assert_eq!(tried.command(CLIENT, next, 2), Known::New);
+        // One client after the other.
+        let clients = (COMMANDS_MAX / CLIENT_COMMANDS_MAX) as u64;
+        for client in 1..clients {
+            for call in 1..=CLIENT_COMMANDS_MAX as u64 {
+                assert_eq!(tried.command_with(Uid(100 + client), call, 1, no_reply()), Known::New);
+            }
+        }
+        assert_eq!(tried.memory.commands(), COMMANDS_MAX);
+        assert_eq!(tried.command(Uid(99), 1, 1), Known::NoRoom);
+        tried.memory.end(Uid(101));
+        assert_eq!(tried.command(Uid(99), 1, 1), Known::New);
+        let counted: usize = tried.memory.clients.values().map(|client| client.executed.len()).sum();
+        assert_eq!(tried.memory.commands(), counted);
+        tried.memory.tick(MEMBER, 0);
+        tried.memory.tick(MEMBER, 5000 + CLIENT_MARGIN_MS);
+        assert_eq!((tried.memory.amounts(), tried.memory.commands()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn a_client_that_claims_to_wait_for_weeks_is_forgotten_after_an_hour() {
+        let mut memory = Memory::default();
+        memory.tick(MEMBER, 0);
+        assert_eq!(memory.look_up(CLIENT, 1, 1, u32::MAX.into()), Known::New);
+        memory.tick(MEMBER, COMMAND_WAITS_MAX_MS + CLIENT_MARGIN_MS - 1);
+        assert_eq!(memory.amounts(), (1, 0));
+        memory.tick(MEMBER, COMMAND_WAITS_MAX_MS + CLIENT_MARGIN_MS);
+        assert_eq!(memory.amounts(), (0, 0));
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod word;
 
 pub use durable::{DiskStart, Job, JobNumber, Place};
 pub use machine::*;
-pub use snapshot::{CopyStatus, Donor, Hashed, Snapshot};
+pub use snapshot::{CopyStatus, Donor, Hashed, Present, Snapshot};
 pub use types::*;
 
 use crate::config::GroupConfig;
@@ -55,13 +55,14 @@ use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use answering::NO_READS;
+use answering::{BUSY, NO_READS, WAITS_TOO_LONG};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
 use core::time::Duration;
 use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
+use memory::COMMAND_WAITS_MAX_MS;
 use reads::Reads;
 use replicated::Replicated;
 use waiting::Waiting;
@@ -72,6 +73,8 @@ use word::Word;
 const REPLICA_TIDIES_EVERY: Duration = Duration::from_secs(1);
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
 pub const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);
+/// Maximum time for which a client or this process may wait for the outcome of a command.
+const COMMAND_WAITS_MAX: Duration = Duration::from_millis(COMMAND_WAITS_MAX_MS);
 /// Number of clients whose acknowledgements are collected before the members are told.
 const FINISHED_MAX: usize = 1024;
 
@@ -237,6 +240,14 @@ impl<S: StateMachine> Replica<S> {
                 let refusal = Outcome::Refuse(reason.to_string().into());
                 self.answer(request.id, request.hops, &refusal);
             }
+            Kind::Command if request.deadline.since(now) > COMMAND_WAITS_MAX => {
+                let refusal = Outcome::Refuse(Bytes::from_static(WAITS_TOO_LONG));
+                self.answer(request.id, request.hops, &refusal);
+            }
+            Kind::Command if !self.waiting.has_room_for(&request) => {
+                let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
+                self.answer(request.id, request.hops, &refusal);
+            }
             Kind::Command => {
                 self.tidy_by(now);
                 let command = self.waiting.add_request(now, request);
@@ -324,14 +335,21 @@ impl<S: StateMachine> Replica<S> {
     // --- commands of this process ---
 
     /// Begins a command of this process; [`Output::Done`] has its outcome. It may begin before this member has the
-    /// state. Until `deadline` it is repeated as often as necessary, and takes effect once.
+    /// state. Until `deadline`, and for an hour at most, it is repeated as often as necessary, and takes effect once.
     pub fn command(&mut self, now: Time, payload: Bytes, deadline: Time) -> CommandNumber {
         let (bytes, max) = (payload.len(), self.command_bytes_max());
-        if bytes > max {
+        let failure = match () {
+            () if bytes > max => Some(CommandFailure::TooLarge { bytes, max }),
+            () if !self.waiting.has_room(bytes) => Some(CommandFailure::Busy),
+            () => None,
+        };
+        if let Some(failure) = failure {
             let number = self.waiting.skip();
-            self.outputs.push_back(Output::Done(number, Err(CommandFailure::TooLarge { bytes, max })));
+            self.outputs.push_back(Output::Done(number, Err(failure)));
             return number;
         }
+        // Those that execute it remember it no longer.
+        let deadline = deadline.min(now + COMMAND_WAITS_MAX);
         self.tidy_by(now);
         let service = self.replicated.as_ref().filter(|_| !self.is_stopped).map(Replicated::founded_in);
         let (number, command) = self.waiting.add_own(now, payload, deadline, service);
@@ -520,7 +538,14 @@ impl<S: StateMachine> Replica<S> {
     pub fn account(&self) -> ReplicaAccount {
         let (clients, reply_bytes) = self.replicated.as_ref().map_or((0, 0), Replicated::remembered);
         let backlog_bytes = self.arriving.as_ref().map_or(0, |arriving| arriving.backlog.bytes());
-        ReplicaAccount { clients, reply_bytes, backlog_bytes, outputs: self.outputs.len() }
+        ReplicaAccount {
+            clients,
+            reply_bytes,
+            commands: self.replicated.as_ref().map_or(0, Replicated::remembered_commands),
+            waiting_bytes: self.waiting.bytes(),
+            backlog_bytes,
+            outputs: self.outputs.len(),
+        }
     }
 
     /// Returns the reply to a question that asks for this copy's status ([`CopyStatus::question`]); `None` if it asks for
@@ -536,17 +561,30 @@ impl<S: StateMachine> Replica<S> {
             generation: self.durable.as_ref().map_or(0, |durable| durable.block.generation),
             disk: self.disk_identity(),
             synced: self.durable.as_ref().map_or(0, Durable::synced),
+            servers: self.durable.as_ref().map_or(0, |durable| durable.block.servers),
+            process: self.process(),
             waits_for: self.waits_for(),
             anew: self.durable.as_ref().map_or_else(Vec::new, |durable| durable.block.anew.clone()),
         };
         CopyStatus::is_asked_by(question).then(|| status().write())
     }
 
-    /// Returns the present state for a newcomer, or `None` if this member lacks it. The parts are those of
-    /// [`StateMachine::snapshot`]; digests are computed later, by [`Donor::answer`].
-    pub fn snapshot(&self) -> Option<Snapshot> {
+    /// Returns a random number that tells this process from others, also those with a copy of its disk. It is a hash, since
+    /// the uid under which the commands of this process are remembered is for no one else.
+    pub fn process(&self) -> u64 {
+        let hash = (self.settings.digest)(&self.settings.client.0.to_be_bytes());
+        hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    }
+
+    /// Returns what this member has for a newcomer. A state is copied only for a member of the group. Its parts are those
+    /// of [`StateMachine::snapshot`]; digests are computed later, by [`Donor::answer`].
+    pub fn present_for(&self, newcomer: Uid) -> Present {
         let state = self.replicated.as_ref().or(self.closed.as_ref().filter(|_| self.gives_closed()));
-        state.filter(|_| !self.is_stopped).map(|state| state.snapshot(self.watched))
+        match state.filter(|_| !self.is_stopped) {
+            Some(state) if state.has_member(newcomer) => Present::State(state.snapshot(self.watched)),
+            Some(_) => Present::TooOld,
+            None => Present::Nothing,
+        }
     }
 
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.

@@ -7,7 +7,7 @@ use super::durable::{
     After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, Round, RoundWord, Stage, Verdict,
 };
 use super::fetch::Fetch;
-use super::replicated::{Applied, Replicated, server_id};
+use super::replicated::{Applied, NotReplaced, Replicated, server_id};
 use super::word::Word;
 use super::{Arriving, NotRestored, Output, Replica, ReplicaSettings, StateMachine, StopReason};
 use crate::event::{Event, View};
@@ -309,7 +309,7 @@ impl<S: StateMachine> Replica<S> {
         &mut self,
         now: Time,
         (at, parts): (Seqno, Vec<bytes::Bytes>),
-        backlog: Backlog,
+        (backlog, mut fetch, donor): (Backlog, Fetch, Option<Uid>),
     ) {
         let Some(durable) = &mut self.durable else { return };
         // A member that has opened the service may ask one that has not yet, and a donor may be further than its round.
@@ -317,16 +317,19 @@ impl<S: StateMachine> Replica<S> {
             self.begin_fetch(backlog, Some(now));
             return self.fetch_more(now);
         }
-        let Some(machine) = self.closed.take().map(Replicated::into_machine) else { return };
-        let (view, events) = backlog.split_at(at);
-        let state = match Replicated::restored(machine, (at, &parts), view, &self.settings) {
+        let Some(closed) = self.closed.take() else { return };
+        let state = match closed.replaced((at, &parts), backlog.view_at(at), &self.settings) {
             Ok(state) => state,
-            Err((machine, reason)) => {
-                self.arriving = Some(Arriving {
-                    machine: Some(machine),
-                    backlog: Backlog::default(),
-                    fetch: Fetch::new(),
-                });
+            Err((closed, NotReplaced::AsBefore(reason))) => {
+                self.closed = Some(closed);
+                fetch.give_up(donor, reason);
+                self.arriving = Some(Arriving { machine: None, backlog, fetch });
+                return;
+            }
+            Err((closed, NotReplaced::Spoiled(reason))) => {
+                let machine = Some(closed.into_machine());
+                let (backlog, fetch) = (Backlog::default(), Fetch::new());
+                self.arriving = Some(Arriving { machine, backlog, fetch });
                 return self.stop(StopReason::NotRestored(reason));
             }
         };
@@ -391,7 +394,7 @@ impl<S: StateMachine> Replica<S> {
                 }
                 durable.adopt(snapshot, entries, heard, After::Joined, self.watched);
                 self.begin_with(now, state);
-                for event in events {
+                for event in backlog.after(at) {
                     self.apply(&event);
                 }
             }

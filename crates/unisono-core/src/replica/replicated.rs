@@ -23,7 +23,7 @@ const HEAD_VERSION: u8 = 2;
 /// Bytes of applied entries after which all servers write a snapshot. The simulator's logs are short, and are to be cut
 /// too.
 const SNAPSHOT_AFTER_BYTES: u64 = if cfg!(feature = "planted") { 4 << 10 } else { 64 << 20 };
-const NO_ROOM: &[u8] = b"the service has too many clients to remember; the call did not happen";
+const NO_ROOM: &[u8] = b"the service has too many clients or commands to remember; the call did not happen";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
 /// A copy. See the module.
@@ -65,6 +65,14 @@ pub(super) enum Applied {
     Logged(Bytes),
     /// A server's disk has joined.
     DiskHeard,
+}
+
+/// Why a state was not replaced by a snapshot.
+pub(super) enum NotReplaced {
+    /// The state is as it was.
+    AsBefore(NotRestored),
+    /// The state machine does not take its own state back either.
+    Spoiled(NotRestored),
 }
 
 impl<S: StateMachine> Replicated<S> {
@@ -150,6 +158,53 @@ impl<S: StateMachine> Replicated<S> {
         Ok(state)
     }
 
+    /// Like [`Replicated::restored`], in place of this state.
+    pub(super) fn replaced(
+        self,
+        snapshot: (Seqno, &[Bytes]),
+        view: Option<View>,
+        settings: &ReplicaSettings,
+    ) -> Result<Replicated<S>, (Replicated<S>, NotReplaced)> {
+        let own = self.machine.snapshot();
+        let (machine, rest) = self.without_machine();
+        Replicated::restored(machine, snapshot, view, settings).map_err(|(mut machine, reason)| {
+            let reason = match machine.restore(&own) {
+                Ok(()) => NotReplaced::AsBefore(reason),
+                Err(_) => NotReplaced::Spoiled(reason),
+            };
+            (rest(machine), reason)
+        })
+    }
+
+    /// Takes out the state machine. Returns what puts it back.
+    fn without_machine(self) -> (S, impl FnOnce(S) -> Replicated<S>) {
+        let Replicated {
+            machine,
+            founded_in,
+            memory,
+            chain,
+            copies,
+            view,
+            at,
+            members_due,
+            ledger,
+            logged_bytes,
+        } = self;
+        let rest = move |machine| Replicated {
+            machine,
+            founded_in,
+            memory,
+            chain,
+            copies,
+            view,
+            at,
+            members_due,
+            ledger,
+            logged_bytes,
+        };
+        (machine, rest)
+    }
+
     /// Returns the present state for a newcomer. The first part holds what belongs to the present group, the second all
     /// of the state but the user's.
     pub(super) fn snapshot(&self, watched: Watched) -> Snapshot {
@@ -159,9 +214,14 @@ impl<S: StateMachine> Replicated<S> {
         if let Some(ledger) = &self.ledger {
             ledger.write(&mut order);
         }
-        let members = self.view.iter().flat_map(|view| &view.members).map(|member| member.uid).collect();
         let parts = core::iter::once(order.into()).chain(self.state_parts(watched)).collect();
-        Snapshot { at: self.at, members, parts }
+        Snapshot { at: self.at, parts }
+    }
+
+    /// True if this is a member of the group at this point of the order. Then the state contains everything that the member
+    /// has not received.
+    pub(super) fn has_member(&self, member: Uid) -> bool {
+        self.view.as_ref().is_some_and(|view| view.contains(member))
     }
 
     /// Returns the parts of the state, the same at all servers that applied the same commands.
@@ -496,6 +556,11 @@ impl<S: StateMachine> Replicated<S> {
     /// Returns the number of clients, and the bytes of outcomes that are kept.
     pub(super) fn remembered(&self) -> (usize, usize) {
         self.memory.amounts()
+    }
+
+    /// Returns the number of executed commands that are remembered.
+    pub(super) fn remembered_commands(&self) -> usize {
+        self.memory.commands()
     }
 
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {

@@ -11,9 +11,11 @@ use super::durable::Place;
 use super::machine::Position;
 use super::types::{Digest, Progress};
 use crate::identity::{Seqno, Uid};
+use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
+use core::time::Duration;
 
 /// Maximum bytes of a piece; larger parts travel in several.
 pub(super) const STATE_PIECE_BYTES_MAX: usize = 1 << 20;
@@ -25,16 +27,27 @@ const SECTION_PIECES_MAX: usize = if cfg!(feature = "planted") { 2 } else { 256 
 const SECTION_BYTES_HASHED: usize = 4 << 20;
 /// Number of snapshots that a donor keeps.
 const OFFERS_MAX: usize = 2;
+/// Time for which they are kept after a newcomer last got something of them.
+const OFFERS_KEPT: Duration = Duration::from_secs(30);
 
 /// A state at a seqno.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// It contains everything through this seqno.
     pub(super) at: Seqno,
-    /// The members of the view at that seqno.
-    pub(super) members: Vec<Uid>,
     /// The first part holds all but the user's state, the others are the user's.
     pub(super) parts: Vec<Bytes>,
+}
+
+/// What a member has for a newcomer that asks for the state.
+#[derive(Clone, Debug)]
+pub enum Present {
+    /// No state.
+    Nothing,
+    /// A state that is older than the newcomer's join, or the newcomer is none.
+    TooOld,
+    /// A state.
+    State(Snapshot),
 }
 
 /// A piece of a snapshot.
@@ -107,6 +120,8 @@ pub(super) fn cut(parts: &[Bytes]) -> impl Iterator<Item = (Bytes, bool)> {
 pub struct Donor {
     digest: fn(&[u8]) -> Digest,
     offers: VecDeque<Offer>,
+    /// When something of them was last given.
+    given_at: Time,
 }
 
 /// A snapshot that was listed.
@@ -129,34 +144,50 @@ struct Cut {
 impl Donor {
     /// Returns a donor that has listed nothing. `digest` is the hash function of the replica's settings.
     pub fn new(digest: fn(&[u8]) -> Digest) -> Donor {
-        Donor { digest, offers: VecDeque::new() }
+        Donor { digest, offers: VecDeque::new(), given_at: Time::ZERO }
     }
 
-    /// Answers a question that arrived at the transfer port. `snapshot` returns the present state, if this member has
-    /// it; it is called only for the beginning of a list.
-    pub fn answer(&mut self, question: &Bytes, snapshot: impl FnOnce() -> Option<Snapshot>) -> Bytes {
-        match Question::read(question.clone()) {
-            Some(Question::List(newcomer)) => self.list_for(newcomer, snapshot),
+    /// Answers a question that arrived at the transfer port. `present` returns what this member has for a newcomer
+    /// ([`Replica::present_for`](super::Replica::present_for)); it is called only for the beginning of a list.
+    pub fn answer(&mut self, now: Time, question: &Bytes, present: impl FnOnce(Uid) -> Present) -> Bytes {
+        let reply = match Question::read(question.clone()) {
+            Some(Question::List(newcomer)) => self.list_for(present(newcomer)),
             Some(Question::More { at, from }) => self.section(at, from),
             Some(Question::Piece(digest)) => {
                 let piece = self.offers.iter().find_map(|offer| offer.pieces.get(&digest));
-                piece.map_or(Reply::AskAgain, |piece| Reply::Piece(piece.clone())).write()
+                piece.map_or(Reply::AskAgain, |piece| Reply::Piece(piece.clone()))
             }
-            None => Reply::AskAgain.write(),
+            None => Reply::AskAgain,
+        };
+        if matches!(reply, Reply::List(_) | Reply::Piece(_)) {
+            self.given_at = now;
         }
+        reply.write()
     }
 
-    /// Drops the snapshots that were listed, once no newcomer has asked for a while.
+    /// Drops the snapshots that were listed.
     pub fn forget(&mut self) {
         self.offers.clear();
     }
 
-    fn list_for(&mut self, newcomer: Uid, snapshot: impl FnOnce() -> Option<Snapshot>) -> Bytes {
-        let Some(snapshot) = snapshot() else { return Reply::NoState.write() };
-        // A state in whose view the newcomer is contains everything that the newcomer has not received.
-        if !snapshot.members.contains(&newcomer) {
-            return Reply::AskAgain.write();
+    /// Drops the snapshots that were listed if no newcomer has got anything of them for a while.
+    pub fn forget_unused(&mut self, now: Time) {
+        if self.forgets_at().is_some_and(|at| at <= now) {
+            self.forget();
         }
+    }
+
+    /// Returns when to call [`Donor::forget_unused`].
+    pub fn forgets_at(&self) -> Option<Time> {
+        (!self.offers.is_empty()).then(|| self.given_at + OFFERS_KEPT)
+    }
+
+    fn list_for(&mut self, present: Present) -> Reply {
+        let snapshot = match present {
+            Present::Nothing => return Reply::NoState,
+            Present::TooOld => return Reply::AskAgain,
+            Present::State(snapshot) => snapshot,
+        };
         let at = snapshot.at;
         if !self.offers.iter().any(|offer| offer.at == at) {
             let offer = self.offer(snapshot);
@@ -180,12 +211,12 @@ impl Donor {
     }
 
     /// Returns the section of a list that begins after this number of pieces.
-    fn section(&mut self, at: Seqno, from: u32) -> Bytes {
+    fn section(&mut self, at: Seqno, from: u32) -> Reply {
         let Some(offer) = self.offers.iter_mut().find(|offer| offer.at == at) else {
-            return Reply::AskAgain.write();
+            return Reply::AskAgain;
         };
         if offer.cut.len() > PIECES_MAX {
-            return Reply::TooManyPieces.write();
+            return Reply::TooManyPieces;
         }
         let bytes = offer.cut.iter().map(|cut| cut.bytes.len() as u64).sum();
         let of = Extent { pieces: offer.cut.len() as u32, bytes };
@@ -201,7 +232,7 @@ impl Donor {
                 break;
             }
         }
-        Reply::List(List { at, of, from, pieces }).write()
+        Reply::List(List { at, of, from, pieces })
     }
 }
 
@@ -247,6 +278,10 @@ pub struct CopyStatus {
     pub disk: u64,
     /// Place in the log through which its disk has everything; 0 without one. The log has commands and other entries.
     pub synced: Place,
+    /// Number of servers of the service, if it is on disk; else 0.
+    pub servers: u8,
+    /// Random number of the process.
+    pub process: u64,
     /// Ids of the servers that it waits for.
     pub waits_for: Vec<u8>,
     /// Each time that an administrator let the service begin anew from one disk, the first one first.
@@ -280,6 +315,8 @@ impl CopyStatus {
         out.put_u64(self.generation);
         out.put_u64(self.disk);
         out.put_u64(self.synced);
+        out.put_u8(self.servers);
+        out.put_u64(self.process);
         out.put_u8(self.waits_for.len() as u8);
         out.put_slice(&self.waits_for);
         for Escape { server, at_ms, from, service } in &self.anew {
@@ -302,6 +339,7 @@ impl CopyStatus {
             Progress { bytes_here: from.try_get_u64().ok()?, bytes_total: from.try_get_u64().ok()? };
         let (server, generation) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
         let (disk, synced) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let (servers, process) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
         let count = usize::from(from.try_get_u8().ok()?);
         let waits_for = (count <= from.len()).then(|| from.split_to(count).to_vec())?;
         if from.len() % ESCAPE_BYTES != 0 {
@@ -323,6 +361,8 @@ impl CopyStatus {
             generation,
             disk,
             synced,
+            servers,
+            process,
             waits_for,
             anew: anew.collect(),
         })
@@ -478,6 +518,8 @@ mod tests {
             generation: 7,
             disk: 8,
             synced: 9,
+            servers: 3,
+            process: 9,
             waits_for,
             anew: vec![
                 Escape { server: 2, at_ms: 3, from: 4, service: 5 },
@@ -517,27 +559,55 @@ mod tests {
     #[test]
     fn a_donor_keeps_the_last_two_snapshots_that_it_listed() {
         let mut donor = Donor::new(digest);
+        let now = Time::ZERO;
         let snapshot = |at: Seqno| {
             let parts = vec![Bytes::copy_from_slice(&at.to_be_bytes())];
-            Some(Snapshot { at, members: vec![Uid(1), Uid(2)], parts })
+            Present::State(Snapshot { at, parts })
         };
         let list = Question::List(Uid(2)).write();
         for at in 1..=3 {
-            let reply = donor.answer(&list, || snapshot(at));
+            let reply = donor.answer(now, &list, |_| snapshot(at));
             assert!(matches!(Reply::read(reply), Some(Reply::List(list)) if list.at == at));
         }
         let piece = |at: Seqno| Question::Piece(digest(&at.to_be_bytes())).write();
-        let replies: Vec<_> =
-            (1..=3).map(|at| Reply::read(donor.answer(&piece(at), || None)).unwrap()).collect();
+        let replies: Vec<_> = (1..=3)
+            .map(|at| Reply::read(donor.answer(now, &piece(at), |_| Present::Nothing)).unwrap())
+            .collect();
         assert_eq!(replies[0], Reply::AskAgain);
         assert!(matches!((&replies[1], &replies[2]), (Reply::Piece(_), Reply::Piece(_))));
         // One that is not in the view has to wait, and without a state there is nothing to give.
-        let reply = donor.answer(&Question::List(Uid(9)).write(), || snapshot(4));
-        assert_eq!(Reply::read(reply), Some(Reply::AskAgain));
-        assert_eq!(Reply::read(donor.answer(&list, || None)), Some(Reply::NoState));
-        assert_eq!(Reply::read(donor.answer(&Bytes::from_static(b"?"), || None)), Some(Reply::AskAgain));
+        let mut ask =
+            |question: &Bytes, has: Present| Reply::read(donor.answer(now, question, |_| has)).unwrap();
+        assert_eq!(ask(&list, Present::TooOld), Reply::AskAgain);
+        assert_eq!(ask(&list, Present::Nothing), Reply::NoState);
+        assert_eq!(ask(&Bytes::from_static(b"?"), Present::Nothing), Reply::AskAgain);
         donor.forget();
-        assert_eq!(Reply::read(donor.answer(&piece(3), || None)), Some(Reply::AskAgain));
+        let reply = donor.answer(now, &piece(3), |_| Present::Nothing);
+        assert_eq!(Reply::read(reply), Some(Reply::AskAgain));
+    }
+
+    #[test]
+    fn a_donor_keeps_snapshots_only_while_it_gives_something_of_them() {
+        let mut donor = Donor::new(digest);
+        assert_eq!(donor.forgets_at(), None);
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let snapshot = Snapshot { at: 1, parts: vec!["x".into()] };
+        let list = Question::List(Uid(2)).write();
+        donor.answer(at(1), &list, |_| Present::State(snapshot));
+        let piece = Question::Piece(digest(b"x")).write();
+        donor.answer(at(20), &piece, |_| Present::Nothing);
+        assert_eq!(donor.forgets_at(), Some(at(50)));
+        // Other questions keep nothing alive.
+        let other = [CopyStatus::question(), "?".into(), Question::Piece([9; 32]).write(), list];
+        for question in other {
+            donor.answer(at(40), &question, |_| Present::TooOld);
+            donor.forget_unused(at(49));
+            assert_eq!(donor.forgets_at(), Some(at(50)));
+        }
+        donor.forget_unused(at(50));
+        assert_eq!(donor.forgets_at(), None);
+        let reply = donor.answer(at(51), &piece, |_| Present::Nothing);
+        assert_eq!(Reply::read(reply), Some(Reply::AskAgain));
     }
 
     #[test]
@@ -550,7 +620,8 @@ mod tests {
         let hashed = || HASHED.swap(0, core::sync::atomic::Ordering::Relaxed);
         let mut donor = Donor::new(counting);
         let part: Bytes = vec![7; 2 * SECTION_BYTES_HASHED].into();
-        let snapshot = |at| Some(Snapshot { at, members: vec![Uid(2)], parts: vec![part.clone()] });
+        let now = Time::ZERO;
+        let snapshot = |at| Present::State(Snapshot { at, parts: vec![part.clone()] });
         let pieces = part.len() / STATE_PIECE_BYTES_MAX;
         let (mut listed, mut sections) = (Vec::new(), 0);
         while listed.len() < pieces {
@@ -558,9 +629,8 @@ mod tests {
                 0 => Question::List(Uid(2)),
                 from => Question::More { at: 1, from: from as u32 },
             };
-            let Some(Reply::List(list)) = Reply::read(donor.answer(&question.write(), || snapshot(1))) else {
-                panic!("no list");
-            };
+            let reply = donor.answer(now, &question.write(), |_| snapshot(1));
+            let Some(Reply::List(list)) = Reply::read(reply) else { panic!("no list") };
             assert_eq!((list.at, list.from as usize), (1, listed.len()));
             assert_eq!(list.of, Extent { pieces: pieces as u32, bytes: part.len() as u64 });
             assert_eq!(hashed(), list.pieces.len() * STATE_PIECE_BYTES_MAX);
@@ -571,10 +641,10 @@ mod tests {
         assert!(sections >= 2);
         assert_eq!(listed.iter().filter(|piece| piece.ends_part).count(), 1);
         // A later snapshot that shares the memory is not hashed again.
-        let list = donor.answer(&Question::List(Uid(2)).write(), || snapshot(2));
+        let list = donor.answer(now, &Question::List(Uid(2)).write(), |_| snapshot(2));
         assert!(matches!(Reply::read(list), Some(Reply::List(list)) if list.at == 2));
         assert_eq!(hashed(), 0);
-        let gone = donor.answer(&Question::More { at: 7, from: 1 }.write(), || None);
+        let gone = donor.answer(now, &Question::More { at: 7, from: 1 }.write(), |_| Present::Nothing);
         assert_eq!(Reply::read(gone), Some(Reply::AskAgain));
     }
 }

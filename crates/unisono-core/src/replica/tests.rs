@@ -72,6 +72,24 @@ fn member(uid: u64) -> Member {
 
 const NOW: Time = Time::from_nanos(1_000_000_000);
 
+/// Members that are faulty donors.
+const SPOILS_PIECES: u64 = 66;
+const LISTS_OTHER_LENGTHS: u64 = 67;
+const NEVER_ENDS: u64 = 68;
+const GIVES_LARGE_PIECES: u64 = 69;
+const GIVES_ANOTHER_STATE: [u64; 2] = [70, 71];
+
+/// Changes the state that faulty donors give.
+fn spoil_state(donor: u64, present: Present) -> Present {
+    match present {
+        Present::State(mut snapshot) if GIVES_ANOTHER_STATE.contains(&donor) => {
+            snapshot.parts.push(Bytes::from_static(&[0xff]));
+            Present::State(snapshot)
+        }
+        present => present,
+    }
+}
+
 /// A group of members by their uids.
 struct Made {
     seqno: Seqno,
@@ -212,8 +230,9 @@ impl Made {
                 let reply = match self.silent.contains(&donor) {
                     true => Err(CallFailure::Unknown),
                     false => {
-                        let snapshot = self.replicas[&donor].snapshot();
-                        Ok(self.donors.get_mut(&donor).unwrap().answer(&request, || snapshot))
+                        let replica = &self.replicas[&donor];
+                        let present = |newcomer| spoil_state(donor, replica.present_for(newcomer));
+                        Ok(self.donors.get_mut(&donor).unwrap().answer(NOW, &request, present))
                     }
                 };
                 let reply = reply.map(|reply| self.spoil(donor, reply));
@@ -223,16 +242,33 @@ impl Made {
         }
     }
 
-    /// Changes the last byte of the pieces that member 66 gives.
+    /// Changes what faulty donors reply.
     fn spoil(&self, donor: u64, reply: Bytes) -> Bytes {
-        let mut bytes = reply.to_vec();
-        if donor == 66
-            && bytes.first() == Some(&4)
-            && let Some(last) = bytes.last_mut()
-        {
-            *last ^= 1;
+        let mut changed = snapshot::Reply::read(reply.clone()).unwrap();
+        match (&mut changed, donor) {
+            (snapshot::Reply::Piece(bytes), SPOILS_PIECES) => {
+                let mut spoiled = bytes.to_vec();
+                *spoiled.last_mut().unwrap() ^= 1;
+                *bytes = spoiled.into();
+            }
+            (snapshot::Reply::List(list), LISTS_OTHER_LENGTHS) => {
+                list.pieces.iter_mut().for_each(|piece| piece.bytes += 1);
+            }
+            (snapshot::Reply::List(list), NEVER_ENDS) => list.pieces.last_mut().unwrap().ends_part = false,
+            _ => return reply,
         }
-        bytes.into()
+        changed.write()
+    }
+
+    /// Lets a newcomer join two founders, of which it asks this faulty one first. It is to get the state from the other.
+    fn is_left(donor: u64) {
+        let mut made = Made::of(&[2, donor]);
+        made.request(2, 1, 77, 1, "a");
+        made.join(4);
+        assert!(made.donors[&donor].forgets_at().is_some(), "it was asked");
+        assert_eq!(made.words(4), ["(2)", "a", "(3)"]);
+        assert_eq!(made.stopped(4), None);
+        made.assert_all_agree();
     }
 
     fn request(&mut self, uid: u64, index: u32, client: u64, call: CallNumber, payload: &'static str) {
@@ -372,11 +408,56 @@ fn a_donor_that_does_not_go_on_is_replaced_by_another() {
 
 #[test]
 fn a_spoiled_piece_is_not_taken() {
-    let mut made = Made::of(&[66, 2]);
-    made.request(2, 1, 77, 1, "a");
+    Made::is_left(SPOILS_PIECES);
+}
+
+#[test]
+fn a_donor_whose_list_is_not_that_of_a_state_is_left() {
+    Made::is_left(LISTS_OTHER_LENGTHS);
+    Made::is_left(NEVER_ENDS);
+}
+
+#[test]
+fn a_donor_that_lists_a_piece_above_the_bound_is_left() {
+    let mut made = Made::of(&[2, GIVES_LARGE_PIECES]);
+    made.silent = vec![2];
     made.join(4);
-    assert_eq!(made.words(4), ["(2)", "a", "(3)"]);
-    made.assert_all_agree();
+    let piece: Bytes = vec![b'x'; snapshot::STATE_PIECE_BYTES_MAX + 1].into();
+    for (length, is_left) in [(piece.len(), true), (piece.len() - 1, false)] {
+        let mut fetch = Fetch::new();
+        let (view, mut watched) = (made.present_view(), Watched::default());
+        fetch.advance(NOW, Uid(4), &view);
+        let (call, to, _) = fetch.poll_call().unwrap();
+        assert_eq!(u64::from(to.port()), GIVES_LARGE_PIECES);
+        let pieces = vec![snapshot::Piece { digest: [1; 32], bytes: length as u32, ends_part: true }];
+        let of = snapshot::Extent { pieces: 1, bytes: length as u64 };
+        let list = snapshot::Reply::List(snapshot::List { at: 9, of, from: 0, pieces });
+        fetch.handle(call, Ok(Hashed::new(list.write(), digest)), &mut watched);
+        fetch.advance(NOW, Uid(4), &view);
+        let (_, to, _) = fetch.poll_call().unwrap();
+        assert_eq!(u64::from(to.port()) != GIVES_LARGE_PIECES, is_left, "{length}");
+    }
+}
+
+#[test]
+fn a_donor_whose_state_cannot_be_restored_is_left_unless_all_are_like_that() {
+    let [first, second] = GIVES_ANOTHER_STATE;
+    Made::is_left(first);
+    let mut made = Made::of(&[second, first]);
+    made.request(first, 1, 77, 1, "a");
+    made.join(4);
+    assert_eq!(made.stopped(4), Some(StopReason::NotRestored(NotRestored("a word is not UTF-8"))));
+    let gave = |donor| made.donors[&donor].forgets_at().is_some();
+    assert!(gave(first) && gave(second));
+}
+
+#[test]
+fn a_state_is_copied_for_members_only() {
+    let mut made = Made::of(&[1]);
+    assert!(matches!(made.replicas[&1].present_for(Uid(2)), Present::TooOld));
+    assert!(matches!(made.replicas[&1].present_for(Uid(1)), Present::State(_)));
+    made.add(2);
+    assert!(matches!(made.replicas[&2].present_for(Uid(1)), Present::Nothing));
 }
 
 #[test]
@@ -588,6 +669,95 @@ fn a_command_larger_than_a_message_is_refused_and_changes_nothing() {
     made.replica(1).command(NOW, large.slice(1..), deadline);
     made.settle();
     assert_eq!(made.replicas[&1].position(), 1);
+}
+
+/// Returns the bytes that wait at a member, as they are counted and as they are.
+fn waiting_bytes(made: &Made, uid: u64) -> (usize, usize) {
+    let replica = &made.replicas[&uid];
+    let commands = replica.waiting.commands(NOW).into_iter();
+    let bytes = commands.map(|command| command.payload.len() + word::COMMAND_HEAD_BYTES);
+    (replica.account().waiting_bytes, bytes.sum())
+}
+
+#[test]
+fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
+    const LARGE: &[u8] = &[b'x'; 1 << 19];
+    let large: &'static str = core::str::from_utf8(LARGE).unwrap();
+    let mut made = Made::of(&[1, 2]);
+    made.holds = true;
+    let deadline = NOW + Duration::from_secs(9);
+    for call in 1..=200 {
+        made.request(1, call, 77, call.into(), large);
+        let number = made.replica(2).command(NOW, large.into(), deadline);
+        made.settle();
+        assert_eq!(u64::from(call), number);
+        for uid in [1, 2] {
+            let (counted, waits) = waiting_bytes(&made, uid);
+            assert!(counted == waits && waits <= waiting::WAITING_BYTES_MAX, "{counted} {waits}");
+        }
+    }
+    let taken = waiting::WAITING_BYTES_MAX / (LARGE.len() + word::COMMAND_HEAD_BYTES);
+    assert_eq!(made.answer(taken as u32), None);
+    assert!(made.answer(taken as u32 + 1).unwrap().starts_with("refused: busy: 64 MiB"));
+    let busy: Vec<CommandNumber> = made.done(2).iter().map(|(number, _)| *number).collect();
+    assert_eq!(busy, (taken as u64 + 1..=200).collect::<Vec<_>>());
+    assert!(made.done(2).iter().all(|(_, done)| *done == Err(CommandFailure::Busy)));
+    // A repeat of one that waits takes no room.
+    made.request(1, 300, 77, 1, large);
+    assert_eq!(made.answer(300), None);
+    made.holds = false;
+    made.reset_without(&[]);
+    assert_eq!(made.answer(300), made.answer(1));
+    assert_eq!((waiting_bytes(&made, 1), waiting_bytes(&made, 2)), ((0, 0), (0, 0)));
+    assert_eq!(made.replicas[&1].position(), 2 * taken as u64);
+    assert_eq!(made.replicas[&1].account().commands, 2 * taken);
+}
+
+#[test]
+fn bytes_that_wait_no_more_are_not_counted() {
+    let mut made = Made::of(&[1, 2]);
+    made.holds = true;
+    made.request(1, 1, 77, 1, "a");
+    let deadline = NOW + Duration::from_secs(9);
+    made.replica(1).command(NOW, "bb".into(), deadline);
+    made.settle();
+    assert_eq!(waiting_bytes(&made, 1), (3 + 2 * word::COMMAND_HEAD_BYTES, 3 + 2 * word::COMMAND_HEAD_BYTES));
+    made.replica(1).end();
+    made.settle();
+    assert_eq!(waiting_bytes(&made, 1).0, 2 + word::COMMAND_HEAD_BYTES);
+    let mut next = made.replicas.remove(&1).unwrap().into_next(Uid(4));
+    assert_eq!(next.account().waiting_bytes, 2 + word::COMMAND_HEAD_BYTES);
+    next.tidy(deadline);
+    assert_eq!(next.account().waiting_bytes, 0);
+    next.command(NOW, "c".into(), deadline);
+    next.give_up_commands();
+    assert_eq!(next.account().waiting_bytes, 0);
+}
+
+#[test]
+fn a_command_may_wait_for_an_hour_and_no_longer() {
+    let mut made = Made::of(&[1]);
+    made.holds = true;
+    for (index, beyond) in [(1, 0), (2, 1)] {
+        let request = Request {
+            id: RequestId::numbered(index),
+            port: Port(1),
+            client: Uid(77),
+            call: index.into(),
+            finished_below: 1,
+            hops: 0,
+            deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
+            payload: "a".into(),
+        };
+        made.replica(1).handle_request(NOW, request);
+    }
+    let own = made.replica(1).command(NOW, "b".into(), Time::NEVER);
+    made.settle();
+    assert_eq!(made.answer(1), None);
+    assert!(made.answer(2).unwrap().starts_with("refused: a command waits for an hour at most"));
+    made.replica(1).handle_timeout(NOW + COMMAND_WAITS_MAX);
+    made.settle();
+    assert_eq!(made.done(1), [(own, Err(CommandFailure::Unknown))]);
 }
 
 #[test]

@@ -163,9 +163,14 @@ pub enum CommandFailure {
         /// The maximum.
         max: usize,
     },
+    /// Too many bytes of commands wait for their outcomes: nothing happened. Try again later.
+    #[error(
+        "busy: 64 MiB of commands wait for their outcomes; this one did not take effect, and may be tried again"
+    )]
+    Busy,
 }
 
-crate::debug_as_sentence!(CommandFailure { Refused, Unknown, Ended, TooLarge });
+crate::debug_as_sentence!(CommandFailure { Refused, Unknown, Ended, TooLarge, Busy });
 
 /// The service was founded with [`Durability::Ordered`], which has local reads only.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -314,6 +319,10 @@ pub struct ReplicaAccount {
     pub clients: usize,
     /// Bytes of remembered replies.
     pub reply_bytes: usize,
+    /// Executed commands that are remembered.
+    pub commands: usize,
+    /// Bytes of commands that wait here for their outcomes.
+    pub waiting_bytes: usize,
     /// Bytes of events that wait for the state.
     pub backlog_bytes: usize,
     /// Outputs that the driver has not taken.

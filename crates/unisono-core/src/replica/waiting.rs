@@ -1,13 +1,16 @@
 //! Commands that this member submitted and whose outcome it does not know yet: those of callers and its own.
 
 use super::types::CommandNumber;
-use super::word::Ordered;
+use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
 use crate::rpc::{CallNumber, Request, RequestId};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
+
+/// Maximum bytes of the messages of commands that wait. One is taken in any case.
+pub(super) const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// The commands, by client and number.
 pub(super) struct Waiting {
@@ -16,6 +19,8 @@ pub(super) struct Waiting {
     /// Number of commands of this process so far.
     begun: CommandNumber,
     commands: BTreeMap<(Uid, CallNumber), Entry>,
+    /// Bytes of their messages.
+    bytes: usize,
 }
 
 struct Entry {
@@ -45,7 +50,22 @@ pub(super) struct Waiters {
 
 impl Waiting {
     pub(super) fn new(client: Uid) -> Waiting {
-        Waiting { client, begun: 0, commands: BTreeMap::new() }
+        Waiting { client, begun: 0, commands: BTreeMap::new(), bytes: 0 }
+    }
+
+    /// Returns the bytes of the messages of all commands that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// True if a command of this length may be added.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.is_empty() || self.bytes + bytes + COMMAND_HEAD_BYTES <= WAITING_BYTES_MAX
+    }
+
+    /// True if a request may be added: a repeat of one that waits takes no room.
+    pub(super) fn has_room_for(&self, request: &Request) -> bool {
+        self.commands.contains_key(&(request.client, request.call)) || self.has_room(request.payload.len())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -56,13 +76,18 @@ impl Waiting {
     pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
         let key = (request.client, request.call);
         let asked = Asked { id: request.id, hops: request.hops, deadline: request.deadline };
-        let entry = self.commands.entry(key).or_insert_with(|| Entry {
-            requests: Vec::new(),
-            own: None,
-            payload: request.payload,
-            finished_below: request.finished_below,
-            deadline: request.deadline,
-            submitted_in: None,
+        let bytes = &mut self.bytes;
+        let entry = self.commands.entry(key).or_insert_with(|| {
+            let entry = Entry {
+                requests: Vec::new(),
+                own: None,
+                payload: request.payload,
+                finished_below: request.finished_below,
+                deadline: request.deadline,
+                submitted_in: None,
+            };
+            *bytes += entry.bytes();
+            entry
         });
         entry.requests.push(asked);
         entry.deadline = entry.deadline.max(request.deadline);
@@ -85,6 +110,7 @@ impl Waiting {
         let (requests, submitted_in) = (Vec::new(), service);
         let entry = Entry { requests, own: Some(number), payload, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
+        self.bytes += entry.bytes();
         self.commands.insert(key, entry);
         (number, ordered)
     }
@@ -113,13 +139,14 @@ impl Waiting {
             return None;
         }
         let entry = self.commands.remove(&(client, call))?;
+        self.bytes -= entry.bytes();
         Some(Waiters { requests: entry.ids().collect(), own: entry.own })
     }
 
     /// Takes out all requests of callers, with how often each was passed on. Own commands stay.
     pub(super) fn take_requests(&mut self) -> Vec<(RequestId, u8)> {
         let requests = self.commands.values().flat_map(Entry::ids).collect();
-        self.commands.retain(|_, entry| {
+        self.retain(|entry| {
             entry.requests.clear();
             entry.own.is_some()
         });
@@ -129,15 +156,17 @@ impl Waiting {
     /// Takes over the own commands of an earlier life.
     pub(super) fn take_own(&mut self, earlier: Waiting) {
         self.begun = earlier.begun;
-        let own = earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some());
-        self.commands.extend(own.map(|(key, entry)| (key, Entry { requests: Vec::new(), ..entry })));
+        for (key, entry) in earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some()) {
+            self.bytes += entry.bytes();
+            self.commands.insert(key, Entry { requests: Vec::new(), ..entry });
+        }
     }
 
     /// Begins to submit to the service that was founded in this epoch. Returns the own commands that were submitted to
     /// another service, and gives them up: it may have executed them.
     pub(super) fn begin_service(&mut self, service: EpochId) -> Vec<CommandNumber> {
         let mut elsewhere = Vec::new();
-        self.commands.retain(|_, entry| {
+        self.retain(|entry| {
             if entry.own.is_some() && entry.submitted_in.is_some_and(|earlier| earlier != service) {
                 elsewhere.extend(entry.own.take());
             }
@@ -150,7 +179,7 @@ impl Waiting {
     /// Drops what is past its deadline, and returns the own commands among it.
     pub(super) fn drop_expired(&mut self, now: Time) -> Vec<CommandNumber> {
         let mut expired = Vec::new();
-        self.commands.retain(|_, entry| {
+        self.retain(|entry| {
             entry.requests.retain(|asked| asked.deadline > now);
             if entry.own.is_some() && entry.deadline <= now {
                 expired.extend(entry.own.take());
@@ -163,12 +192,29 @@ impl Waiting {
     /// Takes out all own commands.
     pub(super) fn take_all_own(&mut self) -> Vec<CommandNumber> {
         let own = self.commands.values_mut().filter_map(|entry| entry.own.take()).collect();
-        self.commands.retain(|_, entry| !entry.requests.is_empty());
+        self.retain(|entry| !entry.requests.is_empty());
         own
+    }
+
+    /// Drops those for which `stays` is false.
+    fn retain(&mut self, mut stays: impl FnMut(&mut Entry) -> bool) {
+        let bytes = &mut self.bytes;
+        self.commands.retain(|_, entry| {
+            let stays = stays(entry);
+            if !stays {
+                *bytes -= entry.bytes();
+            }
+            stays
+        });
     }
 }
 
 impl Entry {
+    /// Returns the length of its message.
+    fn bytes(&self) -> usize {
+        self.payload.len() + COMMAND_HEAD_BYTES
+    }
+
     fn ids(&self) -> impl Iterator<Item = (RequestId, u8)> {
         self.requests.iter().map(|asked| (asked.id, asked.hops))
     }

@@ -244,10 +244,10 @@ impl DiskError {
     /// True if other arguments or another folder cure it; false if the disk is at fault.
     pub fn is_wrong_use(&self) -> bool {
         match self {
-            DiskError::Store { error, .. } => matches!(error, StoreError::NewerVersion { .. }),
-            DiskError::Folder { error, .. } => {
+            DiskError::Folder { error, .. } | DiskError::Store { error: StoreError::Files(error), .. } => {
                 !matches!(error.what, FileErrorKind::Failed | FileErrorKind::Full)
             }
+            DiskError::Store { error, .. } => matches!(error, StoreError::NewerVersion { .. }),
             DiskError::NoRandom(_) => false,
             _ => true,
         }

@@ -1,11 +1,13 @@
 //! The folder where a durable replica keeps its state, for the core's [`Store`](unisono_core::replica::disk::Store).
 //!
 //! The log may be in a folder of its own, on another device: each answer waits for a sync of the log, and for nothing else.
-//! Each folder is locked for as long as a process uses it.
+//! Each folder is locked for as long as a process uses it. Files that are reached through a symbolic link are those of another
+//! folder, which this lock does not cover, so a folder that has one is refused.
 
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
@@ -48,27 +50,24 @@ impl Directory {
         // The absolute path, so that the process may change its own folder.
         let path = &fs::canonicalize(path).map_err(failed("find", path))?;
         let lock_path = path.join(LOCK_FILE);
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&lock_path);
-        let lock = lock.map_err(failed("open", &lock_path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => FileError {
-                what: FileErrorKind::Locked,
-                text: format!("another process uses {}", path.display()),
-            },
-            TryLockError::Error(error) => failed("lock", &lock_path)(error),
-        })?;
+        let lock =
+            open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)?;
+        lock_file(&lock, &lock_path)?;
         let file = File::open(path).map_err(failed("open", path))?;
         Ok(Directory { path: path.clone(), file, has_new_names: true, _lock: lock })
     }
 
-    /// Calls `take` with the names of the files.
+    /// Calls `take` with the names of the files. Other folders in it are of no interest, such as `lost+found`.
     fn list(&self, mut take: impl FnMut(String)) -> Result<(), FileError> {
         let failed = || failed("list", &self.path);
         for entry in fs::read_dir(&self.path).map_err(failed())? {
             let entry = entry.map_err(failed())?;
-            let is_file = entry.file_type().map_err(failed())?.is_file();
+            let kind = entry.file_type().map_err(failed())?;
+            if !kind.is_dir() && !kind.is_file() {
+                return Err(not_own_file(&entry.path(), kind.is_symlink()));
+            }
             if let Ok(name) = entry.file_name().into_string()
-                && is_file
+                && kind.is_file()
                 && name != LOCK_FILE
             {
                 take(name);
@@ -76,6 +75,33 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Opens a regular file that is in its folder itself. It never waits, as opening a pipe would.
+fn open_file(options: &mut OpenOptions, operation: &str, path: &Path) -> Result<File, FileError> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = options.mode(0o600).custom_flags(flags.bits() as i32).open(path);
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(not_own_file(path, found.is_symlink())),
+        _ => opened.map_err(failed(operation, path)),
+    }
+}
+
+fn not_own_file(path: &Path, is_link: bool) -> FileError {
+    let what = if is_link { "is a symbolic link" } else { "is not a regular file" };
+    let text = format!("{} {what}: a server's files lie in its own folder", path.display());
+    FileError { what: FileErrorKind::NotOwnFile, text }
+}
+
+/// Locks a file of a folder that this process uses. The lock ends with the file.
+fn lock_file(file: &File, path: &Path) -> Result<(), FileError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => FileError {
+            what: FileErrorKind::Locked,
+            text: format!("another process uses {}", path.parent().unwrap_or(path).display()),
+        },
+        TryLockError::Error(error) => failed("lock", path)(error),
+    })
 }
 
 /// Creates a folder that only this user may enter, and those above it, if they do not exist. Their names are durable then.
@@ -101,7 +127,12 @@ impl Folder {
         let data = Directory::open(data)?;
         let is_same = |path: &&Path| fs::canonicalize(path).is_ok_and(|path| path == data.path);
         let log = log.filter(|path| !is_same(path)).map(Directory::open).transpose()?;
-        Ok(Folder { data, log, open: BTreeMap::new() })
+        let mut folder = Folder { data, log, open: BTreeMap::new() };
+        // Someone may have removed the file that is locked.
+        match folder.file(BLOCK_FILE) {
+            Err(error) if error.what != FileErrorKind::NotFound => Err(error),
+            _ => Ok(folder),
+        }
     }
 
     fn directory(&self, name: &str) -> &Directory {
@@ -120,10 +151,18 @@ impl Folder {
     fn file(&mut self, name: &str) -> Result<&File, FileError> {
         if !self.open.contains_key(name) {
             let path = self.path(name);
-            let file = OpenOptions::new().write(true).open(&path).map_err(failed("open", &path))?;
-            self.open.insert(name.into(), file);
+            let file = open_file(OpenOptions::new().write(true), "open", &path)?;
+            self.keep(name, file)?;
         }
         Ok(&self.open[name])
+    }
+
+    fn keep(&mut self, name: &str, file: File) -> Result<(), FileError> {
+        if name == BLOCK_FILE {
+            lock_file(&file, &self.path(name))?;
+        }
+        self.open.insert(name.into(), file);
+        Ok(())
     }
 
     /// Creates a file if it does not exist.
@@ -133,8 +172,8 @@ impl Folder {
             opened => return opened.map(|_| ()),
         }
         let path = self.path(name);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        self.open.insert(name.into(), file.map_err(failed("create", &path))?);
+        let file = open_file(OpenOptions::new().write(true).create_new(true), "create", &path)?;
+        self.keep(name, file)?;
         self.directory_mut(name).has_new_names = true;
         Ok(())
     }
@@ -162,7 +201,9 @@ impl Files for Folder {
 
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
         let path = self.path(name);
-        fs::read(&path).map_err(failed("read", &path))
+        let (mut file, mut bytes) = (open_file(OpenOptions::new().read(true), "read", &path)?, Vec::new());
+        file.read_to_end(&mut bytes).map_err(failed("read", &path))?;
+        Ok(bytes)
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
@@ -218,6 +259,7 @@ fn kind(error: &io::Error) -> FileErrorKind {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use rustix::fs::{FileType, Mode};
     use rustix::io::Errno;
     use std::os::unix::fs::PermissionsExt;
     use unisono_core::replica::Digest;
@@ -289,6 +331,52 @@ mod tests {
         drop(folder);
         // The same folder for both is no second process.
         Folder::open(&data, Some(&data.join("../data"))).unwrap();
+    }
+
+    #[test]
+    fn a_removed_lock_lets_no_second_process_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let mut folder = Folder::open(&data, None).unwrap();
+        folder.write(BLOCK_FILE, 0, b"x").unwrap();
+        fs::remove_file(data.join(LOCK_FILE)).unwrap();
+        assert_eq!(Folder::open(&data, None).unwrap_err().what, FileErrorKind::Locked);
+        drop(folder);
+        let folder = Folder::open(&data, None).unwrap();
+        fs::remove_file(data.join(LOCK_FILE)).unwrap();
+        assert_eq!(Folder::open(&data, None).unwrap_err().what, FileErrorKind::Locked);
+        drop(folder);
+    }
+
+    #[test]
+    fn links_and_pipes_are_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join("own");
+        drop(Folder::open(&own, None).unwrap());
+        fs::write(own.join("block"), "the real one").unwrap();
+        for name in ["block", LOCK_FILE, "log-1"] {
+            let other = directory.path().join(name);
+            fs::create_dir(&other).unwrap();
+            std::os::unix::fs::symlink(own.join("block"), other.join(name)).unwrap();
+            for log in [None, Some(&*other)] {
+                let data = log.map_or(other.clone(), |_| directory.path().join("data"));
+                let error = Folder::open(&data, log).and_then(|folder| folder.list()).unwrap_err();
+                assert_eq!(error.what, FileErrorKind::NotOwnFile, "{error}");
+                let path = fs::canonicalize(&other).unwrap().join(name);
+                let text = "is a symbolic link: a server's files lie in its own folder";
+                assert_eq!(error.text, format!("{} {text}", path.display()));
+            }
+        }
+        assert_eq!(fs::read(own.join("block")).unwrap(), b"the real one");
+        for name in ["block", LOCK_FILE, "log-1"] {
+            let other = directory.path().join(format!("pipe-{name}"));
+            fs::create_dir(&other).unwrap();
+            let pipe = (FileType::Fifo, Mode::from_raw_mode(0o600));
+            rustix::fs::mknodat(rustix::fs::CWD, other.join(name), pipe.0, pipe.1, 0).unwrap();
+            let error = Folder::open(&other, None).and_then(|folder| folder.list()).unwrap_err();
+            assert_eq!(error.what, FileErrorKind::NotOwnFile, "{error}");
+            assert!(error.text.contains("is not a regular file"), "{error}");
+        }
     }
 
     #[test]

@@ -143,8 +143,9 @@ impl Life {
         if due.submit(member, now) {
             return Attempt::Given;
         }
-        drop(due);
-        commands::receive_many(member, events).map(|received| received.map(|_| Input::Events))
+        let received = commands::receive_many(member, events).map(|received| received.map(|_| Input::Events));
+        due.follow(events);
+        received
     }
 
     fn take_of_calls(
@@ -315,6 +316,13 @@ impl Life {
 }
 
 impl Due {
+    /// Drops what waits at a reset, after which the copy submits everything again that has not been in the order.
+    fn follow(&mut self, events: &[Event]) {
+        if events.iter().any(|event| matches!(event, Event::Reset { .. })) {
+            self.submits.clear();
+        }
+    }
+
     /// Sends messages for which there is room now. Returns whether there were any.
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
@@ -329,5 +337,27 @@ impl Due {
             }
         }
         has_sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_core::View;
+
+    #[test]
+    fn what_waits_for_room_is_dropped_at_a_reset_after_which_all_is_repeated() {
+        let mut due = Due::default();
+        due.submits.push_back(Bytes::from_static(b"command"));
+        let message = |seqno| {
+            let payload = Bytes::from_static(b"other");
+            Event::Message { seqno, sender: Uid(1), number: 1, payload }
+        };
+        due.follow(&[message(1)]);
+        assert_eq!(due.submits.len(), 1);
+        let view = View::new(Default::default(), Vec::new(), Uid(1), 0);
+        let reset = Event::Reset { seqno: 2, view, excluded: Vec::new(), degraded: false, forced: false };
+        due.follow(&[message(1), reset, message(3)]);
+        assert!(due.submits.is_empty());
     }
 }

@@ -67,7 +67,7 @@ pub struct ReplicaOptions {
     pub durability: Durability,
     /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default.
     pub open_within: Duration,
-    /// Maximum time for a command or read of this process. 60 s by default.
+    /// Maximum time for a command or read of this process. 60 s by default; for a command at most an hour.
     pub command_within: Duration,
 }
 

@@ -3,6 +3,7 @@
 
 use super::StateMachine;
 use super::copy::Copy;
+use super::disk::DiskOptions;
 use super::errands::Report;
 use super::error::ReplicaEnd;
 use super::life::{Input, Life};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use unisono_core::look::MemberReport;
 use unisono_core::replica::{DISK_ENTERS_WITHIN, Notice, Replica, StopReason};
 use unisono_core::{EntryMode, Event, JoinFailure};
 
@@ -49,7 +51,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
             Ok(None) if copy.lock().stop.is_some() => continue,
             Ok(None) => {
                 failures += 1;
-                if let Some(reason) = runs_already(copy, failures) {
+                if let Some(reason) = cannot_enter(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
                 rest(copy, &mut pause);
@@ -61,7 +63,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                     break ReplicaEnd::NotEntered(error);
                 }
                 failures += 1;
-                if let Some(reason) = runs_already(copy, failures) {
+                if let Some(reason) = cannot_enter(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
                 copy.change(|state| state.last_failure = Some(error));
@@ -108,17 +110,24 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
     life
 }
 
-/// Returns why this process cannot be its server of a service on disk: another process is that one, with another folder.
-/// The member of that name may also be an earlier life of this server, which does not answer, or has this disk.
-fn runs_already<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopReason> {
-    let server = copy.disk.as_ref().filter(|_| failures % LOOKS_FOR_ITSELF_EVERY == 1)?.id;
-    let disk = copy.lock().copy().map(Replica::disk_identity)?;
+/// Returns why this process cannot be its server of a service on disk: another process is that one, with another folder or
+/// a copy of this one, or the service has another number of servers. The member of that name may also be an earlier life of
+/// this server, which does not answer or is of this process.
+fn cannot_enter<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopReason> {
+    let DiskOptions { id, servers, .. } =
+        *copy.disk.as_ref().filter(|_| failures % LOOKS_FOR_ITSELF_EVERY == 1)?;
+    let process = copy.lock().copy().map(Replica::process)?;
     let report = look(&copy.name, &copy.options, LOOKS_FOR_ITSELF).ok()?;
-    let same = report.members.iter().find(|member| member.member.name == copy.options.name)?;
     let client = Client::new(&copy.options).ok()?;
-    let at = same.member.address;
+    let is_same = |member: &MemberReport| member.member.name == copy.options.name;
+    // Its namesake, or else any other member.
+    let asked = report.members.iter().find(|member| is_same(member)).or(report.members.first())?;
+    let at = asked.member.address;
     let status = copy_status(&client, &copy.name, at, LOOKS_FOR_ITSELF).ok()?;
-    (status.server == server && status.disk != disk).then_some(StopReason::RunsAlready { server, at })
+    if status.has_state && status.servers != 0 && status.servers != servers {
+        return Some(StopReason::OtherServers);
+    }
+    (status.server == id && status.process != process).then_some(StopReason::RunsAlready { server: id, at })
 }
 
 /// True if another attempt to enter may succeed, and no other process has to do anything but run.

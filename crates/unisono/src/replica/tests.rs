@@ -228,3 +228,38 @@ fn a_command_that_waits_for_another_life_fails_at_its_deadline() {
     assert_eq!(second.command("x"), Err(CommandFailure::Unknown));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
+
+/// Begins a server with a disk that never serves, and returns why it ends.
+fn why_it_ends(name: &str, disk: DiskOptions) -> StopReason {
+    let settings = ReplicaOptions::default();
+    let other = Replica::begin_on_disk(name, disk, Words::default(), settings, &options("server")).unwrap();
+    match other.ready().wait(LONG) {
+        Err(ReplicaEnd::Stopped(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_second_process_beside_a_service_on_disk_ends_and_says_why() {
+    let name = fresh_name("second");
+    let directory = tempfile::tempdir().unwrap();
+    let folder = |name: &str| directory.path().join(name);
+    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    let servers = [1, 2, 3].map(|id| {
+        let disk = DiskOptions::of_three(id, folder(&id.to_string()));
+        Replica::begin_on_disk(&name, disk, Words::default(), settings.clone(), &options("server")).unwrap()
+    });
+    servers.iter().for_each(|server| assert!(server.ready().wait(LONG).unwrap()));
+    servers[0].command("x").unwrap();
+    let copied = folder("copied");
+    std::fs::create_dir(&copied).unwrap();
+    for file in std::fs::read_dir(folder("1")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copied.join(file.file_name())).unwrap();
+    }
+    let same = why_it_ends(&name, DiskOptions::of_three(1, copied));
+    assert!(matches!(same, StopReason::RunsAlready { server: 1, .. }), "{same:?}");
+    let fourth_of_five = DiskOptions { servers: 5, ..DiskOptions::of_three(4, folder("4")) };
+    assert_eq!(why_it_ends(&name, fourth_of_five), StopReason::OtherServers);
+    assert_eq!(servers[0].command("y").unwrap().position, 2);
+}

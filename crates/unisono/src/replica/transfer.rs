@@ -11,11 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use unisono_core::replica::{CopyStatus, Digest, Donor, FetchNumber, Hashed};
+use unisono_core::replica::{CopyStatus, Digest, Donor, FetchNumber, Hashed, Present};
 use unisono_core::rpc::CallFailure;
 
-/// Time for which a snapshot is kept after the last question of a newcomer.
-const OFFERS_KEPT: Duration = Duration::from_secs(30);
 /// Maximum time for an answer of another member.
 const FETCH_MAX: Duration = Duration::from_secs(10);
 
@@ -48,7 +46,8 @@ pub(super) fn fetch(life: Arc<Life>, call: FetchNumber, to: SocketAddr, request:
 pub(super) fn give<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request>) {
     let (mut donor, mut lives) = (Donor::new(sha256), 0);
     loop {
-        match questions.recv_timeout(OFFERS_KEPT) {
+        let wait = donor.forgets_at().map_or(Duration::MAX, |at| at.since(copy.now()));
+        match questions.recv_timeout(wait) {
             Ok(question) => {
                 // A snapshot of an earlier life may be of another instance.
                 let present = copy.lock().lives;
@@ -57,9 +56,10 @@ pub(super) fn give<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request
                 }
                 answer(copy, &mut donor, question);
             }
-            Err(RecvTimeoutError::Timeout) => donor.forget(),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        donor.forget_unused(copy.now());
     }
 }
 
@@ -69,8 +69,11 @@ fn answer<S: StateMachine>(copy: &Copy<S>, donor: &mut Donor, request: Request) 
     let status =
         || copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question))).flatten();
     let status = if question == CopyStatus::question() { status() } else { None };
-    let snapshot = || copy.step(|state, _| state.copy().and_then(|copy| copy.snapshot()));
-    let reply = status.unwrap_or_else(|| donor.answer(&question, || snapshot().flatten()));
+    let present = |newcomer| {
+        let present = copy.step(|state, _| state.copy().map(|copy| copy.present_for(newcomer)));
+        present.flatten().unwrap_or(Present::Nothing)
+    };
+    let reply = status.unwrap_or_else(|| donor.answer(copy.now(), &question, present));
     // If this fails, the newcomer does not wait any longer.
     let _ = request.reply(reply);
 }

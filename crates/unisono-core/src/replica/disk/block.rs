@@ -145,15 +145,17 @@ pub(super) fn slot_at(sequence: u64) -> u64 {
 
 /// Reads the file.
 pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
-    let first = read_slot(file, 0..SLOT_BYTES)?;
-    let second = read_slot(file, SLOT_BYTES..2 * SLOT_BYTES)?;
+    let first = read_slot(file, 0..SLOT_BYTES);
+    let second = read_slot(file, SLOT_BYTES..2 * SLOT_BYTES);
     let counts = match (first, second) {
         (Read::Block(first), Read::Block(second)) => {
             let is_copied = first.block == second.block;
             let counts = if first.sequence > second.sequence { first } else { second };
             return Ok(Slots::Block { counts, is_copied });
         }
+        // One flipped bit makes a version of another one, and a good slot is enough.
         (Read::Block(slot), _) | (_, Read::Block(slot)) => slot,
+        (Read::Newer(error), _) | (_, Read::Newer(error)) => return Err(error),
         (Read::Nothing, _) => return Ok(Slots::Nothing),
         // The first write of all was interrupted.
         _ if file.len() <= SLOT_BYTES && !has_others => return Ok(Slots::Nothing),
@@ -165,26 +167,32 @@ pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
 enum Read {
     Bad,
     Nothing,
+    /// A newer version of this program has written it, as it seems.
+    Newer(StoreError),
     Block(Box<Slot>),
 }
 
-fn read_slot(file: &[u8], place: Range<usize>) -> Result<Read, StoreError> {
+fn read_slot(file: &[u8], place: Range<usize>) -> Read {
     let slot = file.get(place.start..file.len().min(place.end)).unwrap_or_default();
-    let Some((mut head, _)) = slot.split_at_checked(SLOT_HEAD_BYTES) else { return Ok(Read::Bad) };
+    let Some((mut head, _)) = slot.split_at_checked(SLOT_HEAD_BYTES) else { return Read::Bad };
     if head[..4] != MAGIC {
-        return Ok(Read::Bad);
+        return Read::Bad;
     }
     head.advance(4);
-    check_version(BLOCK_FILE, head.get_u16())?;
+    match check_version(BLOCK_FILE, head.get_u16()) {
+        Err(error @ StoreError::NewerVersion { .. }) => return Read::Newer(error),
+        Err(_) => return Read::Bad,
+        Ok(()) => {}
+    }
     let (checksum, length, sequence) = (head.get_u32(), usize::from(head.get_u16()), head.get_u64());
-    let Some(fields) = slot.get(SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + length) else { return Ok(Read::Bad) };
+    let Some(fields) = slot.get(SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + length) else { return Read::Bad };
     if crc32c::crc32c(&slot[CHECKED_FROM..SLOT_HEAD_BYTES + length]) != checksum {
-        return Ok(Read::Bad);
+        return Read::Bad;
     }
     if sequence == NOTHING_YET {
-        return Ok(Read::Nothing);
+        return Read::Nothing;
     }
-    Ok(Slot::read_fields(fields, sequence).map_or(Read::Bad, |slot| Read::Block(slot.into())))
+    Slot::read_fields(fields, sequence).map_or(Read::Bad, |slot| Read::Block(slot.into()))
 }
 
 /// The checksum covers a slot from here.
@@ -414,6 +422,26 @@ pub(super) mod tests {
         let mut file = slot(2).write().unwrap();
         file[5] = 2;
         let error = StoreError::NewerVersion { file: BLOCK_FILE.into(), found: 2, knows: 1 };
-        assert_eq!(read(&file, true), Err(error));
+        assert_eq!(read(&file, true), Err(error.clone()));
+        let nothing = [&file[..], &nothing_yet()].concat();
+        assert_eq!(read(&nothing, true), Err(error));
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_version_is_harmless_where_the_other_slot_is_good() {
+        let good = [slot(2).write().unwrap(), slot(3).write().unwrap()].concat();
+        for (at, counts) in [(0, 3), (SLOT_BYTES, 2)] {
+            for bit in 0..16 {
+                let mut file = good.clone();
+                file[at + 4 + bit / 8] ^= 1 << (bit % 8);
+                let read = read(&file, true);
+                let Ok(Slots::Block { counts: slot, is_copied: false }) = read else { panic!("{read:?}") };
+                assert_eq!(slot.sequence, counts);
+                // Version 0 is no newer one.
+                let alone = &file[at..at + SLOT_BYTES];
+                let is_spoiled = matches!(super::read(alone, true), Err(StoreError::Spoiled { .. }));
+                assert_eq!(is_spoiled, bit == 8);
+            }
+        }
     }
 }

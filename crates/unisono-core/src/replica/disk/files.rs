@@ -95,6 +95,8 @@ pub enum FileErrorKind {
     Locked,
     /// The path is not a folder.
     NotFolder,
+    /// In place of a file, the folder has a symbolic link or something else.
+    NotOwnFile,
     /// The disk fails, or another reason.
     Failed,
 }

@@ -80,7 +80,9 @@ pub enum StoreError {
         knows: u16,
     },
     /// A file is not as it was written: the disk has lost or changed bytes, or a file was changed by hand.
-    #[error("the file {file} is spoiled: {what}")]
+    #[error(
+        "the file {file} is spoiled: {what}; start with an empty folder and --replace, or name the right --log-dir"
+    )]
     Spoiled {
         /// Name of the file.
         file: String,

@@ -74,7 +74,8 @@ impl Server {
             self.donor.forget();
         }
         let replica = &self.replica;
-        let reply = self.donor.answer(question, || replica.snapshot());
+        self.donor.forget_unused(cx.local);
+        let reply = self.donor.answer(cx.local, question, |newcomer| replica.present_for(newcomer));
         if reply.first() == Some(&IS_PIECE) && reply.len() > 1 && cx.random.chance(cx.common.spoils) {
             let mut spoiled = reply.to_vec();
             let place = cx.random.between(1, spoiled.len() as u64 - 1) as usize;

@@ -18,9 +18,11 @@ use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Time, Uid};
 
-/// Maximum bytes of remembered replies and of waiting events, and maximum number of clients, as the core promises.
+/// Maximum bytes of remembered replies, of waiting commands and of waiting events, and maximum number of clients, as the core promises.
 const BYTES_MAX: usize = 64 << 20;
 const CLIENTS_MAX: usize = 1 << 18;
+/// Maximum number of executed commands that are remembered.
+const COMMANDS_MAX: usize = 1 << 20;
 /// Outputs that a copy may have for its driver; all are taken after each input.
 const OUTPUTS_MAX: usize = 0;
 
@@ -69,7 +71,7 @@ pub(crate) struct Server {
     /// True if it sent a datagram of the group after its life had ended, and that was not recorded.
     pub(super) sent_after_end: bool,
     /// The highest amounts recorded.
-    pub(super) held: [usize; 4],
+    pub(super) held: [usize; 6],
 }
 
 /// Returns what a new copy has.
@@ -149,7 +151,7 @@ impl Server {
             instance: Instance(0),
             stop: None,
             sent_after_end: false,
-            held: [0; 4],
+            held: [0; 6],
         })
     }
 
@@ -221,6 +223,8 @@ impl Server {
         let amounts = [
             ("clients", held.clients, CLIENTS_MAX),
             ("reply bytes", held.reply_bytes, BYTES_MAX),
+            ("commands", held.commands, COMMANDS_MAX),
+            ("waiting bytes", held.waiting_bytes, BYTES_MAX),
             ("backlog bytes", held.backlog_bytes, BYTES_MAX),
             ("outputs", held.outputs, OUTPUTS_MAX),
         ];

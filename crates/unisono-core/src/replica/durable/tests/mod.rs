@@ -12,6 +12,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 
+/// What no state has.
+const FALSE: &[u8] = b"false";
+
 /// All commands.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Words(Vec<String>);
@@ -36,7 +39,10 @@ impl StateMachine for Words {
 
     fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
         self.0 = parts.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect();
-        Ok(())
+        match parts.iter().any(|part| part == FALSE) {
+            true => Err(NotRestored("a part is false")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -73,6 +79,8 @@ struct Made {
     requests: u32,
     /// Servers that get their events later, and these events.
     late: BTreeMap<u8, Vec<Event>>,
+    /// Servers that give a newcomer a state that cannot be restored.
+    false_donors: Vec<u8>,
 }
 
 impl Made {
@@ -269,8 +277,14 @@ impl Made {
             }
             Output::Fetch { call, to, request } => {
                 let donor = self.servers.get_mut(&(to.port() as u8)).unwrap();
-                let snapshot = donor.replica.snapshot();
-                let reply = donor.donor.answer(&request, || snapshot);
+                let present = |newcomer| match donor.replica.present_for(newcomer) {
+                    Present::State(mut snapshot) if self.false_donors.contains(&(to.port() as u8)) => {
+                        snapshot.parts.push(Bytes::from_static(FALSE));
+                        Present::State(snapshot)
+                    }
+                    present => present,
+                };
+                let reply = donor.donor.answer(NOW, &request, present);
                 self.servers.get_mut(&id).unwrap().replica.handle_fetched(NOW, call, Ok(reply));
             }
             Output::Store(number, job) => self.servers.get_mut(&id).unwrap().jobs.push((number, *job)),
@@ -395,6 +409,31 @@ fn a_server_that_comes_back_is_brought_up_to_date_and_its_disk_counts() {
     [2, 3].iter().for_each(|id| made.boot(*id, false));
     made.form(&[2, 3]);
     assert_eq!(made.words(2), Some(vec!["a".into(), "b".into()]));
+}
+
+#[test]
+fn a_server_leaves_a_donor_whose_state_cannot_be_restored_and_keeps_its_own_meanwhile() {
+    for false_donors in [vec![2], vec![1, 2]] {
+        let mut made = created();
+        made.request(1, 1, "a");
+        made.reset_without(3);
+        made.request(1, 2, "b");
+        made.boot(3, false);
+        made.false_donors = false_donors.clone();
+        // It asks server 2 first, since server 1 is the sequencer.
+        made.join(3);
+        assert!(made.servers[&2].donor.forgets_at().is_some());
+        let replica = &made.servers[&3].replica;
+        let stopped = made.seen[&3].iter().any(|output| matches!(output, Output::Stop(_)));
+        match false_donors.len() {
+            1 => assert_eq!((made.words(3), stopped), (Some(vec!["a".into(), "b".into()]), false)),
+            _ => {
+                assert!(stopped);
+                assert_eq!(replica.machine_at_hand(), Some(&Words(vec![])), "its disk was not applied yet");
+                assert_eq!(replica.held(), made.disks[&3].entries.len() as Place);
+            }
+        }
+    }
 }
 
 #[test]
