@@ -210,6 +210,29 @@ mod tests {
         shown.iter().for_each(|mutant| assert!(mutant.by.is_some(), "{}", mutant.name));
     }
 
+    /// A server misses the deletion of *foo*, or its disk is put back, and it is among the first to come back.
+    const FOO: [&str; 3] = [
+        "foo crash3@applies2 power@quiet last=2,3",
+        "foo slow=2,3 crash1@applies1 power@quiet last=2,3",
+        "foo commands=7 slow=3 image2@serves2 crash2@0 return2@append3 wait@serves2 wait@append3 power@append3 \
+         putback2@0 last=2,3",
+    ];
+
+    #[test]
+    fn foo_does_not_come_back() {
+        for words in FOO {
+            let history: History = words.parse().unwrap();
+            assert_eq!(enumerate::replay(&history, None, None), None, "{words}");
+        }
+        // The last one shows a server that believes the old disk.
+        let history: History = FOO[2].parse().unwrap();
+        let bug = CoreBug::OldImageAccepted.into();
+        assert!(
+            enumerate::replay(&history, Some(bug), None).is_some(),
+            "it comes back, and no checker sees it"
+        );
+    }
+
     #[test]
     fn each_history_shows_its_bug_and_holds_without_it() {
         for (bug, ..) in HISTORIES {

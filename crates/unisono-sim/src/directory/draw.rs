@@ -34,7 +34,7 @@ pub(crate) fn draw(random: &mut Random, book: &Book, reads: f64, local: f64) -> 
     request.encode()
 }
 
-fn found(book: &Book) -> Command {
+pub(super) fn found(book: &Book) -> Command {
     Command::Found {
         port: book.root.port,
         secret: book.root.check,

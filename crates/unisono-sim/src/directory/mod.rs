@@ -6,11 +6,13 @@
 
 mod book;
 mod draw;
+mod foo;
 mod machine;
 mod watchers;
 
 pub(crate) use book::Book;
 pub(crate) use draw::draw;
+pub(crate) use foo::foo;
 pub(crate) use machine::Directory;
 pub(crate) use watchers::{Next, Watcher};
 

@@ -2,7 +2,7 @@
 //!
 //! A history is written as words, such as `slow=2,3 crash1@14 power@quiet last=2,3`: the disks of the servers 2 and 3 are
 //! slow, server 1 crashes at the 14th effect, all that are up crash when nothing happens any more, and the servers 2 and 3
-//! are the first to come back.
+//! are the first to come back. With the word `foo` the service is a directory, in which the client makes and deletes that row.
 
 use crate::world::{Effect, EffectKind, JobKind};
 use std::fmt;
@@ -13,6 +13,8 @@ use unisono_core::replica::disk::DiskDurability;
 pub(crate) const SERVERS: usize = 3;
 /// Number of commands that a client gives unless the history says another.
 const COMMANDS: u64 = 3;
+/// The word for a history of a directory.
+const FOO: &str = "foo";
 /// Most commands and steps of a history, sanity limits.
 const COMMANDS_MAX: u64 = 1_000;
 const STEPS_MAX: usize = 100;
@@ -21,6 +23,8 @@ const STEPS_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     pub(crate) durability: DiskDurability,
+    /// True if the service keeps a directory, in which the client makes and deletes the row *foo* in turn.
+    pub(crate) foo: bool,
     /// Number of commands that the client gives.
     pub(crate) commands: u64,
     /// Ids of servers whose disks are slow once the script begins.
@@ -72,7 +76,14 @@ pub(crate) enum Point {
 impl Default for History {
     fn default() -> History {
         let durability = DiskDurability::Majority;
-        History { durability, commands: COMMANDS, slow: Vec::new(), steps: Vec::new(), last: Vec::new() }
+        History {
+            durability,
+            foo: false,
+            commands: COMMANDS,
+            slow: Vec::new(),
+            steps: Vec::new(),
+            last: Vec::new(),
+        }
     }
 }
 
@@ -178,6 +189,10 @@ impl FromStr for History {
                     number.map(|number| history.commands = number)
                 }
                 Some(("slow", text)) => ids(text).map(|ids| history.slow = ids),
+                None if word == FOO => {
+                    history.foo = true;
+                    Some(())
+                }
                 Some(("last", text)) => ids(text).map(|ids| history.last = ids),
                 _ => step(word).map(|step| history.steps.push(step)),
             };
@@ -194,6 +209,9 @@ impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ids: &[u8]| ids.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
         let mut words = Vec::new();
+        if self.foo {
+            words.push(FOO.to_string());
+        }
         if self.commands != COMMANDS {
             words.push(format!("commands={}", self.commands));
         }
@@ -238,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_history_is_read_as_it_is_written() {
-        let text = "commands=5 slow=2,3 crash1@14 power@quiet heal@0 wait@told3 cut2@applies3 image1@append1 putback1@0 flip3@commit2 last=2,3";
+        let text = "foo commands=5 slow=2,3 crash1@14 power@quiet heal@0 wait@told3 cut2@applies3 image1@append1 putback1@0 flip3@commit2 last=2,3";
         let history: History = text.parse().unwrap();
         assert_eq!((history.steps.len(), history.last.clone()), (8, vec![2, 3]));
         assert_eq!(history.to_string(), text);

@@ -11,6 +11,7 @@ use super::plan::{DiskPlan, Plan};
 use super::states::Op;
 use crate::bugs::Planted;
 use crate::director::Finding;
+use crate::directory;
 use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Conditions, cut};
 use crate::plan::Parts;
@@ -120,7 +121,9 @@ pub(crate) fn play(
         has_asked: false,
         seen: Vec::new(),
     };
-    let run = Run { plan: plan(history.durability), seed: 1, what: format!("history {history}") };
+    let mut plan = plan(history.durability);
+    plan.directory = history.foo;
+    let run = Run { plan, seed: 1, what: format!("history {history}") };
     let mut director = Director::of(run, planted, trace);
     director.script = Some(script);
     // The script alone says who asks for what.
@@ -301,7 +304,11 @@ impl Director {
     }
 
     fn ask_in_script(&mut self, op: Op, mode: Mode) {
-        let id = self.world.call_service(CLIENT, &Question::of_object(op, mode, 0), CALLER_WAITS);
+        let question = match self.plan.directory {
+            true => Question::of_directory(&directory::foo(&self.book, op, mode)),
+            false => Question::of_object(op, mode, 0),
+        };
+        let id = self.world.call_service(CLIENT, &question, CALLER_WAITS);
         self.script.iter_mut().for_each(|script| script.under_way.extend(id.map(|id| id.0)));
     }
 
