@@ -65,6 +65,11 @@ pub enum DirectoryRecord {
         /// Number of servers of which this one had heard since the query arrived, itself included.
         heard: usize,
     },
+    /// An administrator put a backup with this number into the place of a disk, from which the service begins anew.
+    Restored {
+        /// Number of the last command in the backup.
+        number: u64,
+    },
     /// A server made a backup.
     BackedUp {
         /// Where its copy was.

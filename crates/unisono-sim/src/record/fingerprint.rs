@@ -175,6 +175,7 @@ fn of_directory(record: &DirectoryRecord) -> u64 {
             fold([4, u64::from(*watch), hash(request), hash(reply)])
         }
         DirectoryRecord::WatchAnswered { service, from, .. } => fold([5, u64::from(service.0), *from]),
+        DirectoryRecord::Restored { number } => fold([8, *number]),
         DirectoryRecord::Confirmed { heard, .. } => fold([6, *heard as u64]),
         DirectoryRecord::BackedUp { at, number, parts, .. } => {
             fold([7, of_place(at), *number].into_iter().chain(parts.iter().map(|part| hash(part))))

@@ -224,6 +224,13 @@ impl Fixture {
         self.of_directory(SERVER, DirectoryRecord::BackedUp { at, asked, number, parts });
     }
 
+    /// A backup with this number is restored, and the next service begins with the present state.
+    pub(super) fn restored(&mut self, number: u64) {
+        self.of_directory(Life::WORLD, DirectoryRecord::Restored { number });
+        let at = At { service: Service(SERVICE.0 + 1), ..self.at() };
+        self.of_directory(SERVER, DirectoryRecord::Serves { at });
+    }
+
     /// Returns the requests of all operations.
     pub(super) fn requests(&self) -> &[Bytes] {
         &self.requests

@@ -98,6 +98,8 @@ pub(super) struct History {
     pub(super) confirmed: Vec<(Name, usize)>,
     pub(super) servers: usize,
     pub(super) backups: Vec<BackedUp>,
+    /// Of each backup that was restored, its number and the services before.
+    pub(super) restored: Vec<(u64, Vec<Service>)>,
     answered: Map<Name, Vec<Service>>,
 }
 
@@ -168,6 +170,9 @@ impl History {
             }
             DirectoryRecord::WatchAnswered { service, name, .. } => {
                 self.watches_answered.insert(*name, *service);
+            }
+            DirectoryRecord::Restored { number } => {
+                self.restored.push((*number, self.begun.keys().copied().collect()));
             }
             DirectoryRecord::Confirmed { name, heard } => self.confirmed.push((*name, *heard)),
             DirectoryRecord::BackedUp { at, asked, number, parts } => {

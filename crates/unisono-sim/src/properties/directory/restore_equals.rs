@@ -1,5 +1,5 @@
 //! What is restored equals: a backup has the state at its number, with everything that was answered before it was asked for;
-//! and a service that begins anew goes on from a state that the service before it had, as another instance.
+//! and the service that is restored from it goes on from that number, as another instance.
 //!
 //! The table that the backup restores is asked for everything that the model has.
 
@@ -52,12 +52,16 @@ impl Promise for RestoreEquals {
                 return Err(format!("number {number}, answered at {end:?}, is not in {}", backup.number));
             }
         }
-        let mut services = timelines.values().map(Timeline::base);
-        services.next();
-        for base in services {
+        for (number, before) in &history.restored {
+            // The instance that begins anew from the backup, if it got so far.
+            let Some((service, timeline)) = timelines.iter().find(|(service, _)| !before.contains(service))
+            else {
+                continue;
+            };
             *checked += 1;
-            if base == 0 && history.began_anew() {
-                return Err("a service that began anew has none of the state".into());
+            if timeline.base() != *number {
+                let base = timeline.base();
+                return Err(format!("{service:?} goes on from {base}, and the backup has number {number}"));
             }
         }
         Ok(())
@@ -95,6 +99,18 @@ mod tests {
         let parts = table(&fixture).snapshot();
         fixture.backed_up(4, parts);
         fixture.good(AtEnd::<RestoreEquals>::default());
+    }
+
+    #[test]
+    fn rejects_a_service_that_does_not_go_on_from_the_backup() {
+        for (number, is_good) in [(4, true), (3, false)] {
+            let mut fixture = used();
+            fixture.restored(number);
+            match is_good {
+                true => fixture.good(AtEnd::<RestoreEquals>::default()),
+                false => fixture.bad(AtEnd::<RestoreEquals>::default()),
+            }
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Server {
         };
         let Some(directory) = self.replica.machine().and_then(|machine| machine.directory()) else { return };
         let number = directory.table().number();
-        let mut backup = Backup { block, place, parts };
+        let mut backup = Backup { number, block, place, parts };
         if cx.planted(ServiceBug::BackupBehindItsNumber)
             && let Some(earlier) = &cx.common.backup
         {

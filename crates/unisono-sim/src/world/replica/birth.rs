@@ -63,6 +63,8 @@ pub(crate) struct ReplicaCommon {
 /// The state of a server, as a backup has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backup {
+    /// Number of the last command.
+    pub(crate) number: u64,
     pub(crate) block: Block,
     /// Place of the last entry of the log that is in the state.
     pub(crate) place: u64,

@@ -2,7 +2,7 @@
 
 use super::server::Over;
 use super::{Former, ReplicaSide};
-use crate::record::{self, Life, ReplicaRecord, What};
+use crate::record::{self, DirectoryRecord, Life, ReplicaRecord, What};
 use crate::world::{Side, World};
 use bytes::Bytes;
 use unisono_core::{Event, Phase, Time};
@@ -99,6 +99,12 @@ impl World<ReplicaSide> {
     /// Records a fact of the whole run.
     pub(crate) fn note_world(&mut self, record: ReplicaRecord) {
         self.recorder.note(self.now, 0, Life::WORLD, What::Replica(Box::new(record)));
+    }
+
+    /// Records that a backup with this number was put into the place of a disk.
+    pub(crate) fn note_restored(&mut self, number: u64) {
+        let record = DirectoryRecord::Restored { number };
+        self.recorder.note(self.now, 0, Life::WORLD, What::Directory(Box::new(record)));
     }
 
     /// Writes a line to the trace, if there is one.
