@@ -132,7 +132,7 @@ fn put(command: &Put, settings: &Settings, output: &Output) -> Result<(), Proble
     }
     let content = read(command.file.as_ref())?;
     let secret = unisono_dir::random_check()?;
-    let created = session.client.run(&operation::create_file(place, content.into(), None, secret))?;
+    let created = session.run(&operation::create_file(place, content.into(), None, secret))?;
     let capability = created.value.reveal();
     output.say(&capability)?;
     output.object(&json!({"command": "file put", "seqno": created.number, "capability": capability}))?;
@@ -160,7 +160,7 @@ fn read(file: Option<&PathBuf>) -> Result<Vec<u8>, Problem> {
 
 fn get(command: &Get, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let (session, place) = command.which.begin(settings)?;
-    let content = session.client.read_file(&place, command.reads.is_local())?;
+    let content = session.ask(|client| client.read_file(&place, command.reads.is_local()))?;
     if !output.json() {
         let mut out = io::stdout().lock();
         out.write_all(&content)?;
@@ -179,7 +179,7 @@ fn get(command: &Get, settings: &Settings, output: &Output) -> Result<(), Proble
 
 fn size(command: &Size, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let (session, place) = command.which.begin(settings)?;
-    let size = session.client.run(&command.reads.of(operation::size(place)))?;
+    let size = session.run(&command.reads.of(operation::size(place)))?;
     output.say(size.value)?;
     output.object(&json!({"command": "file size", "bytes": size.value, "seqno": size.number}))?;
     Ok(())
@@ -194,7 +194,7 @@ fn ls(command: &Ls, settings: &Settings, output: &Output) -> Result<(), Problem>
     let session = Session::begin(&command.at, settings)?;
     let mut after = ObjectNumber(0);
     loop {
-        let listed = session.client.run(&operation::files(session.at, after))?.value;
+        let listed = session.run(&operation::files(session.at, after))?.value;
         for file in &listed.objects {
             let (digits, bytes) = (object_digits(file.object), file.size.unwrap_or(0));
             output.say(format_args!("{digits}  {bytes} bytes, created by command {}", file.created))?;

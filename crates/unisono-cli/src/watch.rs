@@ -29,6 +29,37 @@ pub(crate) fn watch(name: &str, group: &Group, settings: &Settings) -> anyhow::R
     })
 }
 
+/// Watches in a thread for a process that uses another key for the group, as `look` finds one, and warns of the first.
+/// `sealed` is true if this process has a key.
+pub(crate) fn watch_for_strangers(
+    name: &str,
+    sealed: bool,
+    look: impl Fn() -> Option<SocketAddr> + Send + 'static,
+) -> anyhow::Result<()> {
+    let name = visible(name).into_owned();
+    threads::start("watch", move || {
+        let address = loop {
+            match look() {
+                Some(address) => break address,
+                None => std::thread::sleep(INTERVAL),
+            }
+        };
+        tell(of_stranger(&name, sealed, address));
+    })
+}
+
+/// Describes a process that uses another key for the group.
+fn of_stranger(name: &str, sealed: bool, address: SocketAddr) -> String {
+    let how = match sealed {
+        true => "under another key, or without one",
+        false => "with a key, and this process has none",
+    };
+    format!(
+        "{address} sends datagrams of a group {name} {how}: neither can read the other's; give all members the same key \
+         file (--key)"
+    )
+}
+
 struct Watcher {
     name: String,
     /// The command that shows more.
@@ -98,15 +129,6 @@ impl Watcher {
     fn look_for_strangers(&mut self, info: &Info) {
         let Some(address) = info.foreign.filter(|_| self.told_of.is_none()) else { return };
         self.told_of = Some(address);
-        let how = if self.sealed {
-            "under another key, or without one"
-        } else {
-            "with a key, and this process has none"
-        };
-        tell(format_args!(
-            "{address} sends datagrams of a group {} {how}: neither can read the other's; give all members the same key file \
-             (--key)",
-            self.name
-        ));
+        tell(of_stranger(&self.name, self.sealed, address));
     }
 }

@@ -36,7 +36,7 @@ impl Service {
     fn start(&mut self, id: usize, more: &[&str]) {
         let (number, data) = (id.to_string(), self.data(id));
         let arguments = ["dir", "serve", "--id", &number, "--data", &data, "--service", &self.name];
-        self.servers[id - 1] = Some(Background::start(&[&arguments, &WATCHFUL[..], more].concat()));
+        self.servers[id - 1] = Some(Background::start_heard(&[&arguments, &WATCHFUL[..], more].concat()));
     }
 
     fn serves(&mut self, id: usize) {
@@ -123,6 +123,14 @@ fn names_survive_kills_and_a_minority_says_which_servers_are_missing() {
     let first: Value =
         serde_json::from_slice(output.stdout.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
     assert_eq!((output.status.code(), &first["waiting_for"]), (Some(3), &serde_json::json!([2, 3])));
+    let first = service.servers[0].as_mut().unwrap();
+    first.until_said("start them, or see `unisono dir status --service directory-");
+    service.start(2, &[]);
+    service.serves(2);
+    // A server that could not serve for a while says that it does again.
+    let first = service.servers[0].as_mut().unwrap();
+    first.until("again", |seen| seen.iter().filter(|line| line["event"] == "serving").count() == 2);
+    service.kill(2);
     service.kill(1);
     (1..=3).rev().for_each(|id| service.start(id, &[]));
     (1..=3).for_each(|id| service.serves(id));
@@ -194,6 +202,9 @@ fn rights_files_sets_and_backups_do_what_the_help_says() {
     let restore = ["dir", "restore", saved, "--data", restored.to_str().unwrap(), "--json"];
     assert_eq!(json(&service.ask(&restore))["seqno"], backup["seqno"]);
     assert_eq!(service.bad(&restore).0, 2, "the folder is not empty");
+    let root = restored.join("root.cap");
+    assert_eq!(std::fs::read(&root).unwrap(), std::fs::read(service.cap()).unwrap());
+    assert_eq!(std::fs::metadata(root).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
@@ -237,6 +248,8 @@ fn every_bad_input_has_its_own_words_and_shows_no_secret() {
     let (secret, short, long) = (home.rsplit(':').next().unwrap(), &home[..84], format!("{home}0"));
     let forged = format!("{}:{}", &home[..52], "0".repeat(32));
     let missing = format!("{}:00000000ffffffff:{}", &home[..32], &home[50..]);
+    let expected = format!("{home}={forged}");
+    let data = service.data(1);
     let wide = "x".repeat(256);
     let deep = ["y"; 4096].join("/");
     let cases: &[(&[&str], i32, &str)] = &[
@@ -253,6 +266,14 @@ fn every_bad_input_has_its_own_words_and_shows_no_secret() {
         (&["dir", "replace", "home", &home, "x"], 2, "each path needs a capability"),
         (&["dir", "replace", "home", &home, "home", &home], 1, "row 2 of the set"),
         (&["dir", "replace", "none", &home], 1, "not found"),
+        (&["dir", "replace", "home", &expected], 1, "again with `unisono dir lookup home`"),
+        (&["dir", "ls", "--cap", &home], 2, "--cap takes a file"),
+        (&["dir", "ls", "--cap", short], 2, "--cap takes a file"),
+        (
+            &["dir", "serve", "--id", "2", "--data", &data, "--service", &service.name],
+            2,
+            "stop that process first",
+        ),
         (&["dir", "mkdir", ""], 2, "name the new directory"),
         (&["dir", "mkdir", &wide], 2, "at most 255 bytes"),
         (&["dir", "mkdir", "a\u{1}b"], 2, "control character"),
@@ -327,6 +348,39 @@ fn clients_can_neither_join_nor_read_what_servers_say() {
     let status = ask(&["dir", "status"], "clients");
     let status = String::from_utf8(status.stdout).unwrap();
     assert_eq!(status.matches("serving").count(), 3, "{status}");
+}
+
+#[test]
+fn servers_with_different_keys_say_so_and_clients_need_another_one() {
+    let _alone = alone();
+    let (name, folder) = (group("two-keys"), tempfile::tempdir().unwrap());
+    let file = |what: &str| folder.path().join(what).display().to_string();
+    for key in ["servers", "others", "clients"] {
+        assert!(command().args(["keygen", &file(key)]).output().unwrap().status.success());
+    }
+    let start = |id: &str, key: &str, clients: &str| {
+        let data = file(id);
+        let what = ["dir", "serve", "--id", id, "--data", &data, "--service", &name, "--bind", "127.0.0.1"];
+        let keys = ["--key", &file(key), "--client-key", &file(clients)];
+        Background::start_heard(&[&what[..], &keys, &WATCHFUL].concat())
+    };
+    let mut same = start("1", "servers", "servers");
+    same.until_said("the same key: clients could join the servers");
+    assert_eq!(same.end(), Some(2));
+    let mut servers = [start("1", "servers", "clients"), start("2", "servers", "clients")];
+    servers[0].until_said(&format!("`unisono dir status --service {name} --key {}`", file("clients")));
+    let mut other = start("3", "others", "clients");
+    other.until_said("under another key");
+    servers.iter_mut().for_each(|server| server.until_said("under another key"));
+    // With the right key, all three create the service.
+    other.signal(Signal::KILL);
+    other.end();
+    let mut third = start("3", "servers", "clients");
+    for server in servers.iter_mut().chain([&mut third]) {
+        server.until("the server", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    }
+    let said = third.seen.iter().filter_map(Value::as_str).any(|line| line.contains("another key"));
+    assert!(!said, "{:?}", third.seen);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use bytes::{Buf, BufMut, Bytes};
 use std::io::{self, Read, Write};
 use thiserror::Error;
 use unisono::replica::{Block, Created, DiskDurability, DiskState, Escape};
+use unisono_table::{Capability, Table};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"uniK");
 const FORMAT_VERSION: u16 = 1;
@@ -62,6 +63,12 @@ impl Backup {
     /// Returns the number of servers of the service.
     pub fn servers(&self) -> u8 {
         self.state.block.servers
+    }
+
+    /// Returns the root's capability at the time of the backup.
+    pub(crate) fn root(&self) -> Option<Capability> {
+        // The first part holds all but the table.
+        Table::restore(self.state.parts.get(1..)?).ok()?.root()
     }
 
     /// Returns the pieces of the file, without the digest.

@@ -16,6 +16,11 @@ const FILE_BYTES_MAX: u64 = 256;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CapabilityFileError {
+    /// It is a capability, and no path of a file. The command line or the environment shows it to others.
+    #[error(
+        "--cap takes a file: write the capability to one with mode 0600, and name that file (--cap FILE, UNISONO_CAP=FILE)"
+    )]
+    NotAFile,
     /// There is no such file.
     #[error("there is no file {}: copy {ROOT_FILE} from the folder of a server, with mode 0600", path.display())]
     Missing {
@@ -54,6 +59,9 @@ pub enum CapabilityFileError {
 /// Reads the capability in a file that only its owner may read.
 pub fn read_capability(path: impl AsRef<Path>) -> Result<Capability, CapabilityFileError> {
     let path = path.as_ref();
+    if path.to_str().is_some_and(looks_like_a_capability) {
+        return Err(CapabilityFileError::NotAFile);
+    }
     let failed = |cause: io::Error| match cause.kind() {
         io::ErrorKind::NotFound => CapabilityFileError::Missing { path: path.into() },
         _ => CapabilityFileError::Read { path: path.into(), cause },
@@ -70,6 +78,12 @@ pub fn read_capability(path: impl AsRef<Path>) -> Result<Capability, CapabilityF
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     text.trim().parse().map_err(|reason| CapabilityFileError::Other { path: path.into(), reason })
+}
+
+/// True also for a capability with a digit too few or too many, so that no error shows the others.
+fn looks_like_a_capability(text: &str) -> bool {
+    let text = text.trim();
+    text.split(':').count() == 4 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit())
 }
 
 /// Writes a capability to a file that only its owner may read, in place of the one that is there.
@@ -107,6 +121,15 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let refused = read_capability(&path).unwrap_err();
             assert!(refused.to_string().contains("chmod 600"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_capability_in_place_of_a_path_is_refused_and_not_shown() {
+        let text = Capability::of_owner(Port(7), ObjectNumber(1), Check::from_bits(99)).reveal();
+        for text in [&text[..], &text[..text.len() - 1]] {
+            let refused = read_capability(text).unwrap_err();
+            assert!(matches!(refused, CapabilityFileError::NotAFile), "{refused}");
         }
     }
 

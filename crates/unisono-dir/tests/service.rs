@@ -176,6 +176,7 @@ fn a_backup_goes_on_as_another_instance() {
     let folder = service.folder.path().join("2");
     assert_eq!(restore(&path, &folder).unwrap().number, saved.number);
     assert!(restore(&path, &folder).is_err(), "the folder is not empty");
+    assert_eq!(unisono_dir::read_capability(folder.join("root.cap")).unwrap(), root);
     service.start(2, false);
     service.start(1, true);
     service.start(3, true);

@@ -137,12 +137,12 @@ impl Group {
         }
     }
 
-    /// Opens a member, but gives up and returns `None` soon after `is_cancelled` returns true.
+    /// Opens a member, but gives up and returns `None` soon after `is_cancelled`, which may look at the member, returns true.
     pub(crate) fn open_unless(
         name: &str,
         entry: &EntryMode,
         options: &Options,
-        is_cancelled: impl Fn() -> bool,
+        is_cancelled: impl Fn(&Group) -> bool,
     ) -> Result<Option<Group>, OpenError> {
         let mut lives = Lives::new(entry);
         loop {
@@ -151,7 +151,7 @@ impl Group {
                 let look = |member: &mut Membership, _| commands::enter(member);
                 match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
                     Some(entered) => break entered,
-                    None if is_cancelled() => return Ok(None),
+                    None if is_cancelled(&group) => return Ok(None),
                     None => {}
                 }
             };

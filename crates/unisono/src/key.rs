@@ -134,6 +134,12 @@ impl Key {
         Arc::ptr_eq(&self.0, &other.0) || self.0.secrets() == other.0.secrets()
     }
 
+    /// True if the two have a secret in common now: a holder of one can then do some of what a holder of the other can.
+    pub fn overlaps(&self, other: &Key) -> bool {
+        let others = other.0.secrets();
+        self.0.secrets().iter().any(|secret| others.contains(secret))
+    }
+
     /// Returns the secrets for use in a seal, and follows the file from now on.
     pub(crate) fn keyring(&self) -> Arc<Keyring> {
         reread::begin(&self.0);
@@ -276,9 +282,16 @@ mod tests {
         assert_eq!(secrets(&Key::load(&path).unwrap()), secrets(&key));
         assert!(Key::load(&path).unwrap().is_like(&key));
         assert!(!Key::generate().unwrap().is_like(&key));
+        assert!(!Key::generate().unwrap().overlaps(&key));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let digits = fs::read_to_string(&path).unwrap();
         assert!(!digits.contains(&format!("{key:?}")) && format!("{key:?}") == "Key(secret)");
+    }
+
+    #[test]
+    fn keys_with_one_secret_in_common_overlap() {
+        let [first, both, second] = [&[1][..], &[1, 2], &[2]].map(Key::from_bytes_of);
+        assert!(first.overlaps(&both) && both.overlaps(&second) && !first.overlaps(&second));
     }
 
     #[test]

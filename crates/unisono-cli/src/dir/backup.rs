@@ -93,7 +93,8 @@ pub(crate) fn restore(command: &Restore, output: &Output) -> Result<(), Problem>
     let (service, servers) = (backup.service(), backup.servers());
     output.say(format_args!(
         "checked and restored through command {}: start this server with `unisono dir serve --id ID --replicas {servers} \
-         --service {} --data {data}`, then the others with empty folders and --replace",
+         --service {} --data {data}` and with the flags of before (--key, --client-key), then the others with empty folders \
+         and --replace",
         backup.number,
         quoted(service)
     ))?;

@@ -54,7 +54,8 @@ struct Restrict {
 
 /// Make all capabilities of an object void, and print the new one
 ///
-/// With a path, the row gets the new capability; other rows keep the void one.
+/// With a path, the row gets the new capability; other rows keep the void one. Capabilities that were read from a directory
+/// stay valid: revoke those objects too.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono dir cap revoke home/ann")]
 struct Revoke {
@@ -127,7 +128,7 @@ fn restrict(command: &Restrict, settings: &Settings, output: &Output) -> Result<
 fn revoke(command: &Revoke, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let place = target(&command.target, &command.at)?;
     let session = Session { at: place.capability, client: client(settings)? };
-    let revoked = session.client.run(&operation::revoke(place, secret()?))?;
+    let revoked = session.run(&operation::revoke(place, secret()?))?;
     output.say(revoked.value.reveal())?;
     output.object(
         &json!({"command": "dir cap revoke", "seqno": revoked.number, "capability": revoked.value.reveal()}),

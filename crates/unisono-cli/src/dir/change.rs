@@ -1,11 +1,11 @@
 //! The commands that change rows. Each is one command of the service: it happens as a whole or not at all.
 
-use super::session::{At, Session, parse_capability, parse_masks, secret};
-use crate::output::Output;
+use super::session::{At, Session, parse_capability, parse_masks, report, secret};
+use crate::output::{Output, quoted};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::Args;
-use unisono_dir::{Name, Replacement, operation};
+use unisono_dir::{ClientError, Name, Reason, Refusal, Replacement, operation};
 
 /// Create a directory and enter it under a name
 #[derive(Args, Debug)]
@@ -169,5 +169,21 @@ pub(crate) fn replace(command: &Replace, settings: &Settings, output: &Output) -
     });
     let rows = rows.collect::<Result<Vec<_>, Problem>>()?;
     let operation = operation::replace(rows).ok_or_else(|| Problem::usage("name at least one row"))?;
-    session.change("dir replace", &operation, output).map(drop)
+    match session.run(&operation) {
+        Ok(done) => report("dir replace", done.number, output),
+        Err(ClientError::Refused(refusal)) => Err(refused(refusal, pairs)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Names the row to which a refusal of a set applies.
+fn refused(refusal: Refusal, pairs: &[[String; 2]]) -> Problem {
+    let Some([path, _]) = refusal.entry.and_then(|entry| pairs.get(usize::from(entry))) else {
+        return ClientError::Refused(refusal).into();
+    };
+    let advice = match refusal.reason {
+        Reason::Differs => format!("; look it up again with `unisono dir lookup {}`", quoted(path)),
+        _ => String::new(),
+    };
+    Problem::failed(format!("{path}: {refusal}{advice}"))
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(command: &Check, settings: &Settings, output: &Output) -> Resu
     let session = Session::begin(&command.at, settings)?;
     let (mut after, mut count, mut first_number) = (ObjectNumber(0), 0, None);
     loop {
-        let found = session.client.run(&operation::unreachable(session.at, after))?;
+        let found = session.run(&operation::unreachable(session.at, after))?;
         first_number.get_or_insert(found.number);
         for object in &found.value.objects {
             let digits = object_digits(object.object);
@@ -49,7 +49,7 @@ pub(crate) fn run(command: &Check, settings: &Settings, output: &Output) -> Resu
     }
     // Objects that were created since may be about to get a name.
     let remove = operation::delete_unreachable(session.at, first_number.unwrap_or(0));
-    let removed = session.client.run(&remove)?;
+    let removed = session.run(&remove)?;
     let (directories, files) = (removed.value.directories, removed.value.files);
     output.say(format_args!(
         "deleted {directories} directories and {files} files, command {}",

@@ -1,5 +1,6 @@
 //! `unisono dir cluster`: all servers of a directory service in one process, for trying it out.
 
+use super::attendant::{Attendant, Place};
 use super::serve;
 use crate::arguments::{Common, within};
 use crate::connection;
@@ -31,7 +32,7 @@ pub(crate) struct Cluster {
     replicas: u8,
 
     /// Name of the service
-    #[arg(long, value_name = "NAME", default_value = "directory")]
+    #[arg(long, value_name = "NAME", default_value = serve::SERVICE)]
     service: String,
 
     #[command(flatten)]
@@ -71,10 +72,13 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
         end(&interrupted);
         std::process::exit(0);
     })?;
+    let status = serve::status_command(&command.service, settings.key.as_deref());
+    let sealed = settings.key.is_some();
     for (server, id) in servers.iter().zip(1..) {
+        let place = Place { service: &command.service, data: &command.data_of(id), status: &status };
+        let attendant = Attendant::begin(server, place, sealed, *output)?;
         server.wait_until_serving().map_err(serve::ended)?;
-        serve::introduce(server, &command.data_of(id), &command.service, output)?;
-        serve::follow(server)?;
+        attendant.introduce()?;
     }
     let root = quoted(&command.data_of(1).join(ROOT_FILE).display().to_string());
     output.say(format_args!(

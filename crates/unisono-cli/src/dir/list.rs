@@ -25,7 +25,8 @@ pub(crate) struct Ls {
 
 pub(crate) fn ls(command: &Ls, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let session = Session::begin(&command.at, settings)?;
-    let listed = session.client.list(&session.place(&command.path)?, command.reads.is_local())?;
+    let place = session.place(&command.path)?;
+    let listed = session.ask(|client| client.list(&place, command.reads.is_local()))?;
     let width =
         listed.value.rows.iter().map(|row| visible(row.name.as_str()).chars().count()).max().unwrap_or(0);
     for row in &listed.value.rows {
@@ -68,7 +69,7 @@ pub(crate) fn lookup(command: &Lookup, settings: &Settings, output: &Output) -> 
     let session = Session::begin(&command.at, settings)?;
     let places = command.paths.iter().map(|path| session.place(path)).collect::<Result<Vec<_>, _>>()?;
     let operation = operation::lookup(places).ok_or_else(|| Problem::usage("name at least one row"))?;
-    let looked = session.client.run(&command.reads.of(operation))?;
+    let looked = session.run(&command.reads.of(operation))?;
     let mut missing = 0;
     for (path, found) in command.paths.iter().zip(&looked.value) {
         let (status, capability) = match found {

@@ -1,5 +1,6 @@
 //! `unisono dir`: runs the servers of a directory service, and asks them.
 
+mod attendant;
 mod backup;
 mod cap;
 mod change;

@@ -1,24 +1,25 @@
 //! `unisono dir serve`: one server of a directory service.
 
+use super::attendant::{Attendant, Place};
 use crate::arguments::Common;
 use crate::connection;
-use crate::output::{Output, tell, visible};
+use crate::output::{Output, quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
-use crate::rpc::{durability, notice_words};
+use crate::rpc::durability;
 use crate::settings::Settings;
 use crate::signals;
-use crate::threads;
 use clap::Args;
-use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_dir::{
-    DiskDurability, DiskError, DiskOptions, Limits, ROOT_FILE, ReplicaEnd, ReplicaError, Server, ServerEnd,
+    DiskDurability, DiskError, DiskOptions, Limits, ReplicaEnd, ReplicaError, Server, ServerEnd,
     ServerOptions, StartError, StopReason,
 };
 
+/// Name of a service that has no other one.
+pub(crate) const SERVICE: &str = "directory";
 /// Time to answer accepted requests after a signal: 3 s.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
 /// A start that takes less than this, 2 s, prints no progress.
@@ -48,7 +49,7 @@ pub(crate) struct Serve {
     data: PathBuf,
 
     /// Name of the service
-    #[arg(long, value_name = "NAME", default_value = "directory")]
+    #[arg(long, value_name = "NAME", default_value = SERVICE)]
     service: String,
 
     /// Folder for the log, if it is to lie on another device
@@ -95,26 +96,43 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
         limits: Limits::default(),
     };
     connection::warn_of_no_key(&options.servers);
+    let sealed = options.servers.key.is_some();
     let server = Arc::new(begin(options)?);
     let interrupted = server.clone();
     signals::on_interrupt(move |_| {
         interrupted.end(FAREWELL);
         std::process::exit(0);
     })?;
+    let clients_key = command.client_key.as_ref().or(settings.key.as_ref());
+    let status = status_command(&command.service, clients_key.map(PathBuf::as_path));
+    let place = Place { service: &command.service, data: &command.data, status: &status };
+    let attendant = Attendant::begin(&server, place, sealed, *output)?;
     let words = format!(
-        "server {} of {} waits for other servers …; `unisono dir status` says for which",
+        "server {} of {} waits for other servers …; `{}` says for which",
         command.id,
-        visible(&command.service)
+        visible(&command.service),
+        place.status
     );
     let waiting = progress::tell_if_long(SHORT_START, words);
     server.wait_until_serving().map_err(ended)?;
     drop(waiting);
-    introduce(&server, &command.data, &command.service, output)?;
-    follow(&server)?;
+    attendant.introduce()?;
     match server.wait() {
         ServerEnd::Replica(ReplicaEnd::Closed) => Ok(()),
         end => Err(ended(end)),
     }
+}
+
+/// Returns the command that shows the status of a service to its clients, who have this key.
+pub(crate) fn status_command(service: &str, key: Option<&Path>) -> String {
+    let mut words = vec!["unisono dir status".to_owned()];
+    if service != SERVICE {
+        words.push(format!("--service {}", quoted(service)));
+    }
+    if let Some(key) = key {
+        words.push(format!("--key {}", quoted(&key.display().to_string())));
+    }
+    visible(&words.join(" ")).into_owned()
 }
 
 /// Starts a server.
@@ -136,42 +154,9 @@ pub(crate) fn begin(options: ServerOptions) -> Result<Server, Problem> {
         StartError::Replica(error) => error.into(),
         StartError::Restore(error) => error.into(),
         StartError::Service(error) => error.into(),
+        StartError::SameKey => Problem::usage(error),
         error => Problem::failed(error),
     })
-}
-
-/// Says that a server serves.
-pub(crate) fn introduce(
-    server: &Server,
-    data: &std::path::Path,
-    service: &str,
-    output: &Output,
-) -> Result<(), Problem> {
-    let status = server.status();
-    let root = data.join(ROOT_FILE);
-    output.say(format_args!(
-        "server {} of {} serves, at command {}; the root's capability is in {}",
-        status.server,
-        visible(service),
-        status.number,
-        visible(&root.display().to_string())
-    ))?;
-    output.object(&json!({
-        "event": "serving", "service": service, "server": status.server, "servers": status.servers,
-        "seqno": status.number, "root": root.display().to_string(),
-    }))?;
-    Ok(())
-}
-
-/// Prints notices of a server, until it has ended.
-pub(crate) fn follow(server: &Arc<Server>) -> Result<(), Problem> {
-    let noticing = server.clone();
-    threads::start("notices", move || {
-        while let Some(notice) = noticing.next_notice() {
-            tell(notice_words(&notice));
-        }
-    })?;
-    Ok(())
 }
 
 /// Returns the problem of a server that ended by itself.
@@ -182,7 +167,9 @@ pub(crate) fn ended(end: ServerEnd) -> Problem {
             | StopReason::OtherDurability
             | StopReason::NothingLost
             | StopReason::RunsAlready { .. }
-            | StopReason::ReplaceNeeded,
+            | StopReason::ReplaceNeeded
+            | StopReason::DiskGivenUp
+            | StopReason::DiskOfOther,
         )) => Problem::usage(end),
         _ => Problem::failed(end),
     }

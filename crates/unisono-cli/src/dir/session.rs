@@ -4,15 +4,20 @@ use crate::arguments::Common;
 use crate::connection;
 use crate::output::Output;
 use crate::problem::Problem;
+use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
+use std::time::Duration;
 use unisono_dir::{
     Capability, CapabilityFileError, Client, ClientError, Done, Masks, ObjectNumber, Operation, Path, Place,
     Reason, Rights, SaveError, random_check,
 };
+
+/// A service that answers within this time, 1 s, prints no progress.
+const SHORT_ANSWER: Duration = Duration::from_secs(1);
 
 /// Which directory a command begins at.
 #[derive(Args, Debug)]
@@ -84,6 +89,17 @@ impl Session {
         Ok(Place { capability: self.at, path: parse_path(path)? })
     }
 
+    /// Asks the service, and says so if that takes long.
+    pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
+        let _waiting = progress::tell_if_long(SHORT_ANSWER, "waiting for the service …".into());
+        ask(&self.client)
+    }
+
+    /// Does an operation, and says so if that takes long.
+    pub(crate) fn run<T>(&self, operation: &Operation<T>) -> Result<Done<T>, ClientError> {
+        self.ask(|client| client.run(operation))
+    }
+
     /// Does a command, and prints its number.
     pub(crate) fn change<T>(
         &self,
@@ -91,11 +107,17 @@ impl Session {
         operation: &Operation<T>,
         output: &Output,
     ) -> Result<Done<T>, Problem> {
-        let done = self.client.run(operation)?;
-        output.say(format_args!("done, command {}", done.number))?;
-        output.object(&json!({"command": what, "seqno": done.number}))?;
+        let done = self.run(operation)?;
+        report(what, done.number, output)?;
         Ok(done)
     }
+}
+
+/// Prints the number of a command that was done.
+pub(crate) fn report(what: &str, number: u64, output: &Output) -> Result<(), Problem> {
+    output.say(format_args!("done, command {number}"))?;
+    output.object(&json!({"command": what, "seqno": number}))?;
+    Ok(())
 }
 
 /// Returns a client of directories.

@@ -1,11 +1,13 @@
 //! `unisono dir status`: what each server says of itself.
 
+use super::serve::SERVICE;
 use super::session::{At, client};
 use crate::output::{Output, Tone, hex, utc, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
+use std::thread;
 use unisono_dir::{ServerStatus, Standing, State, diverged, standing};
 
 /// Digits of a digest that people see.
@@ -17,8 +19,8 @@ const DIGEST_DIGITS: usize = 12;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono dir status --key clients.key --cap root.cap")]
 pub(crate) struct Status {
-    /// Name of the service, to ask without a capability
-    #[arg(long, value_name = "NAME", default_value = "directory")]
+    /// Name of the service, by which servers are asked that do not have the root yet, and all without a capability
+    #[arg(long, value_name = "NAME", default_value = SERVICE)]
     service: String,
 
     #[command(flatten)]
@@ -27,9 +29,17 @@ pub(crate) struct Status {
 
 pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let client = client(settings)?;
+    let named = || client.servers_of(&command.service);
     let answered = match command.at.cap {
-        Some(_) => client.servers(command.at.capability()?.port),
-        None => client.servers_of(&command.service),
+        Some(_) => {
+            let port = command.at.capability()?.port;
+            let (by_port, by_name) = thread::scope(|scope| {
+                let by_name = scope.spawn(named);
+                (client.servers(port), by_name.join().unwrap_or_default())
+            });
+            together(by_port, by_name)
+        }
+        None => named(),
     };
     let servers = answered.iter().map(|status| status.servers).max().unwrap_or(0);
     let highest = answered.iter().map(|status| status.number).max().unwrap_or(0);
@@ -57,9 +67,30 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
         }
         Standing::Silent => Err(Problem::not_primary(
             "no server answers: check that servers run, that this client has the clients' key, and that multicast reaches \
-             the servers or --seeds names them",
+             the servers or --seeds names them (at the port after that of the servers' --bind, if clients have a key of \
+             their own)",
         )),
     }
+}
+
+/// Adds servers that answer by the name of the service to those that answer at its port: a server learns the port when the
+/// service is created, or with its state. Servers of another service of this name are left out.
+fn together(mut by_port: Vec<ServerStatus>, by_name: Vec<ServerStatus>) -> Vec<ServerStatus> {
+    let is_there = |named: &ServerStatus| by_port.iter().any(|status| status.server == named.server);
+    let is_same = |named: &ServerStatus| {
+        by_port.iter().any(|status| (status.server, status.disk) == (named.server, named.disk))
+    };
+    let belong = match by_port.is_empty() {
+        // A server that serves answers at the port of its service.
+        true => by_name.iter().all(|named| named.state != State::Serving),
+        false => by_name.iter().any(is_same),
+    };
+    if belong {
+        let more: Vec<_> = by_name.iter().filter(|named| !is_there(named)).cloned().collect();
+        by_port.extend(more);
+        by_port.sort_by_key(|status| status.server);
+    }
+    by_port
 }
 
 fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output) -> Result<(), Problem> {
@@ -116,4 +147,28 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         "servers": (1..=status.servers).collect::<Vec<u8>>(),
     }))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(server: u8, state: State, disk: u64) -> ServerStatus {
+        ServerStatus { server, servers: 3, state, disk, ..ServerStatus::default() }
+    }
+
+    #[test]
+    fn servers_without_the_root_are_found_by_name_and_those_of_another_service_are_not() {
+        let ids = |found: Vec<ServerStatus>| found.iter().map(|status| status.server).collect::<Vec<_>>();
+        let (first, second) = (status(1, State::Waiting, 11), status(2, State::Joining, 12));
+        let third = status(3, State::Serving, 13);
+        let all = vec![first.clone(), second.clone(), third.clone()];
+        assert_eq!(ids(together(vec![third.clone()], all.clone())), [1, 2, 3]);
+        assert_eq!(ids(together(vec![], all[..2].to_vec())), [1, 2]);
+        assert_eq!(together(vec![first.clone()], vec![]), [first.clone()]);
+        // Another service of this name.
+        let other = vec![status(1, State::Serving, 21), status(3, State::Serving, 23)];
+        assert_eq!(together(vec![first.clone()], other.clone()), [first]);
+        assert_eq!(together(vec![], other), []);
+    }
 }

@@ -93,7 +93,7 @@ impl Walk<'_> {
 
     /// Returns the rows of a directory, with what is there. A directory that is gone meanwhile has none.
     fn rows(&self, place: &Place) -> Result<Vec<Found>, Problem> {
-        let listed = match self.session.client.list(place, self.reads.is_local()) {
+        let listed = match self.session.ask(|client| client.list(place, self.reads.is_local())) {
             Err(ClientError::Refused(refusal)) if !self.shown.is_empty() => {
                 let is_gone =
                     matches!(refusal.reason, Reason::NotFound | Reason::Denied | Reason::NotADirectory);
@@ -115,7 +115,7 @@ impl Walk<'_> {
                 continue;
             };
             let Some(lookup) = operation::lookup(places) else { break };
-            let looked = self.session.client.run(&self.reads.of(lookup))?;
+            let looked = self.session.run(&self.reads.of(lookup))?;
             rows.extend(some.iter().cloned().zip(looked.value));
         }
         Ok(rows)

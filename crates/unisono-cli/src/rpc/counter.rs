@@ -11,6 +11,7 @@ use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
+use crate::watch;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -152,6 +153,8 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
 fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
     let replaces = disk.replace;
     let replica = Replica::begin_on_disk(name, disk, Sum(0), ReplicaOptions::default(), options)?;
+    let foreign = replica.clone();
+    watch::watch_for_strangers(name, options.key.is_some(), move || foreign.foreign())?;
     let (begun, mut told) = (Instant::now(), Vec::new());
     while !replica.ready().wait(LOOKS_EVERY).map_err(ReplicaError::from)? {
         let Some((block, waits_for)) = replica.disk() else { continue };

@@ -7,11 +7,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use signal_hook::consts::SIGHUP;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -99,24 +99,46 @@ pub(crate) struct Background {
 impl Background {
     /// Starts it with `--json`.
     pub(crate) fn start(arguments: &[&str]) -> Background {
+        Background::begin(arguments, Stdio::null())
+    }
+
+    /// Starts it with `--json`. What it prints on standard error is among its lines, as texts.
+    pub(crate) fn start_heard(arguments: &[&str]) -> Background {
+        Background::begin(arguments, Stdio::piped())
+    }
+
+    fn begin(arguments: &[&str], stderr: Stdio) -> Background {
         let mut process = command()
             .args(arguments)
             .arg("--json")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .unwrap();
-        let out = BufReader::new(process.stdout.take().unwrap());
         let (to, lines) = mpsc::channel();
+        if let Some(said) = process.stderr.take() {
+            Background::read(said, to.clone());
+        }
+        Background::read(process.stdout.take().unwrap(), to);
+        Background { process, lines, seen: Vec::new() }
+    }
+
+    fn read(from: impl Read + Send + 'static, to: Sender<Value>) {
         std::thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
                 if to.send(serde_json::from_str(&line).unwrap_or(Value::String(line))).is_err() {
                     return;
                 }
             }
         });
-        Background { process, lines, seen: Vec::new() }
+    }
+
+    /// Waits until it has printed a text with these words on standard error.
+    pub(crate) fn until_said(&mut self, words: &str) {
+        self.until(words, |seen| {
+            seen.iter().any(|line| line.as_str().is_some_and(|text| text.contains(words)))
+        });
     }
 
     /// Starts a listener and waits until it is a member.

@@ -66,6 +66,12 @@ pub enum StartError {
     /// The backup in its folder.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// Clients would have the key of the servers.
+    #[error(
+        "--key and --client-key are the same key: clients could join the servers; make another with `unisono keygen \
+         clients.key`"
+    )]
+    SameKey,
     /// It cannot answer for its status.
     #[error(transparent)]
     Service(#[from] ServiceError),
@@ -134,12 +140,16 @@ struct Progress {
 impl Server {
     /// Starts a server, and returns as soon as its folder has been read.
     pub fn begin(options: ServerOptions) -> Result<Server, StartError> {
+        let keys = options.servers.key.as_ref().zip(options.client_key.as_ref());
+        if keys.is_some_and(|(servers, clients)| servers.overlaps(clients)) {
+            return Err(StartError::SameKey);
+        }
         let clients = options.client_key.as_ref().map(|key| Options {
             key: Some(key.clone()),
             bind: options.servers.bind.map(after),
             ..options.servers.clone()
         });
-        let status = StatusDesk::default();
+        let status = StatusDesk::new(&options.disk);
         // Before the group is entered: calls with another key then have their address for as long as the process runs.
         let reach = clients.as_ref().unwrap_or(&options.servers);
         let id = options.disk.id;
@@ -203,6 +213,12 @@ impl Server {
     /// Returns the next notice for the operator; `None` once the server has ended.
     pub fn next_notice(&self) -> Option<Notice> {
         self.shared.replica.next_notice()
+    }
+
+    /// Returns the last address that sent a datagram of the servers' group under another key, or with a key where this
+    /// server has none: one of the two has the wrong key.
+    pub fn foreign(&self) -> Option<SocketAddr> {
+        self.shared.replica.foreign()
     }
 
     /// Returns what the server says of itself.

@@ -1,10 +1,12 @@
 //! Folders that a backup was put into. The first start of a server makes its state of it and begins the service anew.
 //!
-//! `restore` checks the backup and puts it into an empty folder, as the file `backup`. A server that finds it there writes
+//! `restore` checks the backup and puts it into an empty folder, as the file `backup`, with the root's capability beside
+//! it: who has the folder can ask its server how it is as soon as it runs. A server that finds it there writes
 //! its state, with its own id, and lets the service begin anew from it. The file goes when the server serves. A crash in
 //! between is harmless: as long as the disk has the instance of the backup, the service has not begun anew yet.
 
 use crate::archive::{Backup, NotABackup};
+use crate::root::{ROOT_FILE, write_capability};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -88,6 +90,10 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
         .and_then(|()| fs::rename(&beside, &path))
         .and_then(|()| File::open(folder)?.sync_all());
     written.map_err(failed)?;
+    if let Some(root) = backup.root() {
+        let path = folder.join(ROOT_FILE);
+        write_capability(&path, &root).map_err(|cause| RestoreError::Write { path, cause })?;
+    }
     Ok(backup)
 }
 

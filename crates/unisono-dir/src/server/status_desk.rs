@@ -6,29 +6,41 @@ use crate::status::{BegunAnew, STATUS_QUESTION, ServerStatus, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use unisono::Options;
-use unisono::replica::{Created, Replica, ReplicaState};
+use unisono::replica::{Created, DiskOptions, Replica, ReplicaState};
 use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
 use unisono_table::VERSION;
 
 /// Time for answers that are under way when the desk closes.
 const CLOSES_WITHIN: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
 pub(super) struct StatusDesk {
-    replica: Arc<OnceLock<Replica<Directory>>>,
+    answering: Arc<Answering>,
     open: Mutex<Vec<Server>>,
 }
 
+/// What the threads that answer look at.
+struct Answering {
+    disk: DiskOptions,
+    /// Present once the folder has been read.
+    replica: OnceLock<Replica<Directory>>,
+}
+
 impl StatusDesk {
+    /// Returns the desk of a server that has not read its folder yet.
+    pub(super) fn new(disk: &DiskOptions) -> StatusDesk {
+        let answering = Answering { disk: disk.clone(), replica: OnceLock::new() };
+        StatusDesk { answering: Arc::new(answering), open: Mutex::default() }
+    }
+
     /// Answers at this port too.
     pub(super) fn open(&self, port: &PrivatePort, reach: &Options) -> Result<(), ServiceError> {
         let server = Server::new(port, ServeOptions::default(), reach)?;
-        let (answering, replica) = (server.clone(), self.replica.clone());
+        let (requests, answering) = (server.clone(), self.answering.clone());
         let begun = spawn("status", move || {
-            while let Ok(request) = answering.get_request() {
+            while let Ok(request) = requests.get_request() {
                 // If this fails, the caller does not wait any longer.
                 let _ = match request.payload()[..] == STATUS_QUESTION {
-                    true => request.reply(status(replica.get()).encode()),
+                    true => request.reply(answering.status().encode()),
                     false => request.refuse("this port answers for the status of a server"),
                 };
             }
@@ -42,11 +54,11 @@ impl StatusDesk {
 
     /// Says what the replica is from now on.
     pub(super) fn set(&self, replica: Replica<Directory>) {
-        let _ = self.replica.set(replica);
+        let _ = self.answering.replica.set(replica);
     }
 
     pub(super) fn status(&self) -> ServerStatus {
-        status(self.replica.get())
+        self.answering.status()
     }
 
     pub(super) fn close(&self) {
@@ -57,14 +69,24 @@ impl StatusDesk {
     }
 }
 
-fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
-    let Some(replica) = replica else {
-        return ServerStatus {
-            state: State::Recovering,
-            why: "it reads its folder".into(),
-            ..ServerStatus::default()
-        };
-    };
+impl Answering {
+    fn status(&self) -> ServerStatus {
+        self.replica.get().map_or_else(
+            || ServerStatus {
+                server: self.disk.id,
+                servers: self.disk.servers,
+                state: State::Recovering,
+                why: "it reads its folder".into(),
+                version: VERSION,
+                ..ServerStatus::default()
+            },
+            |replica| status(replica, self.disk.replace),
+        )
+    }
+}
+
+/// Returns the status of a server that has read its folder, which replaces another one if `replaces`.
+fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
     let (present, disk) = (replica.status(), replica.disk());
     let number = replica.look(|directory| directory.table().number());
     let Some((block, waits_for)) = disk else { return ServerStatus::default() };
@@ -72,9 +94,8 @@ fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
     let (state, why) = match present.state {
         ReplicaState::Serving => (State::Serving, String::new()),
         ReplicaState::Ended => (State::Stopped, "it ends".into()),
-        _ if !is_created && block.generation == 0 && !waits_for.is_empty() => {
-            let why = "all servers have to be there once to create the service, or this folder replaces one";
-            (State::Creating, why.into())
+        _ if !is_created && block.generation == 0 && !replaces && !waits_for.is_empty() => {
+            (State::Creating, "all servers have to be there once to create the service".into())
         }
         _ if !waits_for.is_empty() => (State::Waiting, "too few servers with a good disk are there".into()),
         ReplicaState::Halted => (State::Waiting, "the others do not answer".into()),

@@ -18,6 +18,7 @@ use crate::options::Options;
 use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -79,6 +80,8 @@ pub(super) struct State<S> {
     pub(super) end: Option<ReplicaEnd>,
     /// Why the last attempt to enter the group failed.
     pub(super) last_failure: Option<Arc<OpenError>>,
+    /// Last address that sent a datagram under another key to an attempt to enter.
+    pub(super) foreign: Option<SocketAddr>,
     changed: WaitList,
     /// Time until which the errands thread sleeps.
     timer_at: Time,
@@ -141,6 +144,7 @@ impl<S> State<S> {
             is_closing: false,
             end: None,
             last_failure: None,
+            foreign: None,
             changed: WaitList::default(),
             timer_at: Time::NEVER,
             ask_finished_at: None,
@@ -269,7 +273,7 @@ struct Work {
     wakes: Vec<Waker>,
     submits: Vec<Bytes>,
     answers: Vec<(rpc::Request, rpc::Answer)>,
-    fetches: Vec<(FetchNumber, std::net::SocketAddr, Bytes)>,
+    fetches: Vec<(FetchNumber, SocketAddr, Bytes)>,
     confirms: bool,
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,

@@ -98,7 +98,10 @@ fn lock_file(file: &File, path: &Path) -> Result<(), FileError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => FileError {
             what: FileErrorKind::Locked,
-            text: format!("another process uses {}", path.parent().unwrap_or(path).display()),
+            text: format!(
+                "another process uses {}; stop that process first, or name another folder",
+                path.parent().unwrap_or(path).display()
+            ),
         },
         TryLockError::Error(error) => failed("lock", path)(error),
     })

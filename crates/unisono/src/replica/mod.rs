@@ -141,6 +141,7 @@ use pending::Awaited;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::thread;
@@ -457,6 +458,16 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             copies: copy.map_or_else(Vec::new, core::Replica::copies),
             digest: copy.and_then(core::Replica::chain),
         }
+    }
+
+    /// Returns the last address that sent a datagram of this group under another key, or with a key where this process has
+    /// none: neither process can read what the other sends. See [`Info::foreign`](crate::Info::foreign).
+    pub fn foreign(&self) -> Option<SocketAddr> {
+        let (life, before) = {
+            let state = self.copy().lock();
+            (state.life.clone(), state.foreign)
+        };
+        life.and_then(|life| life.group.info().foreign).or(before)
     }
 
     /// Returns the next notice for the operator; blocks until there is one. Returns `None` once the replica has ended.

@@ -99,7 +99,12 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
     if gives_up() {
         return Ok(None);
     }
-    let group = Group::open_unless(&copy.name, entry, &copy.options, gives_up)?;
+    let group = Group::open_unless(&copy.name, entry, &copy.options, |group| {
+        if let Some(address) = group.info().foreign {
+            copy.lock().foreign = Some(address);
+        }
+        gives_up()
+    })?;
     if group.is_some() {
         copy.close_desk();
     }
