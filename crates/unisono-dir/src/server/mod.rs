@@ -13,7 +13,7 @@ mod signal;
 mod status_desk;
 mod watch_desk;
 
-pub(crate) use backup_desk::{Begun, begin_question, piece_question};
+pub(crate) use backup_desk::{Begun, PieceQuestion, begin_question};
 pub use restoring::{RestoreError, restore};
 
 use crate::machine::Directory;
