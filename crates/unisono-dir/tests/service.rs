@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
     Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
-    Reason, Request, Rights, Server, ServerOptions, State, operation, random_check, restore,
+    Reason, Replacement, Request, Rights, Server, ServerOptions, State, operation, random_check, restore,
 };
 
 /// Longer than any working case takes.
@@ -158,6 +158,26 @@ fn a_watch_misses_nothing_while_its_server_crashes() {
 }
 
 #[test]
+fn a_watch_stays_with_its_directory() {
+    let service = Service::begin("stays");
+    let (client, root) = (service.client(), service.root());
+    mkdir(&client, root, "home").unwrap();
+    mkdir(&client, root, "other").unwrap();
+    let lookup = operation::lookup(["home", "other"].map(|path| place(root, path)).into()).unwrap();
+    let [home, other] = client.run(&lookup).unwrap().value[..] else { panic!() };
+    let mut watch = client.watch(place(root, "home"), None).unwrap();
+    let (home, other) = (home.unwrap().capability, other.unwrap().capability);
+    let row = Replacement { place: place(root, "home"), capability: other, expected: None };
+    client.run(&operation::replace(vec![row]).unwrap()).unwrap();
+    mkdir(&client, other, "unseen").unwrap();
+    let seen = mkdir(&client, home, "seen").unwrap();
+    assert_eq!(watch.next().unwrap().number, seen);
+    client.run(&operation::revoke(Place::of(home), random_check().unwrap())).unwrap();
+    let over = watch.next().unwrap_err();
+    assert!(matches!(&over, ClientError::Refused(refusal) if refusal.reason == Reason::NotFound), "{over}");
+}
+
+#[test]
 fn a_backup_goes_on_as_another_instance() {
     let mut service = Service::begin("backup");
     let (client, root) = (service.client(), service.root());
@@ -183,7 +203,8 @@ fn a_backup_goes_on_as_another_instance() {
     service.start(3, true);
     (1..=3).for_each(|id| service.serves(id));
     // A client of before does not take it for the service that it knew.
-    assert!(matches!(names(&client, root, false), Err(ClientError::OtherInstance)));
+    let known = names(&client, root, false);
+    assert!(matches!(known, Err(ClientError::OtherInstance)), "{known:?}");
     client.accept_instance(root.port).unwrap();
     assert_eq!(names(&client, root, false).unwrap(), ["file", "kept"]);
     assert_eq!(client.read_file(&place(root, "file"), false).unwrap(), vec![7; 3 << 20]);
