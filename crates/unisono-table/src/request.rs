@@ -141,7 +141,7 @@ pub enum Command {
         /// Its masks; by default those for the kind of object.
         masks: Option<Masks>,
     },
-    /// Replaces the masks of a row.
+    /// Replaces the masks of a row. Each gets only rights that it had, or that the caller's open columns let through.
     Chmod {
         /// The row.
         place: Place,

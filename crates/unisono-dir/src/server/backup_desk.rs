@@ -5,7 +5,7 @@
 //! the bytes from the same server, and shows the capability with each question.
 
 use super::Shared;
-use crate::archive::Backup;
+use crate::archive::{Backup, number_in};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -117,11 +117,6 @@ fn begin(
         kept.pop_front();
     }
     Ok(begun.encode())
-}
-
-/// Returns the number of the last command in a state with these parts.
-fn number_in(parts: &[Bytes]) -> Option<u64> {
-    unisono_table::Table::number_of_snapshot(parts.get(1)?)
 }
 
 /// Returns a piece, to an owner of the root: a question does not prove that it comes from the client that began.

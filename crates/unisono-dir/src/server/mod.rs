@@ -140,7 +140,7 @@ impl Server {
             bind: options.servers.bind.map(after),
             ..options.servers.clone()
         });
-        let status = StatusDesk::default();
+        let status = StatusDesk::new(options.disk.id, options.disk.servers);
         // Before the group is entered: calls with another key then have their address for as long as the process runs.
         let reach = clients.as_ref().unwrap_or(&options.servers);
         let id = options.disk.id;

@@ -13,22 +13,29 @@ use unisono_table::VERSION;
 /// Time for answers that are under way when the desk closes.
 const CLOSES_WITHIN: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
 pub(super) struct StatusDesk {
+    /// What is known of the server before its folder has been read.
+    own: ServerStatus,
     replica: Arc<OnceLock<Replica<Directory>>>,
     open: Mutex<Vec<Server>>,
 }
 
 impl StatusDesk {
+    /// Returns the desk of a server with this id, of this many.
+    pub(super) fn new(server: u8, servers: u8) -> StatusDesk {
+        let own = ServerStatus { server, servers, ..ServerStatus::default() };
+        StatusDesk { own, replica: Arc::default(), open: Mutex::default() }
+    }
+
     /// Answers at this port too.
     pub(super) fn open(&self, port: &PrivatePort, reach: &Options) -> Result<(), ServiceError> {
         let server = Server::new(port, ServeOptions::default(), reach)?;
-        let (answering, replica) = (server.clone(), self.replica.clone());
+        let (answering, own, replica) = (server.clone(), self.own.clone(), self.replica.clone());
         let begun = spawn("status", move || {
             while let Ok(request) = answering.get_request() {
                 // If this fails, the caller does not wait any longer.
                 let _ = match request.payload()[..] == STATUS_QUESTION {
-                    true => request.reply(status(replica.get()).encode()),
+                    true => request.reply(status(&own, replica.get()).encode()),
                     false => request.refuse("this port answers for the status of a server"),
                 };
             }
@@ -46,7 +53,7 @@ impl StatusDesk {
     }
 
     pub(super) fn status(&self) -> ServerStatus {
-        status(self.replica.get())
+        status(&self.own, self.replica.get())
     }
 
     pub(super) fn close(&self) {
@@ -57,17 +64,13 @@ impl StatusDesk {
     }
 }
 
-fn status(replica: Option<&Replica<Directory>>) -> ServerStatus {
+fn status(own: &ServerStatus, replica: Option<&Replica<Directory>>) -> ServerStatus {
     let Some(replica) = replica else {
-        return ServerStatus {
-            state: State::Recovering,
-            why: "it reads its folder".into(),
-            ..ServerStatus::default()
-        };
+        return ServerStatus { state: State::Recovering, why: "it reads its folder".into(), ..own.clone() };
     };
     let (present, disk) = (replica.status(), replica.disk());
     let number = replica.look(|directory| directory.table().number());
-    let Some((block, waits_for)) = disk else { return ServerStatus::default() };
+    let Some((block, waits_for)) = disk else { return own.clone() };
     let is_created = matches!(block.created, Created::Done(_));
     let (state, why) = match present.state {
         ReplicaState::Serving => (State::Serving, String::new()),
