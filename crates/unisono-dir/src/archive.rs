@@ -14,7 +14,7 @@
 use bytes::{Buf, BufMut, Bytes};
 use std::io::{self, Read, Write};
 use thiserror::Error;
-use unisono::replica::{Block, Created, DiskDurability, DiskState, Escape};
+use unisono::replica::{Block, Created, DISK_SERVERS_MAX, DiskDurability, DiskState, Escape};
 use unisono_table::{Capability, Table};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"uniK");
@@ -44,6 +44,9 @@ pub enum NotABackup {
     /// It is not as it was written.
     #[error("it is damaged: its content does not have the digest at its end; use another backup")]
     Damaged,
+    /// It has its digest, but no server writes such a content.
+    #[error("its content is none that a server has saved: {0}; use another backup")]
+    Malformed(&'static str),
 }
 
 /// A backup.
@@ -126,7 +129,29 @@ impl Backup {
             return Err(NotABackup::Damaged);
         }
         head.truncate(head.len() - DIGEST_BYTES);
-        Backup::fields(head).ok_or(NotABackup::Damaged)
+        let backup = Backup::fields(head).ok_or(NotABackup::Malformed("its fields do not fit"))?;
+        backup.check()?;
+        Ok(backup)
+    }
+
+    fn check(&self) -> Result<(), NotABackup> {
+        let block = &self.state.block;
+        if !(1..=DISK_SERVERS_MAX).contains(&block.servers) {
+            return Err(NotABackup::Malformed("no service has that number of servers"));
+        }
+        if block.name.is_empty() || block.name.contains(char::is_control) {
+            return Err(NotABackup::Malformed("the name of the service is none"));
+        }
+        match number_in(&self.state.parts) == Some(self.number) {
+            true => Ok(()),
+            false => Err(NotABackup::Malformed("its number is not that of its state")),
+        }
+    }
+
+    /// Checks that a server can go on with the state in it.
+    pub(crate) fn check_state(&self) -> Result<(), NotABackup> {
+        let parts = self.state.parts.get(1..).unwrap_or_default();
+        Table::restore(parts).map(drop).map_err(|reason| NotABackup::Malformed(reason.0))
     }
 
     fn fields(mut from: Bytes) -> Option<Backup> {
@@ -178,6 +203,11 @@ impl Backup {
     }
 }
 
+/// Returns the number of the last command in a state with these parts.
+pub(crate) fn number_in(parts: &[Bytes]) -> Option<u64> {
+    Table::number_of_snapshot(parts.get(1)?)
+}
+
 fn take(from: &mut Bytes, length: usize) -> Option<Bytes> {
     (from.len() >= length).then(|| from.split_to(length))
 }
@@ -210,6 +240,7 @@ impl<W: Write> Writer<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_table::{Check, Command, Port};
 
     fn backup() -> Backup {
         let block = Block {
@@ -228,8 +259,10 @@ mod tests {
             anew: vec![Escape { server: 2, at_ms: 3, from: 9, service: 1 }],
             name: "directory".into(),
         };
-        let parts = vec![Bytes::from_static(b"head"), Bytes::new(), Bytes::from_static(b"rows")];
-        Backup { number: 12, state: DiskState { block, place: 20, parts } }
+        let mut table = Table::default();
+        table.execute(Command::Found { port: Port(7), secret: Check::from_bits(1), service: Bytes::new() });
+        let parts = [vec![Bytes::from_static(b"memory")], table.snapshot()].concat();
+        Backup { number: 1, state: DiskState { block, place: 20, parts } }
     }
 
     fn written(backup: &Backup) -> Vec<u8> {
@@ -241,9 +274,31 @@ mod tests {
     #[test]
     fn a_backup_is_read_as_it_was_written() {
         let read = Backup::read(&written(&backup())[..]).unwrap();
-        assert_eq!((read.number, read.service(), read.servers()), (12, "directory", 3));
+        assert_eq!((read.number, read.service(), read.servers()), (1, "directory", 3));
         assert_eq!((&read.state.block, read.state.place), (&backup().state.block, 20));
         assert_eq!(read.state.parts, backup().state.parts);
+    }
+
+    #[test]
+    fn a_content_that_no_server_saves_is_refused_whatever_its_digest() {
+        let spoilt: [fn(&mut Backup); 6] = [
+            |backup| backup.state.block.servers = 0,
+            |backup| backup.state.block.servers = DISK_SERVERS_MAX + 1,
+            |backup| backup.state.block.name = "a\x1bb".into(),
+            |backup| backup.state.block.name = String::new(),
+            |backup| backup.number = 2,
+            |backup| backup.state.parts.truncate(1),
+        ];
+        for spoil in spoilt {
+            let mut bad = backup();
+            spoil(&mut bad);
+            let read = Backup::read(&written(&bad)[..]);
+            assert!(matches!(read, Err(NotABackup::Malformed(_))), "{read:?}");
+        }
+        let mut bad = backup();
+        assert!(bad.check_state().is_ok());
+        bad.state.parts[2] = Bytes::from_static(&[9]);
+        assert!(Backup::read(&written(&bad)[..]).unwrap().check_state().is_err());
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub use unisono::replica::{
 #[cfg(feature = "net")]
 pub use unisono::{Key, OpenError, Options};
 pub use unisono_table::*;
-pub use watches::{WATCH_HELD_MAX, WATCHES_MAX, Watches};
+pub use watches::{CLIENT_WATCHES_MAX, WATCH_HELD_MAX, WATCHES_MAX, Watches};
 
 /// Returns 128 random bits of the operating system, for the secret of a new object.
 #[cfg(feature = "net")]

@@ -83,3 +83,23 @@ impl StateMachine for Directory {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_table::{Capability, Check, Command, ObjectNumber, Place, Port, Reason, Reply};
+
+    #[test]
+    fn what_cannot_be_read_is_refused_without_a_place_in_the_order() {
+        let root = Capability::of_owner(Port(1), ObjectNumber(1), Check::from_bits(2));
+        let good = Request::Command(Command::DeleteRow { place: Place::of(root) }).encode();
+        assert_eq!(Directory::kind(&good), Kind::Command);
+        let directory = Directory::new(Limits::default(), Arc::new(|| {}));
+        for bad in [Bytes::from(vec![1, 0, 99]), good.slice(..good.len() - 1), vec![0; 1 << 20].into()] {
+            assert_eq!(Directory::kind(&bad), Kind::LocalRead);
+            let Outcome::Reply(reply) = directory.read(&bad) else { panic!() };
+            let reply = Reply::decode(&reply).unwrap();
+            assert_eq!((reply.number, reply.result), (0, Err(Reason::Unreadable.into())));
+        }
+    }
+}

@@ -6,11 +6,14 @@
 
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 use unisono_table::{Answer, Place, Query, Reason, Reply, Request, Table};
 
 /// Maximum number of watches that a server holds.
 pub const WATCHES_MAX: usize = 4096;
+/// Maximum number of watches that a server holds for one client.
+pub const CLIENT_WATCHES_MAX: usize = 256;
 /// Time after which a watch without changes gets an empty answer, and its client asks again.
 pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
 
@@ -18,10 +21,13 @@ pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Watches<R> {
     held: VecDeque<Watch<R>>,
+    /// Number of watches of each client that has any.
+    of_clients: BTreeMap<u64, usize>,
 }
 
 #[derive(Debug)]
 struct Watch<R> {
+    client: u64,
     request: R,
     place: Place,
     from: u64,
@@ -31,25 +37,33 @@ struct Watch<R> {
 
 impl<R> Default for Watches<R> {
     fn default() -> Watches<R> {
-        Watches { held: VecDeque::new() }
+        Watches { held: VecDeque::new(), of_clients: BTreeMap::new() }
     }
 }
 
 impl<R> Watches<R> {
-    /// Takes a watch: a local query for changes. Gives back one that cannot be held, with the answer, or without one if
-    /// this server has its maximum.
+    /// Takes a watch of a client: a local query for changes. Gives back one that cannot be held, with the answer, or
+    /// without one if this server has its maximum, of all clients or of this one.
     ///
     /// # Errors
     /// The watch and its answer.
-    pub fn take(&mut self, now: Duration, request: R, question: &Bytes) -> Result<(), (R, Option<Bytes>)> {
+    pub fn take(
+        &mut self,
+        now: Duration,
+        client: u64,
+        request: R,
+        question: &Bytes,
+    ) -> Result<(), (R, Option<Bytes>)> {
         let Some(Request::LocalQuery(Query::Changes { place, from })) = Request::decode(question) else {
             let reply = Reply { number: 0, changes: 0, result: Err(Reason::Unreadable.into()) };
             return Err((request, Some(reply.encode())));
         };
-        if self.held.len() >= WATCHES_MAX {
+        let of_client = self.of_clients.get(&client).copied().unwrap_or(0);
+        if self.held.len() >= WATCHES_MAX || of_client >= CLIENT_WATCHES_MAX {
             return Err((request, None));
         }
-        self.held.push_back(Watch { request, place, from, until: now + WATCH_HELD_MAX });
+        self.of_clients.insert(client, of_client + 1);
+        self.held.push_back(Watch { client, request, place, from, until: now + WATCH_HELD_MAX });
         Ok(())
     }
 
@@ -74,7 +88,10 @@ impl<R> Watches<R> {
         for _ in 0..most.min(self.held.len()) {
             let Some(mut watch) = self.held.pop_front() else { break };
             match watch.look(now, table) {
-                Some(reply) => answered.push((watch.request, reply.encode())),
+                Some(reply) => {
+                    self.release(watch.client);
+                    answered.push((watch.request, reply.encode()));
+                }
                 None => self.held.push_back(watch),
             }
         }
@@ -83,22 +100,39 @@ impl<R> Watches<R> {
 
     /// Returns all watches, because this server stops serving: their clients go to another one.
     pub fn give_up(&mut self) -> impl Iterator<Item = R> {
+        self.of_clients.clear();
         self.held.drain(..).map(|watch| watch.request)
+    }
+
+    /// Notes that a client has one watch less.
+    fn release(&mut self, client: u64) {
+        if let Entry::Occupied(mut count) = self.of_clients.entry(client) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
 impl<R> Watch<R> {
     fn look(&mut self, now: Duration, table: &Table) -> Option<Reply> {
-        let reply = table.ask(&Query::Changes { place: self.place.clone(), from: self.from });
+        // A server behind the one that answered before may not know the place yet, or not any more.
+        let behind = (self.from > table.number() + 1).then(|| table.number());
+        let reply = match behind {
+            Some(number) => {
+                let result = Err(Reason::Future { number }.into());
+                Reply { result, ..table.ask(&Query::Info) }
+            }
+            None => table.ask(&Query::Changes { place: self.place.clone(), from: self.from }),
+        };
         let waits = match &reply.result {
             Ok(Answer::Changes { changes, next }) if changes.is_empty() => {
                 // So that a directory without changes is never too old.
                 self.from = *next;
                 true
             }
-            // This server is behind the one that answered before.
-            Err(refusal) => matches!(refusal.reason, Reason::Future { .. }),
-            Ok(_) => false,
+            _ => behind.is_some(),
         };
         (!waits || self.until <= now).then_some(reply)
     }
@@ -120,12 +154,16 @@ mod tests {
     }
 
     fn make(table: &mut Table, root: Capability, path: &str) -> u64 {
-        let place = Place { capability: root, path: path.parse().unwrap() };
+        let place = in_root(root, path);
         let columns = vec!["owner".parse().unwrap()];
         let secret = Check::from_bits(2);
         let made = table.execute(Command::CreateDirectory { place, columns, masks: None, secret });
         made.result.unwrap();
         made.number
+    }
+
+    fn in_root(root: Capability, path: &str) -> Place {
+        Place { capability: root, path: path.parse().unwrap() }
     }
 
     fn question(place: Place, from: u64) -> Bytes {
@@ -144,7 +182,7 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         let (mut watches, mut from, mut seen, mut made) = (Watches::default(), 1, Vec::new(), Vec::new());
         for index in 0..20 {
-            watches.take(START, (), &question(Place::of(root), from)).unwrap();
+            watches.take(START, 7, (), &question(Place::of(root), from)).unwrap();
             assert!(watches.answer(START, &table, 9).is_empty(), "nothing has changed");
             made.push(make(&mut table, root, &format!("d{index}")));
             if index % 3 == 0 {
@@ -163,7 +201,7 @@ mod tests {
     fn a_server_that_is_behind_waits() {
         let (mut table, root) = founded(Limits::default());
         let mut watches = Watches::default();
-        watches.take(START, (), &question(Place::of(root), 4)).unwrap();
+        watches.take(START, 7, (), &question(Place::of(root), 4)).unwrap();
         make(&mut table, root, "second");
         make(&mut table, root, "third");
         assert!(watches.answer(START, &table, 1).is_empty());
@@ -172,14 +210,38 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_does_not_know_the_directory_yet_waits() {
+        let (mut ahead, root) = founded(Limits::default());
+        let (mut behind, _) = founded(Limits::default());
+        make(&mut ahead, root, "quiet");
+        let quiet = match ahead.ask(&Query::Lookup { places: vec![in_root(root, "quiet")] }).result {
+            Ok(Answer::Looked(looked)) => looked[0].unwrap().capability,
+            other => panic!("{other:?}"),
+        };
+        for place in [Place::of(quiet), in_root(root, "quiet")] {
+            let mut watches = Watches::default();
+            watches.take(START, 7, (), &question(place.clone(), 3)).unwrap();
+            assert!(watches.answer(START, &behind, 1).is_empty());
+            let late = Reply::decode(&watches.answer(WATCH_HELD_MAX, &behind, 1)[0].1).unwrap();
+            assert_eq!(late.result, Err(Reason::Future { number: 1 }.into()));
+        }
+        let mut watches = Watches::default();
+        watches.take(START, 7, (), &question(Place::of(quiet), 3)).unwrap();
+        make(&mut behind, root, "quiet");
+        assert!(watches.answer(START, &behind, 1).is_empty());
+        let third = make(&mut behind, root, "quiet/x");
+        assert_eq!(changes(&watches.answer(START, &behind, 1)[0].1).0, [third]);
+    }
+
+    #[test]
     fn an_idle_watch_is_answered_in_time_and_is_never_too_old() {
         let mut limits = Limits::default();
         limits.history_bytes = 1 << 10;
         let (mut table, root) = founded(limits);
         make(&mut table, root, "quiet");
-        let quiet = Place { capability: root, path: "quiet".parse().unwrap() };
+        let quiet = in_root(root, "quiet");
         let mut watches = Watches::default();
-        watches.take(START, (), &question(quiet.clone(), 3)).unwrap();
+        watches.take(START, 7, (), &question(quiet.clone(), 3)).unwrap();
         for index in 0..200 {
             make(&mut table, root, &format!("a-name-that-fills-the-history-{index}"));
             assert!(watches.answer(START, &table, 1).is_empty());
@@ -188,7 +250,7 @@ mod tests {
         let answered = watches.answer(WATCH_HELD_MAX, &table, 1);
         assert_eq!(changes(&answered[0].1), (vec![], table.number() + 1));
         // One that did not ask meanwhile learns it.
-        watches.take(START, (), &question(quiet, 3)).unwrap();
+        watches.take(START, 7, (), &question(quiet, 3)).unwrap();
         let late = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
         assert!(matches!(late.reason, Reason::NoLongerKept { .. }));
     }
@@ -198,7 +260,7 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         let other = root.restrict(Rights(0x04)).unwrap();
         let mut watches = Watches::default();
-        watches.take(START, (), &question(Place::of(other), 2)).unwrap();
+        watches.take(START, 7, (), &question(Place::of(other), 2)).unwrap();
         assert!(watches.answer(START, &table, 1).is_empty());
         table.execute(Command::Revoke { place: Place::of(root), secret: Check::from_bits(9) });
         let over = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
@@ -210,17 +272,34 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         let mut watches = Watches::default();
         for index in 0..WATCHES_MAX {
-            watches.take(START, index, &question(Place::of(root), 2)).unwrap();
+            watches.take(START, (index % 16) as u64, index, &question(Place::of(root), 2)).unwrap();
         }
-        assert_eq!(watches.take(START, 0, &question(Place::of(root), 2)), Err((0, None)));
+        assert_eq!(watches.take(START, 99, 0, &question(Place::of(root), 2)), Err((0, None)));
         make(&mut table, root, "x");
         let mut answered: Vec<usize> = Vec::new();
         while !watches.is_empty() {
             answered.extend(watches.answer(START, &table, 64).into_iter().map(|(index, _)| index));
         }
         assert!(answered.into_iter().eq(0..WATCHES_MAX));
-        assert!(watches.take(START, 0, &Bytes::from_static(b"?")).unwrap_err().1.is_some());
-        watches.take(START, 5, &question(Place::of(root), 9)).unwrap();
+        assert!(watches.take(START, 7, 0, &Bytes::from_static(b"?")).unwrap_err().1.is_some());
+        watches.take(START, 7, 5, &question(Place::of(root), 9)).unwrap();
         assert_eq!((watches.len(), watches.give_up().next()), (1, Some(5)));
+    }
+
+    #[test]
+    fn one_client_does_not_take_all_watches() {
+        let (mut table, root) = founded(Limits::default());
+        let mut watches = Watches::default();
+        let ask = |watches: &mut Watches<u64>, client| {
+            watches.take(START, client, client, &question(Place::of(root), table.number() + 1))
+        };
+        (0..CLIENT_WATCHES_MAX).for_each(|_| ask(&mut watches, 7).unwrap());
+        assert_eq!(ask(&mut watches, 7), Err((7, None)));
+        ask(&mut watches, 8).unwrap();
+        // What was answered does not count any more.
+        make(&mut table, root, "x");
+        assert_eq!(watches.answer(START, &table, 2).len(), 2);
+        let mut ask = |client| watches.take(START, client, client, &question(Place::of(root), 9));
+        assert_eq!([7, 7, 7].map(|client| ask(client).is_ok()), [true, true, false]);
     }
 }

@@ -7,12 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
-    Capability, Client, ClientError, DiskOptions, Event, Limits, Name, Options, Place, Reason, Rights,
-    Server, ServerOptions, State, operation, random_check, restore,
+    Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
+    Reason, Replacement, Request, Rights, Server, ServerOptions, State, operation, random_check, restore,
 };
 
 /// Longer than any working case takes.
 const LONG: Duration = Duration::from_secs(60);
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A service of three, in folders of its own.
 struct Service {
@@ -156,6 +158,26 @@ fn a_watch_misses_nothing_while_its_server_crashes() {
 }
 
 #[test]
+fn a_watch_stays_with_its_directory() {
+    let service = Service::begin("stays");
+    let (client, root) = (service.client(), service.root());
+    mkdir(&client, root, "home").unwrap();
+    mkdir(&client, root, "other").unwrap();
+    let lookup = operation::lookup(["home", "other"].map(|path| place(root, path)).into()).unwrap();
+    let [home, other] = client.run(&lookup).unwrap().value[..] else { panic!() };
+    let mut watch = client.watch(place(root, "home"), None).unwrap();
+    let (home, other) = (home.unwrap().capability, other.unwrap().capability);
+    let row = Replacement { place: place(root, "home"), capability: other, expected: None };
+    client.run(&operation::replace(vec![row]).unwrap()).unwrap();
+    mkdir(&client, other, "unseen").unwrap();
+    let seen = mkdir(&client, home, "seen").unwrap();
+    assert_eq!(watch.next().unwrap().number, seen);
+    client.run(&operation::revoke(Place::of(home), random_check().unwrap())).unwrap();
+    let over = watch.next().unwrap_err();
+    assert!(matches!(&over, ClientError::Refused(refusal) if refusal.reason == Reason::NotFound), "{over}");
+}
+
+#[test]
 fn a_backup_goes_on_as_another_instance() {
     let mut service = Service::begin("backup");
     let (client, root) = (service.client(), service.root());
@@ -182,7 +204,8 @@ fn a_backup_goes_on_as_another_instance() {
     service.start(3, true);
     (1..=3).for_each(|id| service.serves(id));
     // A client of before does not take it for the service that it knew.
-    assert!(matches!(names(&client, root, false), Err(ClientError::OtherInstance)));
+    let known = names(&client, root, false);
+    assert!(matches!(known, Err(ClientError::OtherInstance)), "{known:?}");
     client.accept_instance(root.port).unwrap();
     assert_eq!(names(&client, root, false).unwrap(), ["file", "kept"]);
     assert_eq!(client.read_file(&place(root, "file"), false).unwrap(), vec![7; 3 << 20]);
@@ -193,6 +216,33 @@ fn a_backup_goes_on_as_another_instance() {
     service.start(2, false);
     service.serves(2);
     assert!(client.servers(root.port).iter().all(|status| status.begun_anew.len() == 1));
+}
+
+#[test]
+fn a_backup_is_given_to_owners_alone_and_to_nobody_without_a_majority() {
+    let mut service = Service::begin("owners");
+    let root = service.root();
+    let calls = unisono::rpc::Client::new(&service.options).unwrap();
+    let port = |number: u128| format!("{number:032x}").parse::<unisono::rpc::Port>().unwrap();
+    let ports = calls.call_within(port(root.port.0), vec![1, 0xf0], LONG).unwrap();
+    let backups = port(u128::from_be_bytes(ports[17..33].try_into().unwrap()));
+    let question = |owner| Request::Query(Query::Files { owner, after: ObjectNumber(0) }).encode();
+    let begun = [(); 2].map(|()| calls.call_within(backups, question(root), LONG).unwrap());
+    let id = |begun: &[u8]| u64::from_be_bytes(begun[1..9].try_into().unwrap());
+    assert!(begun[0][0] == 0xb0 && id(&begun[0]).wrapping_add(1) != id(&begun[1]));
+    let at = str::from_utf8(&begun[0][25..]).unwrap().parse().unwrap();
+    let ask = |owner: &[u8]| {
+        let piece = [&[0xb1][..], owner, &begun[0][1..9], &[0; 8]].concat();
+        calls.call_at(backups, at, piece, LONG)
+    };
+    // The capability follows version, kind and code.
+    let bytes_of = |owner| question(owner).slice(3..44);
+    assert!(ask(&bytes_of(root)).unwrap().starts_with(b"uniK"));
+    assert!(ask(&[]).is_err());
+    assert!(ask(&bytes_of(root.restrict(Rights(0xfe)).unwrap())).is_err());
+    service.crash(2);
+    service.crash(3);
+    assert!(calls.call_within(backups, question(root), 4 * SECOND).is_err());
 }
 
 #[test]

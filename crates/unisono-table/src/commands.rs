@@ -231,9 +231,14 @@ impl Table {
     }
 
     fn chmod(&mut self, place: &Place, masks: Masks) -> Result<Answer, Reason> {
-        let (target, row) = self.present_row(place)?;
+        let (parent, name) = self.open_parent(place)?;
+        let row = parent.directory.rows.get(name).ok_or(Reason::NotFound)?;
+        let masks = self.masks_for(parent.number, Some(masks), false)?;
+        if !parent.may_set(row, &masks) {
+            return Err(Reason::Denied);
+        }
         let capability = row.capability;
-        let masks = self.masks_for(target.directory, Some(masks), false)?;
+        let target = Target { directory: parent.number, name: name.clone() };
         self.put_row(target.directory, Event::Chmod, &target.name, StoredRow { capability, masks });
         Ok(Answer::Done)
     }

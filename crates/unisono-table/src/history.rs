@@ -215,6 +215,16 @@ mod tests {
     }
 
     #[test]
+    fn one_question_looks_at_a_bounded_number_of_changes() {
+        let mut history = History::new(64 << 20);
+        let last = SEARCHED_MAX as u64 + 10;
+        for number in 1..=last {
+            history.push(ELSEWHERE, number, Event::Append, &"x".parse().unwrap());
+        }
+        assert_eq!(history.of(HERE, 1, last, 1), (Vec::new(), SEARCHED_MAX as u64 + 1));
+    }
+
+    #[test]
     fn changes_of_one_number_are_not_separated() {
         let mut history = History::new(1 << 20);
         for name in ["a", "b", "c"] {

@@ -3,7 +3,7 @@
 //! Encoded, a request is the version, what it is (0 a command, 1 a query of the state that contains everything answered
 //! before, 2 a query of the server's own state), the code of the operation, and its fields.
 
-use crate::bounds::{COLUMNS_MAX, FILE_BYTES_MAX, SERVICE_BYTES_MAX, SET_ROWS_MAX};
+use crate::bounds::{COLUMNS_MAX, FILE_BYTES_MAX, SERVICE_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX};
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::codec::{Reader, Writer};
 use crate::name::{Name, Path};
@@ -141,7 +141,7 @@ pub enum Command {
         /// Its masks; by default those for the kind of object.
         masks: Option<Masks>,
     },
-    /// Replaces the masks of a row.
+    /// Replaces the masks of a row. Each gets only rights that it had, or that the caller's open columns let through.
     Chmod {
         /// The row.
         place: Place,
@@ -155,7 +155,7 @@ pub enum Command {
     },
     /// Replaces the capabilities of rows in any directories: all or none.
     ReplaceSet {
-        /// The rows, 1 to 1,024, none twice.
+        /// The rows, 1 to 1,024, none twice, with at most 8,192 names in their paths together.
         rows: Vec<Replacement>,
     },
     /// Gives an object a new secret: all capabilities for it are void from then on. If a row led to it, that row gets the
@@ -188,7 +188,7 @@ pub enum Query {
     },
     /// Looks rows up, all at one instant.
     Lookup {
-        /// The rows, at most 1,024.
+        /// The rows, at most 1,024, with at most 8,192 names in their paths together.
         places: Vec<Place>,
     },
     /// Restricts a capability whose holder cannot.
@@ -251,21 +251,24 @@ pub enum Request {
 /// What a request is, as its first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
-    /// A command. What cannot be read counts as one, so that it is refused with a number.
+    /// A command.
     Command,
     /// A query.
     Query,
-    /// A query of the server's own state.
+    /// A query of the server's own state. What cannot be read counts as one: any server refuses it, and it costs the
+    /// others nothing.
     LocalQuery,
 }
 
 impl Request {
-    /// Returns what the request with these bytes is.
+    /// Returns what the request with these bytes is. A command is read to the end.
     pub fn kind(bytes: &[u8]) -> RequestKind {
         match bytes {
             [VERSION, 1, ..] => RequestKind::Query,
-            [VERSION, 2, ..] => RequestKind::LocalQuery,
-            _ => RequestKind::Command,
+            [VERSION, 0, ..] if Request::decode(&Bytes::copy_from_slice(bytes)).is_some() => {
+                RequestKind::Command
+            }
+            _ => RequestKind::LocalQuery,
         }
     }
 
@@ -332,12 +335,21 @@ fn write_set<T>(set: &[T], out: &mut Writer, write: impl Fn(&T, &mut Writer)) {
     set.iter().for_each(|entry| write(entry, out));
 }
 
-fn read_set<T>(from: &mut Reader, read: impl FnMut(&mut Reader) -> Option<T>) -> Option<Vec<T>> {
+fn read_set<T>(
+    from: &mut Reader,
+    read: impl Fn(&mut Reader) -> Option<T>,
+    place: impl Fn(&T) -> &Place,
+) -> Option<Vec<T>> {
     let count = usize::from(from.u16()?);
     if count > SET_ROWS_MAX {
         return None;
     }
-    from.many(count, read)
+    let mut names_left = SET_NAMES_MAX;
+    from.many(count, |from| {
+        let entry = read(from)?;
+        names_left = names_left.checked_sub(place(&entry).path.names().len())?;
+        Some(entry)
+    })
 }
 
 impl Replacement {
@@ -449,7 +461,7 @@ impl Command {
             },
             7 => Command::Chmod { place: Place::read(from)?, masks: Masks::read(from)? },
             8 => Command::DeleteRow { place: Place::read(from)? },
-            9 => Command::ReplaceSet { rows: read_set(from, Replacement::read)? },
+            9 => Command::ReplaceSet { rows: read_set(from, Replacement::read, |row| &row.place)? },
             10 => Command::Revoke { place: Place::read(from)?, secret: check(from)? },
             11 => Command::DeleteUnreachable { owner: Capability::read(from)?, created_through: from.u64()? },
             _ => return None,
@@ -506,7 +518,7 @@ impl Query {
     fn read(from: &mut Reader) -> Option<Query> {
         Some(match from.u8()? {
             1 => Query::List { place: Place::read(from)?, after: from.optional(Name::read)? },
-            2 => Query::Lookup { places: read_set(from, Place::read)? },
+            2 => Query::Lookup { places: read_set(from, Place::read, |place| place)? },
             3 => Query::Restrict { place: Place::read(from)?, rights: Rights(from.u8()?) },
             4 => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
             5 => Query::Size { place: Place::read(from)? },

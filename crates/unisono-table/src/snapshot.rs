@@ -10,7 +10,7 @@
 //! | a file | the bytes of one file | never |
 //!
 //! The records are one sequence, cut in front of records that a hash of their object and name picks, one in 2,048: so a
-//! row that is added or deleted changes one part and moves no other.
+//! row that is added or deleted changes one part and moves no other. A part ends so only once it has 32 KiB.
 
 use crate::bounds::Limits;
 use crate::capability::{Capability, Check, ObjectNumber, Port};
@@ -29,6 +29,9 @@ const MAGIC: u32 = u32::from_be_bytes(*b"uniT");
 const FORMAT_VERSION: u16 = 1;
 /// One in this many records begins a part, on average.
 const RECORDS_PER_PART: u64 = 2048;
+/// Minimum size in bytes of a part that a record ends: clients choose names, so each of their rows could begin one. With
+/// it the default limits allow some 340,000 parts, of which a snapshot may have 400,000.
+const PART_BYTES_MIN: usize = 32 << 10;
 /// Size in bytes from which a part ends all the same.
 const PART_BYTES_MAX: usize = 1 << 20;
 
@@ -160,8 +163,8 @@ struct Records {
 impl Records {
     /// Begins the record of an object or, with a name, of its row.
     fn begin(&mut self, object: ObjectNumber, name: &str) {
-        let is_picked = hash(object, name).is_multiple_of(RECORDS_PER_PART);
-        if self.out.len() >= PART_BYTES_MAX || (is_picked && self.out.len() > 0) {
+        let bytes = self.out.len();
+        if bytes >= PART_BYTES_MAX || (bytes >= PART_BYTES_MIN && is_picked(object, name)) {
             self.parts.push(mem::take(&mut self.out).into_bytes());
         }
     }
@@ -172,6 +175,11 @@ impl Records {
         }
         self.parts
     }
+}
+
+/// True if a part may begin with the record of this object or row.
+fn is_picked(object: ObjectNumber, name: &str) -> bool {
+    hash(object, name).is_multiple_of(RECORDS_PER_PART)
 }
 
 /// FNV-1a with 64 bits, then a multiplication that mixes the high bits into the low ones.
@@ -273,5 +281,30 @@ impl Restored<'_> {
     fn keep(&mut self, number: ObjectNumber, object: Object) {
         Amounts::add(&mut self.table.amounts, &object);
         self.table.objects.insert(number, object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Command, Place};
+    use alloc::format;
+
+    #[test]
+    fn chosen_names_do_not_make_many_parts() {
+        let mut table = Table::default();
+        let secret = Check::from_bits(1);
+        table.execute(Command::Found { port: Port(1), secret, service: Bytes::new() });
+        let root = table.root().unwrap();
+        let names = (0..).map(|number| format!("{number}")).filter(|name| is_picked(root.object, name));
+        for name in names.take(1000) {
+            let place = Place { capability: root, path: name.parse().unwrap() };
+            table.execute(Command::Append { place, capability: root, masks: None }).result.unwrap();
+        }
+        let records = table.records();
+        assert!((2..=3).contains(&records.len()), "{} parts", records.len());
+        let (_, whole) = records.split_last().unwrap();
+        assert!(whole.iter().all(|part| part.len() >= PART_BYTES_MIN));
+        assert_eq!(Table::restore(&table.snapshot()).unwrap().snapshot(), table.snapshot());
     }
 }

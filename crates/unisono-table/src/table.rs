@@ -8,7 +8,7 @@ use crate::object::{Directory, Object, StoredRow};
 use crate::planted::{Planted, Watched};
 use crate::refusal::{Bound, Reason};
 use crate::reply::{Answer, Event, Info, Reply};
-use crate::request::{Command, Place, Request};
+use crate::request::{Command, Masks, Place, Request};
 use alloc::collections::BTreeMap;
 use bytes::Bytes;
 
@@ -54,6 +54,14 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Opened<'_> {
+    /// True if the holder may give a row these masks: none lets through more than before, except what the open columns let
+    /// through already. Otherwise the holder of one column could open all of them for itself.
+    pub(crate) fn may_set(&self, row: &StoredRow, masks: &Masks) -> bool {
+        let own = Directory::mask(row, self.columns);
+        let mut both = row.masks.as_slice().iter().zip(masks.as_slice());
+        both.all(|(before, after)| before.or(own).include(*after))
+    }
+
     pub(crate) fn require(&self, right: Rights) -> Result<(), Reason> {
         if self.rights.include(right) { Ok(()) } else { Err(Reason::Denied) }
     }

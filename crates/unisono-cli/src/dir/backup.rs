@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
 use std::fs::{self, File, OpenOptions};
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use unisono_dir::RestoreError;
@@ -54,9 +54,9 @@ pub(crate) fn backup(command: &Backup, settings: &Settings, output: &Output) -> 
 /// Saves beside the file, and then gives it the file's name.
 fn save(session: &Session, beside: &Path, file: &Path) -> Result<unisono_dir::Saved, Problem> {
     let open = || {
-        let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(beside);
-        let named = |error: std::io::Error| {
-            std::io::Error::new(error.kind(), format!("cannot write {}: {error}", beside.display()))
+        let opened = create_private(beside);
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", beside.display()))
         };
         opened.map(BufWriter::new).map_err(named)
     };
@@ -66,6 +66,15 @@ fn save(session: &Session, beside: &Path, file: &Path) -> Result<unisono_dir::Sa
     File::open(beside)?.sync_all()?;
     fs::rename(beside, file)?;
     Ok(saved)
+}
+
+/// Creates a file that only this user may read. What is there goes first: another user may have made the file, or a link.
+fn create_private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Put a backup into an empty folder, in which a server then begins anew
@@ -110,5 +119,31 @@ impl From<RestoreError> for Problem {
             RestoreError::Write { .. } => Problem::failed(error),
             error => Problem::usage(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn secrets_are_not_written_into_what_another_user_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, elsewhere] = ["b.part", "elsewhere"].map(|name| folder.path().join(name));
+        let holds_nothing = |path: &Path| fs::read(path).unwrap().is_empty();
+        fs::write(&elsewhere, "").unwrap();
+        for link in
+            [|from: &Path, to: &Path| symlink(from, to), |from: &Path, to: &Path| fs::hard_link(from, to)]
+        {
+            let _ = fs::remove_file(&path);
+            link(&elsewhere, &path).unwrap();
+            create_private(&path).unwrap().write_all(b"secret").unwrap();
+            assert!(holds_nothing(&elsewhere));
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        create_private(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

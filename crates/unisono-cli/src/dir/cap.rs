@@ -2,12 +2,12 @@
 
 use super::session::{At, Session, client, object_digits, parse_capability, secret, target};
 use crate::arguments::Common;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use unisono_dir::{Capability, Place, Rights, operation};
+use unisono_dir::{Capability, Check, ClientError, Place, Rights, operation};
 
 /// Look at a capability, or make another one of it
 #[derive(Args, Debug)]
@@ -128,10 +128,53 @@ fn restrict(command: &Restrict, settings: &Settings, output: &Output) -> Result<
 fn revoke(command: &Revoke, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let place = target(&command.target, &command.at)?;
     let session = Session { at: place.capability, client: client(settings)? };
-    let revoked = session.run(&operation::revoke(place, secret()?))?;
+    let secret = secret()?;
+    let outcome = session.client.run(&operation::revoke(place.clone(), secret));
+    let revoked = match outcome {
+        Ok(revoked) => revoked,
+        Err(error) => {
+            if let Some(perhaps) = perhaps_good(&place, secret, &error) {
+                output.say(perhaps.reveal())?;
+                output.object(
+                    &json!({"command": "dir cap revoke", "seqno": null, "capability": perhaps.reveal()}),
+                )?;
+                tell(
+                    "the capability above is good if the revoke was executed, and the one before if not; keep both",
+                );
+            }
+            return Err(error.into());
+        }
+    };
     output.say(revoked.value.reveal())?;
     output.object(
         &json!({"command": "dir cap revoke", "seqno": revoked.number, "capability": revoked.value.reveal()}),
     )?;
     Ok(())
+}
+
+/// Returns the capability that a revoke without an answer has perhaps made: no row has it, so it would be lost.
+fn perhaps_good(place: &Place, secret: Check, error: &ClientError) -> Option<Capability> {
+    let Capability { port, object, .. } = place.capability;
+    let is_lost = error.may_have_happened() && place.path.is_empty();
+    is_lost.then(|| Capability::of_owner(port, object, secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_dir::{ObjectNumber, Port, Reason};
+
+    #[test]
+    fn a_revoke_without_an_answer_loses_no_object() {
+        let (old, new) = (Check::from_bits(1), Check::from_bits(2));
+        let of = |secret| Capability::of_owner(Port(7), ObjectNumber(3), secret);
+        let late = |may_have_happened| ClientError::Late { may_have_happened };
+        let bare = Place::of(of(old));
+        assert_eq!(perhaps_good(&bare, new, &late(true)), Some(of(new)));
+        assert_eq!(perhaps_good(&bare, new, &late(false)), None);
+        assert_eq!(perhaps_good(&bare, new, &ClientError::Refused(Reason::NotFound.into())), None);
+        // The row at the path has it.
+        let named = Place { path: "a".parse().unwrap(), ..bare };
+        assert_eq!(perhaps_good(&named, new, &late(true)), None);
+    }
 }

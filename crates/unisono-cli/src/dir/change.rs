@@ -94,7 +94,8 @@ pub(crate) fn append(command: &Append, settings: &Settings, output: &Output) -> 
 
 /// Replace the rights that each column of a row lets through
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir chmod home/ann ff,02,00   hide it from others")]
+#[command(after_help = "A column gets only rights that it had or that your columns show of this row.\n\n\
+                        Example:\n  unisono dir chmod home/ann ff,02,00   hide it from others")]
 pub(crate) struct Chmod {
     /// Path of the row
     path: String,

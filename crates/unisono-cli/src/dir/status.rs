@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::thread;
 use unisono_dir::{ServerStatus, Standing, State, diverged, standing};
 
@@ -15,7 +16,7 @@ const DIGEST_DIGITS: usize = 12;
 
 /// Ask every server how it is; answers also while the service does not
 ///
-/// The exit status is 3 unless the service serves.
+/// The exit status is 3 unless the service serves and all answers agree on how many servers there are.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono dir status --key clients.key --cap root.cap")]
 pub(crate) struct Status {
@@ -52,6 +53,7 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
         let status = status.unwrap_or(&silent);
         tell(status, lag, diverged.contains(&id), output)?;
     }
+    agree(&answered)?;
     match standing(&answered) {
         Standing::Serves => Ok(()),
         Standing::Recovers(_) => {
@@ -91,6 +93,20 @@ fn together(mut by_port: Vec<ServerStatus>, by_name: Vec<ServerStatus>) -> Vec<S
         by_port.sort_by_key(|status| status.server);
     }
     by_port
+}
+
+/// Checks that the answers agree on how many servers there are: otherwise they do not say what is missing.
+fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
+    let counts: BTreeSet<u8> = answered.iter().map(|status| status.servers).collect();
+    if counts.len() <= 1 {
+        return Ok(());
+    }
+    let counts: Vec<String> = counts.iter().map(u8::to_string).collect();
+    Err(Problem::not_primary(format!(
+        "the answers differ in how many servers there are ({}): a server was started with another --replicas, or another \
+         process that has the clients' key answers in place of one; compare them with the servers that you started",
+        counts.join(", ")
+    )))
 }
 
 fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output) -> Result<(), Problem> {
@@ -170,5 +186,18 @@ mod tests {
         let other = vec![status(1, State::Serving, 21), status(3, State::Serving, 23)];
         assert_eq!(together(vec![first.clone()], other.clone()), [first]);
         assert_eq!(together(vec![], other), []);
+    }
+
+    #[test]
+    fn answers_that_differ_in_the_number_of_servers_are_no_good_news() {
+        let says = |server, servers| ServerStatus {
+            server,
+            servers,
+            state: State::Serving,
+            ..ServerStatus::default()
+        };
+        assert!(agree(&[]).is_ok());
+        assert!(agree(&[says(1, 3), says(2, 3)]).is_ok());
+        assert!(agree(&[says(1, 1), says(2, 3)]).is_err());
     }
 }

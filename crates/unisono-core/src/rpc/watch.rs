@@ -23,6 +23,8 @@ pub struct CallAccount {
     pub in_hand: usize,
     /// Bytes of large messages that are incomplete, on both sides.
     pub receiving_bytes: usize,
+    /// Bytes of requests that wait for the application, or that it has.
+    pub taken_bytes: usize,
     /// Bytes of replies that are kept until their arrival is known.
     pub kept_bytes: usize,
 }

@@ -129,6 +129,42 @@ fn incomplete_requests_are_bounded_and_each_client_has_its_turn() {
 }
 
 #[test]
+fn requests_that_wait_and_those_that_the_application_has_count_too() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    let calls: Vec<_> = (10..16)
+        .map(|host| {
+            world.start(host);
+            (host, world.call(host, port, &pattern(16 * MIB), 60 * SECONDS))
+        })
+        .collect();
+    world.run(5 * SECONDS);
+    let account = world.host(1).endpoint.account();
+    assert_eq!((account.queued, account.receiving_bytes, account.taken_bytes), (4, 0, 64 * MIB));
+    let now = world.now;
+    let endpoint = &mut world.host(1).endpoint;
+    let taken: Vec<_> = std::iter::from_fn(|| endpoint.poll_request(now)).collect();
+    world.run(5 * SECONDS);
+    let account = world.host(1).endpoint.account();
+    assert_eq!((account.in_hand, account.receiving_bytes, account.taken_bytes), (4, 0, 64 * MIB));
+    // Small ones are taken all the same, and what is answered makes room.
+    world.start(2);
+    world.host(1).answers = Some(|request| request.payload.clone());
+    let small = world.call(2, port, b"small", SECONDS);
+    assert!(world.wait(2, small).1.is_ok());
+    for request in taken {
+        let now = world.now;
+        world.host(1).endpoint.reply(now, request.id, request.payload).unwrap();
+    }
+    for (host, call) in calls {
+        assert!(world.wait(host, call).1.is_ok(), "{host}");
+    }
+    world.run(SECONDS);
+    assert_eq!(world.host(1).endpoint.account().taken_bytes, 0);
+}
+
+#[test]
 fn a_client_that_dies_while_it_sends_is_forgotten() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);

@@ -74,6 +74,23 @@ pub enum ClientError {
     NoRandom(std::io::Error),
 }
 
+impl ClientError {
+    /// True if a command was perhaps executed all the same.
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            ClientError::NoMajority { may_have_happened, .. }
+            | ClientError::NoServer { may_have_happened }
+            | ClientError::Late { may_have_happened } => *may_have_happened,
+            // There was a reply.
+            ClientError::Unreadable => true,
+            ClientError::Refused(_)
+            | ClientError::OtherInstance
+            | ClientError::NotSent(_)
+            | ClientError::NoRandom(_) => false,
+        }
+    }
+}
+
 struct Servers<'a>(&'a [u8]);
 
 impl fmt::Display for Servers<'_> {

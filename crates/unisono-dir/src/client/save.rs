@@ -2,12 +2,12 @@
 
 use super::{Client, ClientError};
 use crate::archive::Writer;
-use crate::server::{Begun, begin_question, piece_question};
+use crate::server::{Begun, PieceQuestion, begin_question};
 use bytes::Bytes;
 use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use unisono::rpc::Port;
+use unisono::rpc::{CallFailure, Port};
 use unisono_table::{Capability, Reply};
 
 /// Time for a piece to arrive.
@@ -52,7 +52,7 @@ impl Client {
         for _ in 0..TRIES_MAX {
             let begun = self.begin_save(port, owner)?;
             let mut out = Writer::new(open()?);
-            if self.fetch(port, begun, &mut out, &mut progress)? {
+            if self.fetch(port, owner, begun, &mut out, &mut progress)? {
                 out.end()?;
                 return Ok(Saved { number: begun.number, bytes: begun.bytes + 32 });
             }
@@ -65,12 +65,10 @@ impl Client {
         loop {
             let answer =
                 self.calls.start(port, begin_question(owner), self.within).map_err(ClientError::NotSent)?;
-            let answer = answer.wait().unwrap_or_default();
-            if let Some(begun) = Begun::decode(&answer) {
-                return Ok(begun);
-            }
-            if let Some(Reply { result: Err(refusal), .. }) = Reply::decode(&answer) {
-                return Err(ClientError::Refused(refusal));
+            match answer.wait() {
+                Ok(answer) => return begun(&answer),
+                Err(CallFailure::OtherInstance) => return Err(ClientError::OtherInstance),
+                Err(_) => {}
             }
             // The server does not serve at present, or none answers: this waits for one, or says why there is none.
             self.run(&crate::operation::files(owner, Default::default()))?;
@@ -84,13 +82,15 @@ impl Client {
     fn fetch<W: io::Write>(
         &self,
         port: Port,
+        owner: Capability,
         begun: Begun,
         out: &mut Writer<W>,
         progress: &mut impl FnMut(u64, u64),
     ) -> Result<bool, SaveError> {
         let mut offset = 0;
         while offset < begun.bytes {
-            let piece = self.calls.call_at(port, begun.at, piece_question(begun.id, offset), PIECE_WITHIN);
+            let question = PieceQuestion { owner, id: begun.id, offset };
+            let piece = self.calls.call_at(port, begun.at, question.encode(), PIECE_WITHIN);
             let piece: Bytes = match piece {
                 Ok(piece) if !piece.is_empty() => piece,
                 _ => return Ok(false),
@@ -100,5 +100,14 @@ impl Client {
             progress(offset, begun.bytes);
         }
         Ok(true)
+    }
+}
+
+/// Returns what a server said to an owner.
+fn begun(answer: &Bytes) -> Result<Begun, ClientError> {
+    match (Begun::decode(answer), Reply::decode(answer)) {
+        (Some(begun), _) => Ok(begun),
+        (None, Some(Reply { result: Err(refusal), .. })) => Err(ClientError::Refused(refusal)),
+        _ => Err(ClientError::Unreadable),
     }
 }

@@ -3,9 +3,10 @@
 use super::Client;
 use crate::ports::{status_by_name, status_by_port};
 use crate::status::{STATUS_QUESTION, ServerStatus};
+use bytes::Bytes;
 use std::time::Duration;
 use unisono::replica::DISK_SERVERS_MAX;
-use unisono::rpc::{Call, PrivatePort};
+use unisono::rpc::{Call, CallFailure, PrivatePort};
 
 /// Time for a server to answer, which is also spent on those that do not exist or are silent.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
@@ -25,8 +26,9 @@ impl Client {
     pub async fn servers_async(&self, port: unisono_table::Port) -> Vec<ServerStatus> {
         let mut answers = Answers::default();
         for (id, call) in self.ask(|id| status_by_port(port, id)) {
-            if answers.wants(id) {
-                answers.add(call.await.ok().and_then(ServerStatus::decode));
+            match answers.waits_for(id) {
+                true => answers.add(id, Some(call.await)),
+                false => answers.add(id, call.try_wait().ok()),
             }
         }
         answers.heard
@@ -44,26 +46,50 @@ impl Client {
     fn answers(&self, calls: Vec<(u8, Call)>) -> Vec<ServerStatus> {
         let mut answers = Answers::default();
         for (id, call) in calls {
-            if answers.wants(id) {
-                answers.add(call.wait().ok().and_then(ServerStatus::decode));
+            match answers.waits_for(id) {
+                true => answers.add(id, Some(call.wait())),
+                false => answers.add(id, call.try_wait().ok()),
             }
         }
         answers.heard
     }
 }
 
-/// What was heard, in the order of the ids. The first answer says how many servers there are.
+/// What was heard, in the order of the ids. The answers say how many servers there are, and what those beyond say counts if
+/// it is here: a process that answers in place of a server must not hide others.
 #[derive(Default)]
 struct Answers {
     heard: Vec<ServerStatus>,
 }
 
 impl Answers {
-    fn wants(&self, id: u8) -> bool {
+    fn waits_for(&self, id: u8) -> bool {
         self.heard.iter().all(|status| status.servers == 0 || id <= status.servers)
     }
 
-    fn add(&mut self, status: Option<ServerStatus>) {
-        self.heard.extend(status);
+    /// Takes an answer to the question for the server with this id. One that names another id is none of that server.
+    fn add(&mut self, id: u8, answer: Option<Result<Bytes, CallFailure>>) {
+        let status = answer.and_then(Result::ok).and_then(ServerStatus::decode);
+        self.heard.extend(status.filter(|status| status.server == id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_server_that_was_asked_answers_for_itself() {
+        let mut answers = Answers::default();
+        let says = |server, servers| {
+            let status = ServerStatus { server, servers, ..ServerStatus::default() };
+            Some(Ok(status.encode()))
+        };
+        answers.add(1, says(3, 3));
+        assert!(answers.heard.is_empty());
+        answers.add(1, says(1, 1));
+        assert!(!answers.waits_for(2));
+        answers.add(2, says(2, 3));
+        assert_eq!(answers.heard.iter().map(|status| status.server).collect::<Vec<u8>>(), [1, 2]);
     }
 }

@@ -3,16 +3,21 @@
 use super::{Client, ClientError, heard};
 use crate::attempts::Heard;
 use crate::operation::{self, Changes};
+use crate::server::TOO_MANY;
 use std::collections::VecDeque;
+use std::thread;
 use std::time::Duration;
-use unisono::rpc::Port;
-use unisono_table::{Answer, Change, Place, Query, Reason, Reply, Request};
+use unisono::rpc::{CallFailure, Port};
+use unisono_table::{Answer, Capability, Change, Place, Query, Reason, Reply, Request};
 
 /// Time for which a watch waits at one server: longer than servers hold one.
 const WAITS_FOR: Duration = Duration::from_secs(10);
+/// Time after which a watch asks again that found no server with room for it, and no changes.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Returns the changes of a directory's rows one by one: none is missing and none comes twice, whichever servers fail
-/// meanwhile. To resume it later, or in another process, begin one from the number after that of the last change.
+/// meanwhile. It stays with the directory to which the path led at the beginning, and ends with [`Reason::NotFound`] when
+/// that is deleted or its capability revoked; changes since its last answer are then not returned. To resume it later, or in another process, begin one from the number after that of the last change.
 ///
 /// ```no_run
 /// use unisono_dir::{Client, Options, Place, read_capability};
@@ -29,7 +34,8 @@ const WAITS_FOR: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
-    place: Place,
+    /// The directory.
+    directory: Capability,
     /// The number from which to ask for changes.
     from: u64,
     /// Changes that were received and not returned yet.
@@ -45,15 +51,26 @@ impl Client {
     /// The directory cannot be read; or the number is in the future, or older than what is kept
     /// ([`Reason::Future`], [`Reason::NoLongerKept`]).
     pub fn watch(&self, place: Place, from: Option<u64>) -> Result<Watch, ClientError> {
-        let from = match from {
-            Some(from) => from,
-            // The number of the last command before.
-            None => self.run(&operation::list(place.clone(), None))?.number + 1,
-        };
-        let mut watch = Watch { client: self.clone(), place, from, changes: VecDeque::new(), port: None };
-        let first = watch.client.run(&operation::changes(watch.place.clone(), from))?.value;
+        let (directory, number) = self.directory_at(place)?;
+        let from = from.unwrap_or(number + 1);
+        let mut watch = Watch { client: self.clone(), directory, from, changes: VecDeque::new(), port: None };
+        let first = watch.ask_service()?;
         watch.take(first);
         Ok(watch)
+    }
+
+    /// Returns the capability at a place, and the number of the last command before.
+    fn directory_at(&self, place: Place) -> Result<(Capability, u64), ClientError> {
+        let port = place.capability.port;
+        let lookup = operation::lookup(vec![place]).ok_or(ClientError::Unreadable)?;
+        let looked = self.run(&lookup)?;
+        let found = looked.value.first().copied().ok_or(ClientError::Unreadable)?;
+        let capability = found.map_err(|reason| ClientError::Refused(reason.into()))?.capability;
+        match capability.port == port {
+            true => Ok((capability, looked.number)),
+            // Its service has other numbers.
+            false => Err(ClientError::Refused(Reason::NotADirectory.into())),
+        }
     }
 }
 
@@ -85,21 +102,31 @@ impl Watch {
         self.from = self.from.max(next);
     }
 
+    /// Asks for the changes until now. A read of the state that contains everything says whether a server serves.
+    fn ask_service(&self) -> Result<Changes, ClientError> {
+        Ok(self.client.run(&operation::changes(Place::of(self.directory), self.from))?.value)
+    }
+
     /// Waits at a server until there are changes, or for some seconds.
     fn wait(&mut self) -> Result<Changes, ClientError> {
         let port = match self.port {
             Some(port) => port,
-            None => *self.port.insert(self.client.ports(self.place.capability.port)?.0),
+            None => *self.port.insert(self.client.ports(self.directory.port)?.0),
         };
-        let question = Request::LocalQuery(Query::Changes { place: self.place.clone(), from: self.from });
-        let call =
-            self.client.calls.start(port, question.encode(), WAITS_FOR).map_err(ClientError::NotSent)?;
-        let reply = match heard(call.wait()) {
+        let (place, from) = (Place::of(self.directory), self.from);
+        let question = Request::LocalQuery(Query::Changes { place, from }).encode();
+        let call = self.client.calls.start(port, question, WAITS_FOR).map_err(ClientError::NotSent)?;
+        let outcome = call.wait();
+        let is_full = matches!(&outcome, Err(CallFailure::Refused(reason)) if *reason == TOO_MANY);
+        let reply = match heard(outcome) {
             Heard::Reply(reply) => Reply::decode(&reply).ok_or(ClientError::Unreadable)?,
             Heard::OtherInstance => return Err(ClientError::OtherInstance),
-            // A read of the state that contains everything says whether a server serves.
             Heard::DidNotHappen | Heard::Unclear => {
-                return Ok(self.client.run(&operation::changes(self.place.clone(), self.from))?.value);
+                let changes = self.ask_service()?;
+                if is_full && changes.changes.is_empty() {
+                    thread::sleep(PAUSE);
+                }
+                return Ok(changes);
             }
         };
         match reply.result {

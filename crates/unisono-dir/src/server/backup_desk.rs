@@ -2,17 +2,19 @@
 //! the state as it was when the backup began.
 //!
 //! A client begins with the root's capability, and learns the number under which this server keeps the backup. It fetches
-//! the bytes from the same server.
+//! the bytes from the same server, and shows the capability with each question.
 
 use super::Shared;
-use crate::archive::Backup;
+use crate::archive::{Backup, number_in};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unisono::rpc::{PrivatePort, Request};
-use unisono_table::{Capability, Query, Request as TableRequest};
+use unisono::rpc::{PrivatePort, Server};
+use unisono_table::{
+    CAPABILITY_BYTES, Capability, Check, ObjectNumber, Port, Query, Request as TableRequest, Rights,
+};
 
 /// Maximum number of bytes in one answer: 1 MiB.
 pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
@@ -20,12 +22,14 @@ pub(crate) const PIECE_BYTES_MAX: usize = 1 << 20;
 const BACKUPS_MAX: usize = 2;
 /// Time for which a backup is kept after the last question.
 const KEPT_FOR: Duration = Duration::from_secs(60);
-/// Interval at which the desk looks for backups that no client asks for any more.
-const LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which the desk looks whether this server still serves, and for backups that no client asks for any more.
+const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of questions that wait.
 const QUESTIONS_MAX: u16 = 64;
-/// First byte of a question for a piece. Other questions are those of tables.
-pub(crate) const PIECE: u8 = 0xb1;
+/// Refusals, after which a client begins again, at another server if there is one.
+const NOT_HERE: &str = "this server does not serve at present";
+const NOT_KEPT: &str = "this server does not keep that backup for you";
+const NO_QUESTION: &str = "this port takes the questions of a backup";
 
 /// What a server says when a backup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,91 +53,91 @@ struct Kept {
     asked_at: Instant,
 }
 
-/// Answers until the server has ended.
+/// Answers while this server serves, until it has ended.
 pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
-    let server = loop {
-        match shared.open(port, QUESTIONS_MAX) {
-            Ok(server) => break server,
-            Err(_) if shared.has_ended() => return,
-            // Another server of this process may serve it.
-            Err(_) => std::thread::sleep(LOOKS_EVERY),
-        }
-    };
-    let (mut kept, mut last_id) = (VecDeque::<Kept>::new(), 0);
     while !shared.has_ended() {
-        let request = match server.get_request_timeout(LOOKS_EVERY) {
-            Ok(request) => request,
-            Err(_) => return,
-        };
-        kept.retain(|backup| backup.asked_at.elapsed() < KEPT_FOR);
-        let Some(request) = request else { continue };
-        // If an answer fails, the client does not wait any longer.
-        let _ = match read_piece_question(request.payload()) {
-            Some((id, offset)) => give(&mut kept, request, id, offset),
-            None => {
-                last_id += 1;
-                match begin(shared, request.payload(), last_id) {
-                    Ok((backup, number)) => {
-                        let begun = Begun { at: server.address(), id: last_id, bytes: backup.bytes, number };
-                        kept.push_back(backup);
-                        if kept.len() > BACKUPS_MAX {
-                            kept.pop_front();
-                        }
-                        request.reply(begun.encode())
-                    }
-                    Err(refusal) => request.reply(refusal),
-                }
+        // Another server of this process may serve the port.
+        match shared.is_serving().then(|| shared.open(port, QUESTIONS_MAX)) {
+            Some(Ok(server)) => {
+                serve(shared, &server);
+                // Questions that wait go to another server.
+                let _ = server.drain(Duration::ZERO);
             }
+            _ => std::thread::sleep(LOOKS_EVERY),
+        }
+    }
+}
+
+/// Answers until this server does not serve any more. The backups that it keeps end with that.
+fn serve(shared: &Shared, server: &Server) {
+    let mut kept = VecDeque::new();
+    while shared.is_serving() {
+        let Ok(request) = server.get_request_timeout(LOOKS_EVERY) else { return };
+        kept.retain(|backup: &Kept| backup.asked_at.elapsed() < KEPT_FOR);
+        let Some(request) = request else { continue };
+        let answer = match PieceQuestion::decode(request.payload()) {
+            Some(question) => give(shared, &mut kept, &question),
+            None => begin(shared, &mut kept, request.payload(), server.address()),
+        };
+        // If an answer fails, the client does not wait any longer.
+        let _ = match answer {
+            Ok(reply) => request.reply(reply),
+            Err(reason) => request.refuse(reason),
         };
     }
 }
 
 /// Begins a backup for an owner of the root. The question is one for files that owners may ask, with the same refusals.
-fn begin(shared: &Shared, question: &Bytes, id: u64) -> Result<(Kept, u64), Bytes> {
+fn begin(
+    shared: &Shared,
+    kept: &mut VecDeque<Kept>,
+    question: &Bytes,
+    at: SocketAddr,
+) -> Result<Bytes, &'static str> {
     let owner = match TableRequest::decode(question) {
         Some(TableRequest::Query(Query::Files { owner, .. })) => owner,
-        _ => return Err(Bytes::new()),
+        _ => return Err(NO_QUESTION),
     };
     // After this the state has everything that was answered before.
-    shared.replica.barrier().map_err(|_| Bytes::new())?;
-    let allowed = shared.replica.look(|directory| match directory.table().require_owner(&owner) {
-        Ok(()) => Ok(()),
-        Err(_) => Err(directory.table().answer(question)),
+    shared.replica.barrier().map_err(|_| NOT_HERE)?;
+    let refusal = shared.replica.look(|directory| match directory.table().require_owner(&owner) {
+        Ok(()) => None,
+        Err(_) => Some(directory.table().answer(question)),
     });
-    allowed?;
-    let state = shared.replica.disk_state().ok_or_else(Bytes::new)?;
-    let number = number_in(&state.parts).ok_or_else(Bytes::new)?;
-    let pieces = Backup { number, state }.pieces();
-    let mut bytes = 0;
-    let begins = pieces.iter().map(|piece| {
-        bytes += piece.len() as u64;
-        bytes - piece.len() as u64
-    });
-    let begins = begins.collect();
-    Ok((Kept { id, pieces, begins, bytes, asked_at: Instant::now() }, number))
-}
-
-/// Returns the number of the last command in a state with these parts.
-fn number_in(parts: &[Bytes]) -> Option<u64> {
-    unisono_table::Table::number_of_snapshot(parts.get(1)?)
-}
-
-fn give(
-    kept: &mut VecDeque<Kept>,
-    request: Request,
-    id: u64,
-    offset: u64,
-) -> Result<(), unisono::rpc::AnswerError> {
-    match kept.iter_mut().find(|backup| backup.id == id) {
-        Some(backup) => {
-            backup.asked_at = Instant::now();
-            request.reply(backup.read(offset))
-        }
-        None => request.refuse("this server does not keep that backup any longer"),
+    if let Some(refusal) = refusal {
+        return Ok(refusal);
     }
+    let state = shared.replica.disk_state().ok_or(NOT_HERE)?;
+    let number = number_in(&state.parts).ok_or(NOT_HERE)?;
+    let id = crate::random_check().map_err(|_| NOT_HERE)?.to_bits() as u64;
+    let backup = Kept::new(id, Backup { number, state }.pieces());
+    let begun = Begun { at, id, bytes: backup.bytes, number };
+    kept.push_back(backup);
+    if kept.len() > BACKUPS_MAX {
+        kept.pop_front();
+    }
+    Ok(begun.encode())
+}
+
+/// Returns a piece, to an owner of the root: a question does not prove that it comes from the client that began.
+fn give(shared: &Shared, kept: &mut VecDeque<Kept>, question: &PieceQuestion) -> Result<Bytes, &'static str> {
+    let owns = shared.replica.look(|directory| directory.table().require_owner(&question.owner)).is_ok();
+    let backup = kept.iter_mut().find(|backup| owns && backup.id == question.id).ok_or(NOT_KEPT)?;
+    backup.asked_at = Instant::now();
+    Ok(backup.read(question.offset))
 }
 
 impl Kept {
+    fn new(id: u64, pieces: Vec<Bytes>) -> Kept {
+        let mut bytes = 0;
+        let begins = pieces.iter().map(|piece| {
+            bytes += piece.len() as u64;
+            bytes - piece.len() as u64
+        });
+        let begins = begins.collect();
+        Kept { id, pieces, begins, bytes, asked_at: Instant::now() }
+    }
+
     /// Returns the bytes from here on, at most as many as one answer has.
     fn read(&self, offset: u64) -> Bytes {
         let mut out = BytesMut::new();
@@ -156,20 +160,40 @@ pub(crate) fn begin_question(owner: Capability) -> Bytes {
     TableRequest::Query(Query::Files { owner, after: Default::default() }).encode()
 }
 
-/// Returns the question for the bytes from an offset on.
-pub(crate) fn piece_question(id: u64, offset: u64) -> Bytes {
-    let mut out = Vec::with_capacity(17);
-    out.put_u8(PIECE);
-    out.put_u64(id);
-    out.put_u64(offset);
-    out.into()
+/// A question for the bytes of a backup from an offset on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PieceQuestion {
+    /// The root's capability with all rights.
+    pub(crate) owner: Capability,
+    pub(crate) id: u64,
+    pub(crate) offset: u64,
 }
 
-fn read_piece_question(mut from: &[u8]) -> Option<(u64, u64)> {
-    if from.len() != 17 || from.get_u8() != PIECE {
-        return None;
+impl PieceQuestion {
+    /// First byte of the question. Other questions are those of tables.
+    const MARK: u8 = 0xb1;
+
+    pub(crate) fn encode(self) -> Bytes {
+        let mut out = Vec::with_capacity(1 + CAPABILITY_BYTES + 16);
+        out.put_u8(PieceQuestion::MARK);
+        out.put_u128(self.owner.port.0);
+        out.put_u64(self.owner.object.0);
+        out.put_u8(self.owner.rights.0);
+        out.put_u128(self.owner.check.to_bits());
+        out.put_u64(self.id);
+        out.put_u64(self.offset);
+        out.into()
     }
-    Some((from.get_u64(), from.get_u64()))
+
+    fn decode(mut from: &[u8]) -> Option<PieceQuestion> {
+        if from.len() != 1 + CAPABILITY_BYTES + 16 || from.get_u8() != PieceQuestion::MARK {
+            return None;
+        }
+        let (port, object) = (Port(from.get_u128()), ObjectNumber(from.get_u64()));
+        let (rights, check) = (Rights(from.get_u8()), Check::from_bits(from.get_u128()));
+        let owner = Capability { port, object, rights, check };
+        Some(PieceQuestion { owner, id: from.get_u64(), offset: from.get_u64() })
+    }
 }
 
 impl Begun {
@@ -208,9 +232,9 @@ mod tests {
             .enumerate()
             .map(|(index, length)| Bytes::from(vec![index as u8; *length]))
             .collect();
-        let begins = vec![0, 3, PIECE_BYTES_MAX as u64 + 10, PIECE_BYTES_MAX as u64 + 10];
         let all = pieces.concat();
-        let kept = Kept { id: 1, pieces, begins, bytes: all.len() as u64, asked_at: Instant::now() };
+        let kept = Kept::new(1, pieces);
+        assert_eq!(kept.bytes, all.len() as u64);
         for offset in [0, 1, 2, 3, 4, PIECE_BYTES_MAX, PIECE_BYTES_MAX + 9, all.len() - 1, all.len()] {
             let end = all.len().min(offset + PIECE_BYTES_MAX);
             assert_eq!(kept.read(offset as u64), all[offset..end], "{offset}");
@@ -220,7 +244,14 @@ mod tests {
 
     #[test]
     fn what_is_said_is_read() {
-        assert_eq!(read_piece_question(&piece_question(7, 1 << 40)), Some((7, 1 << 40)));
+        let owner = Capability::of_owner(Port(0xaa), ObjectNumber(1), Check::from_bits(0xbb));
+        let question = PieceQuestion { owner, id: 7, offset: 1 << 40 };
+        let bytes = question.encode();
+        assert_eq!(PieceQuestion::decode(&bytes), Some(question));
+        assert_eq!(PieceQuestion::decode(&bytes[..bytes.len() - 1]), None);
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let page = include_str!("../../tests/directory-page.txt");
+        assert!(page.contains(&digits), "the page lacks {digits}");
         let begun = Begun { at: "[::1]:9".parse().unwrap(), id: 3, bytes: 99, number: 12 };
         assert_eq!(Begun::decode(&begun.encode()), Some(begun));
         assert_eq!(Begun::decode(&begun.encode()[..24]), None);

@@ -74,6 +74,7 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
     let opened = File::open(file).and_then(|mut from| from.read_to_end(&mut bytes));
     opened.map_err(|cause| not_a_backup(NotABackup::Read(cause)))?;
     let backup = Backup::read(&bytes[..]).map_err(not_a_backup)?;
+    backup.check_state().map_err(not_a_backup)?;
     let path = folder.join(BACKUP_FILE);
     let failed = |cause| RestoreError::Write { path: path.clone(), cause };
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {

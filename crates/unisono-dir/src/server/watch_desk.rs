@@ -10,9 +10,9 @@ use unisono::rpc::{PrivatePort, Request, Server};
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Number of watches that are looked at while the state is locked.
 const LOOKED_AT_MAX: usize = 64;
-/// Refusals, after which a client asks another server.
+/// Refusals, after which a client asks another server, or this one after a pause.
 const NOT_HERE: &str = "this server does not serve at present";
-const TOO_MANY: &str = "this server holds as many watches as it may";
+pub(crate) const TOO_MANY: &str = "this server holds as many watches as it may, or as it may for this client";
 
 /// Requests that were taken and not looked at yet.
 type Taken = Arc<Mutex<Vec<Request>>>;
@@ -34,7 +34,7 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
         let new = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
         for request in new {
             let question = request.payload().clone();
-            match watches.take(now, request, &question) {
+            match watches.take(now, request.client().0, request, &question) {
                 Ok(()) => {}
                 Err((request, Some(reply))) => drop(request.reply(reply)),
                 Err((request, None)) => drop(request.refuse(TOO_MANY)),

@@ -222,10 +222,27 @@ fn a_length_that_lies_allocates_nothing() {
 }
 
 #[test]
-fn what_has_another_version_counts_as_a_command() {
-    for bytes in [&[][..], &[2, 1, 9], &[VERSION], &[VERSION, 3, 9]] {
-        assert_eq!(Request::kind(bytes), RequestKind::Command);
+fn what_cannot_be_read_is_no_command() {
+    for bytes in [&[][..], &[2, 1, 9], &[VERSION], &[VERSION, 3, 9], &[VERSION, 0, 4]] {
+        assert_eq!(Request::kind(bytes), RequestKind::LocalQuery);
         assert_eq!(Request::decode(&Bytes::copy_from_slice(bytes)), None);
+    }
+}
+
+#[test]
+fn paths_of_one_set_have_a_bounded_number_of_names() {
+    let (_, root) = founded();
+    let lookup = |rows: usize, last: &str| {
+        let long = at(root, &["x"; 256].join("/"));
+        let places = (0..rows).map(|_| long.clone()).chain([at(root, last)]).collect();
+        Request::Query(Query::Lookup { places }).encode()
+    };
+    assert!(Request::decode(&lookup(32, "")).is_some());
+    assert_eq!(Request::decode(&lookup(32, "x")), None);
+    let row = Replacement { place: at(root, &["x"; 256].join("/")), capability: root, expected: None };
+    for (rows, is_read) in [(32, true), (33, false)] {
+        let set = Command::ReplaceSet { rows: (0..rows).map(|_| row.clone()).collect() };
+        assert_eq!(Request::decode(&Request::Command(set).encode()).is_some(), is_read);
     }
 }
 

@@ -3,6 +3,7 @@
 mod bytes;
 mod model;
 mod random;
+mod reading;
 mod rules;
 mod snapshots;
 

@@ -286,7 +286,14 @@ impl Model {
             Command::Chmod { place, masks } => {
                 let (directory, name) = self.row(place)?;
                 let masks = self.masks(directory, Some(masks), false)?;
-                let capability = self.directories[&directory].rows[&name].0;
+                let (capability, before) = self.directories[&directory].rows[&name].clone();
+                let (parents, _) = place.path.split_last().expect("it has a name");
+                let rights = self.walk(place.capability, parents)?.rights.0;
+                let open = (0..before.len()).filter(|column| rights & 1 << column != 0);
+                let own = open.fold(0, |own, column| own | before[column]);
+                if (0..before.len()).any(|column| masks[column] & !(before[column] | own) != 0) {
+                    return Err(Reason::Denied);
+                }
                 self.put(directory, name, (capability, masks), Event::Chmod);
                 Ok(Answer::Done)
             }

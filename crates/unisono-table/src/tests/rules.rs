@@ -93,6 +93,28 @@ fn a_column_shows_what_its_mask_lets_through() {
 }
 
 #[test]
+fn chmod_gives_no_column_what_the_caller_does_not_see() {
+    let (mut table, root) = founded();
+    let file = table.put(root, "f", 1, "x").unwrap();
+    let group = root.restrict(Rights(0x42)).unwrap();
+    let mut chmod = |at_directory, given: &[u8]| {
+        table.run_for_test(Command::Chmod { place: at(at_directory, "f"), masks: masks(given) })
+    };
+    // By default ff,02,02: the group sees 02, and may pass that on, but not open more for itself or for others.
+    for more in [[0xff, 0xff, 0x02], [0xff, 0x03, 0x02], [0xff, 0x02, 0x0a]] {
+        assert_eq!(chmod(group, &more), Err(Reason::Denied), "{more:x?}");
+    }
+    assert_eq!(chmod(group, &[0xff, 0x02, 0x00]), Ok(None));
+    assert_eq!(chmod(group, &[0xff, 0x02, 0x02]), Ok(None));
+    // Who sees everything gives everything, as long as a column lets it through.
+    assert_eq!(chmod(root, &[0x0a, 0xff, 0x02]), Ok(None));
+    assert_eq!(chmod(group, &[0xff, 0xff, 0xff]), Ok(None));
+    assert_eq!(chmod(root, &[0x02, 0x02, 0x02]), Ok(None));
+    assert_eq!(chmod(root, &[0xff, 0x02, 0x02]), Err(Reason::Denied));
+    assert_eq!(table.look(root, "f"), Ok(file.restrict(Rights(0x02)).unwrap()));
+}
+
+#[test]
 fn default_masks_depend_on_the_kind_of_object() {
     let (mut table, root) = founded();
     let four = columns(&["a", "b", "c", "d"]);
@@ -307,7 +329,7 @@ fn a_revoked_object_has_no_old_capability() {
     table.run_for_test(chmod).unwrap();
     assert_eq!(table.look(root, "also"), Ok(weak), "as it was entered");
     let mask = Command::Chmod { place: at(root, "also"), masks: masks(&[0xfb, 0x00, 0x04]) };
-    table.run_for_test(mask).unwrap();
+    assert_eq!(table.run_for_test(mask), Err(Reason::Denied), "nobody sees these rights through the row");
     let both = table.run_for_test(Command::Append {
         place: at(root, "both"),
         capability: home.restrict(Rights(0x06)).unwrap(),

@@ -273,7 +273,8 @@ impl Server {
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && self.budget.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
+                    && self.budget.receiving_bytes + self.budget.taken_bytes + total as usize
+                        <= RECEIVING_BYTES_MAX;
                 if is_welcome {
                     let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
                     self.change(id, attempt.slot, receiving);

@@ -29,6 +29,8 @@ pub(super) struct Budget {
     pub(super) busy_sessions: usize,
     pub(super) slots: usize,
     pub(super) receiving_bytes: usize,
+    /// Bytes of requests that wait or are being worked on.
+    pub(super) taken_bytes: usize,
     pub(super) kept_bytes: usize,
 }
 
@@ -40,6 +42,7 @@ impl Server {
         let (left, taken) = (&place.state, &state);
         let budget = &mut self.budget;
         budget.receiving_bytes = budget.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
+        budget.taken_bytes = budget.taken_bytes + taken.waiting_bytes() - left.waiting_bytes();
         budget.kept_bytes = budget.kept_bytes + taken.kept_bytes() - left.kept_bytes();
         match (left.is_in_progress(), taken.is_in_progress()) {
             (false, true) => {

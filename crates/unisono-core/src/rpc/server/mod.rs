@@ -94,6 +94,7 @@ struct InHand {
     number: u64,
     port: Port,
     hops: u8,
+    bytes: usize,
 }
 
 impl Server {
@@ -206,18 +207,20 @@ impl Server {
             self.budget.queued -= 1;
             let session = self.sessions.get_mut(id);
             let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
-            let State::Queued(asked, payload) = &mut attempt.state else { continue };
+            let State::Queued(asked, payload) = &attempt.state else { continue };
             if asked.deadline <= now && !common.broken(Planted::ExpiredHandedOut) {
                 common.counters.rejected += 1;
                 common.probe(Probe::RequestExpired);
                 self.settle(id, slot, State::Rejected(Rejection::Expired));
                 continue;
             }
-            let (asked, payload) = (*asked, core::mem::take(payload));
+            let (asked, payload) = (*asked, payload.clone());
             self.change(id, slot, State::InHand);
             self.generation += 1;
-            let (generation, hops) = (self.generation, asked.hops);
-            let index = self.in_hand.insert(InHand { generation, session: id, slot, number, port, hops });
+            let (generation, hops, bytes) = (self.generation, asked.hops, payload.len());
+            self.budget.taken_bytes += bytes;
+            let held = InHand { generation, session: id, slot, number, port, hops, bytes };
+            let index = self.in_hand.insert(held);
             common.counters.requests += 1;
             return Some(Request {
                 id: RequestId { index, generation },
@@ -303,6 +306,7 @@ impl Server {
             queued: self.budget.queued,
             in_hand: self.in_hand.len(),
             receiving_bytes: self.budget.receiving_bytes,
+            taken_bytes: self.budget.taken_bytes,
             kept_bytes: self.budget.kept_bytes,
             ..CallAccount::default()
         }
@@ -312,6 +316,7 @@ impl Server {
     fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
         let held = *self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
         self.in_hand.remove(id.index);
+        self.budget.taken_bytes -= held.bytes;
         self.release_place(held.port);
         let attempt = self.sessions.get_mut(held.session)?.attempt(held.slot, held.number)?;
         matches!(attempt.state, State::InHand).then_some(held)

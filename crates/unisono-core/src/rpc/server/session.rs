@@ -146,6 +146,14 @@ impl State {
         }
     }
 
+    /// Returns the bytes of a request that waits.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        match self {
+            State::Queued(_, request) => request.len(),
+            _ => 0,
+        }
+    }
+
     /// Returns the bytes of a reply that it keeps.
     pub(super) fn kept_bytes(&self) -> usize {
         match self {

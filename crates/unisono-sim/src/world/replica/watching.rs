@@ -72,7 +72,7 @@ impl Server {
             }
         }
         let held = Held { request: request.id, name: (request.client, request.call), from };
-        match self.desk.watches.take(since_begin(cx.local), held, &question) {
+        match self.desk.watches.take(since_begin(cx.local), held.name.0.0, held, &question) {
             Ok(()) => {}
             Err((held, Some(reply))) => _ = endpoint.reply(cx.local, held.request, directory::answer(&reply)),
             Err((held, None)) => _ = endpoint.refuse(cx.local, held.request, Bytes::from_static(NOT_HERE)),

@@ -84,9 +84,15 @@ impl Work {
                 Ok(Answer::Done)
             }
             Command::Chmod { place, masks } => {
-                let target = self.present(place)?;
-                let masks = self.masks(target.0, Some(masks), false)?;
-                let cap = self.model.rows(target.0)[&target.1].cap;
+                let (open, name) = self.parent(place)?;
+                let Row { cap, masks: before } = self.model.row(open, &name)?.clone();
+                let masks = self.masks(open.directory, Some(masks), false)?;
+                let own = (0..).zip(&before).filter(|(column, _)| open.columns & (1 << column) != 0);
+                let own = own.fold(0, |own, (_, mask)| own | mask);
+                if before.iter().zip(&masks).any(|(before, after)| after & !before & !own != 0) {
+                    return Err(Reason::Denied);
+                }
+                let target = (open.directory, name);
                 self.put(target, Row { cap, masks }, Event::Chmod);
                 Ok(Answer::Done)
             }

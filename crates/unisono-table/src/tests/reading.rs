@@ -1,0 +1,59 @@
+//! Rules that readers found without a test.
+
+use super::*;
+use alloc::vec;
+
+#[test]
+fn objects_are_listed_after_the_last_one_of_the_answer_before() {
+    let (mut table, root) = founded();
+    let files: Vec<Capability> = (1..=3).map(|secret| table.put(root, "", secret, "x").unwrap()).collect();
+    let after = files[1].object;
+    for query in [Query::Files { owner: root, after }, Query::Unreachable { owner: root, after }] {
+        let Ok(Answer::Objects { objects, more: false }) = table.ask(&query).result else { panic!() };
+        let numbers: Vec<ObjectNumber> = objects.iter().map(|listed| listed.object).collect();
+        assert_eq!(numbers, [files[2].object], "{query:?}");
+    }
+}
+
+#[test]
+fn what_is_created_with_a_name_needs_room_for_its_row() {
+    let (mut table, root) = founded_with(Limits { rows: 1, ..Limits::default() });
+    table.mkdir(root, "a", 1).unwrap();
+    let full = Reason::Full { bound: Bound::Rows, limit: 1 };
+    assert_eq!(table.mkdir(root, "b", 2), Err(full));
+    assert_eq!(table.put(root, "c", 3, ""), Err(full));
+}
+
+#[test]
+fn rows_of_a_directory_that_no_path_reaches_make_room() {
+    let (mut table, root) = founded();
+    let lost = table.mkdir(root, "", 1).unwrap();
+    table.mkdir(lost, "a", 2).unwrap();
+    assert_eq!(table.info().rows, 1);
+    table.run_for_test(Command::DeleteUnreachable { owner: root, created_through: u64::MAX }).unwrap();
+    assert_eq!(table.info().rows, 0);
+    assert_eq!(Table::restore(&table.snapshot()).unwrap().info(), table.info());
+}
+
+#[test]
+fn a_row_named_by_two_paths_is_named_twice() {
+    let (mut table, root) = founded();
+    let home = table.mkdir(root, "home", 1).unwrap();
+    table.mkdir(home, "x", 2).unwrap();
+    let row = |place| Replacement { place, capability: root, expected: None };
+    let rows = vec![row(at(root, "home/x")), row(at(home, "x"))];
+    let reply = table.execute(Command::ReplaceSet { rows });
+    assert_eq!(reply.result, Err(Refusal { reason: Reason::Twice, entry: Some(1) }));
+}
+
+#[test]
+fn names_and_paths_in_requests_keep_their_rules() {
+    let (_, root) = founded();
+    let good = Request::Query(Query::List { place: at(root, "axb"), after: None }).encode().to_vec();
+    let index = good.iter().position(|byte| *byte == b'x').unwrap();
+    for bad in [b'/', 0, 0x7f, 0xff] {
+        let mut bytes = good.clone();
+        bytes[index] = bad;
+        assert_eq!(Request::decode(&bytes.into()), None, "{bad:#x}");
+    }
+}
