@@ -244,9 +244,10 @@ impl History {
             let none = Map::new();
             let commands = self.commands.get(&service).unwrap_or(&none);
             // A service that begins anew goes on from a state of an earlier one.
-            let first = commands.keys().next().map_or(0, |first| first - 1);
-            let begun = self.begun.get(&service).map_or(first, |begun| (*begun).min(first));
-            let base = if commands.is_empty() { begun } else { first };
+            let base = match commands.keys().next() {
+                Some(first) => first - 1,
+                None => self.begun.get(&service).copied().unwrap_or(0),
+            };
             let earlier = timelines.range(..service).rev().find(|(_, earlier)| earlier.has(base));
             // What it replays of that service is the state with which it begins.
             let is_replayed = |at: &u64| {
