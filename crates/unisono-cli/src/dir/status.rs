@@ -181,7 +181,7 @@ mod tests {
         let all = vec![first.clone(), second.clone(), third.clone()];
         assert_eq!(ids(together(vec![third.clone()], all.clone())), [1, 2, 3]);
         assert_eq!(ids(together(vec![], all[..2].to_vec())), [1, 2]);
-        assert_eq!(together(vec![first.clone()], vec![]), [first.clone()]);
+        assert_eq!(together(vec![first.clone()], vec![]), vec![first.clone()]);
         // Another service of this name.
         let other = vec![status(1, State::Serving, 21), status(3, State::Serving, 23)];
         assert_eq!(together(vec![first.clone()], other.clone()), [first]);

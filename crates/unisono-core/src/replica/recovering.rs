@@ -318,21 +318,22 @@ impl<S: StateMachine> Replica<S> {
             return self.fetch_more(now);
         }
         let Some(closed) = self.closed.take() else { return };
-        let state = match closed.replaced((at, &parts), backlog.view_at(at), &self.settings) {
-            Ok(state) => state,
-            Err((closed, NotReplaced::AsBefore(reason))) => {
-                self.closed = Some(closed);
+        let (state, replaced) = closed.replaced((at, &parts), backlog.view_at(at), &self.settings);
+        match replaced {
+            Ok(()) => {}
+            Err(NotReplaced::AsBefore(reason)) => {
+                self.closed = Some(state);
                 fetch.give_up(donor, reason);
                 self.arriving = Some(Arriving { machine: None, backlog, fetch });
                 return;
             }
-            Err((closed, NotReplaced::Spoiled(reason))) => {
-                let machine = Some(closed.into_machine());
+            Err(NotReplaced::Spoiled(reason)) => {
+                let machine = Some(state.into_machine());
                 let (backlog, fetch) = (Backlog::default(), Fetch::new());
                 self.arriving = Some(Arriving { machine, backlog, fetch });
                 return self.stop(StopReason::NotRestored(reason));
             }
-        };
+        }
         let Some(ledger) = state.ledger() else { return };
         let (servers, durability) = ledger.options();
         let own = (durable.block.servers, durable.block.durability);

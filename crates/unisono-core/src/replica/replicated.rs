@@ -158,22 +158,26 @@ impl<S: StateMachine> Replicated<S> {
         Ok(state)
     }
 
-    /// Like [`Replicated::restored`], in place of this state.
+    /// Like [`Replicated::restored`], in place of this state. Returns the state that is here then, and whether it is the new
+    /// one.
     pub(super) fn replaced(
         self,
         snapshot: (Seqno, &[Bytes]),
         view: Option<View>,
         settings: &ReplicaSettings,
-    ) -> Result<Replicated<S>, (Replicated<S>, NotReplaced)> {
+    ) -> (Replicated<S>, Result<(), NotReplaced>) {
         let own = self.machine.snapshot();
         let (machine, rest) = self.without_machine();
-        Replicated::restored(machine, snapshot, view, settings).map_err(|(mut machine, reason)| {
-            let reason = match machine.restore(&own) {
-                Ok(()) => NotReplaced::AsBefore(reason),
-                Err(_) => NotReplaced::Spoiled(reason),
-            };
-            (rest(machine), reason)
-        })
+        match Replicated::restored(machine, snapshot, view, settings) {
+            Ok(state) => (state, Ok(())),
+            Err((mut machine, reason)) => {
+                let reason = match machine.restore(&own) {
+                    Ok(()) => NotReplaced::AsBefore(reason),
+                    Err(_) => NotReplaced::Spoiled(reason),
+                };
+                (rest(machine), Err(reason))
+            }
+        }
     }
 
     /// Takes out the state machine. Returns what puts it back.

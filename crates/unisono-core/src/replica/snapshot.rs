@@ -342,7 +342,7 @@ impl CopyStatus {
         let (servers, process) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
         let count = usize::from(from.try_get_u8().ok()?);
         let waits_for = (count <= from.len()).then(|| from.split_to(count).to_vec())?;
-        if from.len() % ESCAPE_BYTES != 0 {
+        if !from.len().is_multiple_of(ESCAPE_BYTES) {
             return None;
         }
         let anew = from.chunks(ESCAPE_BYTES).map(|mut escape| Escape {

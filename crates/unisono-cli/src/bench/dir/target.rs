@@ -310,7 +310,7 @@ impl Folder {
                 fs::metadata(self.path.join(row_name(slot.looked_up % ROWS)))?;
                 return Ok(());
             }
-            Step::Find => drop(fs::metadata(entry)?),
+            Step::Find => _ = fs::metadata(entry)?,
             Step::Read => {
                 anyhow::ensure!(fs::read(entry)? == CONTENT, "a file has other bytes than were written")
             }
