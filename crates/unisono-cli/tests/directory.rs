@@ -240,6 +240,34 @@ fn a_watch_tells_every_change_and_resumes_where_it_was() {
 }
 
 #[test]
+fn a_watch_says_when_it_goes_on_and_from_where_after_the_service_began_anew() {
+    let _alone = alone();
+    let mut service = Service::begin();
+    let cap = service.cap();
+    let watch = ["dir", "watch", "--cap", cap.to_str().unwrap(), "--from", "1", "--patience", "1000"];
+    let mut watch = Background::start_heard(&watch);
+    let made = json(&service.ask(&["dir", "mkdir", "a", "--json"]))["seqno"].as_u64().unwrap();
+    watch.until("the change", |seen| seen.iter().any(|line| line["seqno"] == made));
+    (2..=3).for_each(|id| service.kill(id));
+    watch.until_said("the watch goes on when the service does");
+    service.start(2, &[]);
+    service.serves(2);
+    watch.until("that it goes on", |seen| {
+        seen.iter().any(|line| line.as_str().is_some_and(|text| text.ends_with("the watch goes on")))
+    });
+    (1..=2).for_each(|id| service.kill(id));
+    (2..=3).for_each(|id| {
+        std::fs::rename(service.data(id), service.folder.path().join(format!("lost-{id}"))).unwrap()
+    });
+    service.start(1, &["--begin-anew"]);
+    (2..=3).for_each(|id| service.start(id, &["--replace"]));
+    (1..=3).for_each(|id| service.serves(id));
+    watch.until_said(&format!("list the directory, then type `unisono dir watch --from {}`", made + 1));
+    assert_eq!(watch.end(), Some(1));
+    assert_eq!(watch.seen.iter().rev().find(|line| line.is_object()).unwrap()["event"], "began-anew");
+}
+
+#[test]
 fn every_bad_input_has_its_own_words_and_shows_no_secret() {
     let _alone = alone();
     let service = Service::begin();

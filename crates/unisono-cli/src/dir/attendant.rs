@@ -65,10 +65,11 @@ impl Attendant {
     fn take(&self, notice: &Notice, status: &str) {
         let advice = match notice {
             Notice::Halted { .. } => format!("; start them, or see `{status}`"),
+            Notice::BelowMinimum { .. } => format!("; start more, or see `{status}`"),
             _ => String::new(),
         };
         tell(format_args!("{}{advice}", notice_words(notice)));
-        if matches!(notice, Notice::Halted { .. } | Notice::Reentering) {
+        if matches!(notice, Notice::Halted { .. } | Notice::BelowMinimum { .. } | Notice::Reentering) {
             self.was_out.store(true, Ordering::Release);
         }
     }
