@@ -129,7 +129,7 @@ fn revoke(command: &Revoke, settings: &Settings, output: &Output) -> Result<(), 
     let place = target(&command.target, &command.at)?;
     let session = Session { at: place.capability, client: client(settings)? };
     let secret = secret()?;
-    let outcome = session.client.run(&operation::revoke(place.clone(), secret));
+    let outcome = session.run(&operation::revoke(place.clone(), secret));
     let revoked = match outcome {
         Ok(revoked) => revoked,
         Err(error) => {
