@@ -95,8 +95,11 @@ impl Fixture {
     }
 
     fn begin_request(&mut self, mode: Mode, request: &Request) -> OpId {
+        self.begin_bytes(mode, request.encode())
+    }
+
+    fn begin_bytes(&mut self, mode: Mode, request: Bytes) -> OpId {
         let id = OpId(self.requests.len() as u32);
-        let request = request.encode();
         self.requests.push(request.clone());
         let name = (CLIENT, u64::from(id.0));
         self.of_replica(CLIENT, ReplicaRecord::Begun { id, name, mode, op: Op::Directory(0) });
@@ -199,6 +202,13 @@ impl Fixture {
     pub(super) fn secret(&mut self) -> Check {
         self.secrets += 1;
         Check::from_bits(u128::from(self.secrets))
+    }
+
+    /// The client asks what cannot be read, and gets this.
+    pub(super) fn unreadable(&mut self, result: Result<Answer, Refusal>) {
+        let id = self.begin_bytes(Mode::LocalRead, Bytes::from_static(b"?"));
+        let reply = Reply { number: self.model.number, changes: self.changes, result };
+        self.end(id, &reply);
     }
 
     // --- watches, servers and backups ---

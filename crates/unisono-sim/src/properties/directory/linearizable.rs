@@ -15,7 +15,7 @@ use super::wing_gong::{Placed, Sequential, check_windows};
 use crate::record::{Mode, Service};
 use std::hash::{Hash, Hasher};
 use unisono_core::Time;
-use unisono_table::{Answer, Command, Query, Refusal, Request};
+use unisono_table::{Answer, Command, Query, Reason, Refusal, Request};
 
 /// The promise `linearizable`.
 #[derive(Debug, Default)]
@@ -81,6 +81,12 @@ fn sweep(history: &History, timeline: &Timeline, replied: &[Replied<'_>]) -> Res
         }
         let what = || format!("{:?} got {:?}", replied.request, replied.reply);
         match replied.query() {
+            // What cannot be read is no command and has no number.
+            None if is_local => {
+                if replied.reply.result != Err(Reason::Unreadable.into()) || number > timeline.last() {
+                    return Err(format!("{}: it cannot be read", what()));
+                }
+            }
             None => {
                 if timeline.number_of(replied.operation.name) != Some(number) || number <= ended {
                     return Err(format!("{}: {ended} had ended when it began", what()));
@@ -128,7 +134,7 @@ impl Hash for State {
     }
 }
 
-/// A request of the search: a command, or what cannot be read, or a query.
+/// A request of the search: a command or a query.
 #[derive(Clone, Debug)]
 enum Step {
     Change(Option<Box<Command>>),
@@ -169,9 +175,11 @@ fn placed(
     let mut placed: Vec<Placed<_, _>> = Vec::new();
     for (replied, _) in history.judged(timelines).filter(|(_, of)| is_of(of)) {
         let position = timeline.number_of(replied.operation.name);
+        if replied.operation.mode == Mode::LocalRead {
+            continue;
+        }
         let op = match replied.query() {
             Some(Query::Changes { .. } | Query::Info) => continue,
-            Some(_) if replied.operation.mode == Mode::LocalRead => continue,
             Some(query) => Step::Ask(Box::new(query.clone())),
             None => Step::Change(command_in(&replied.operation.request).map(Box::new)),
         };
@@ -245,6 +253,18 @@ mod tests {
         let reply = fixture.apply_with(id, wrong);
         fixture.end(id, &reply);
         fixture.bad(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_without_a_number() {
+        for (result, is_good) in [(Err(Reason::Unreadable.into()), true), (Ok(Answer::Done), false)] {
+            let mut fixture = used();
+            fixture.unreadable(result);
+            match is_good {
+                true => fixture.good(AtEnd::<Linearizable>::default()),
+                false => fixture.bad(AtEnd::<Linearizable>::default()),
+            }
+        }
     }
 
     #[test]
