@@ -16,6 +16,8 @@ pub(super) struct Backlog {
     view: Option<View>,
     events: VecDeque<Event>,
     bytes: usize,
+    /// Seqno of the event before the first of them.
+    begins: Seqno,
     /// Seqno of the last event.
     reaches: Seqno,
 }
@@ -23,7 +25,7 @@ pub(super) struct Backlog {
 impl Backlog {
     /// Begins after the event with this seqno, with this view.
     pub(super) fn since(seqno: Seqno, view: View) -> Backlog {
-        Backlog { view: Some(view), reaches: seqno, ..Backlog::default() }
+        Backlog { view: Some(view), begins: seqno, reaches: seqno, ..Backlog::default() }
     }
 
     pub(super) fn push(&mut self, event: Event) {
@@ -32,6 +34,11 @@ impl Backlog {
             self.bytes += payload.len();
         }
         self.events.push_back(event);
+    }
+
+    /// Returns the seqno after which events are kept. A state of an earlier point lacks what was ordered in between.
+    pub(super) fn begins(&self) -> Seqno {
+        self.begins
     }
 
     /// Returns the seqno of the last event that arrived.

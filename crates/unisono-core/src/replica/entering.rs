@@ -69,6 +69,10 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn take_state(&mut self, now: Time) {
         let Some(arriving) = &mut self.arriving else { return };
         let Some(at) = arriving.fetch.whole_at() else { return };
+        if at < arriving.backlog.begins() {
+            arriving.fetch.refuse_whole();
+            return self.fetch_more(now);
+        }
         if arriving.backlog.reaches() < at {
             return;
         }

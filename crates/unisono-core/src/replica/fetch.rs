@@ -315,6 +315,14 @@ impl Fetch {
         self.reason = Some(reason);
     }
 
+    /// Asks another member, since the state that is here is of too early a point. The pieces stay.
+    pub(super) fn refuse_whole(&mut self) {
+        if let Stage::Whole { donor, .. } = &self.stage {
+            self.failed.insert(*donor);
+        }
+        self.leave_donor(false);
+    }
+
     /// Drops the list of pieces, which is of no use any more. The pieces stay.
     pub(super) fn begin_anew(&mut self) {
         self.leave_donor(false);

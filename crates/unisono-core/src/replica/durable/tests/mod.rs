@@ -293,6 +293,12 @@ impl Made {
     }
 
     fn request(&mut self, id: u8, index: u32, word: &'static str) {
+        self.hand_request(id, index, word);
+        self.settle();
+    }
+
+    /// Hands a server a request, whose command is not ordered yet.
+    fn hand_request(&mut self, id: u8, index: u32, word: &'static str) {
         let request = Request {
             id: RequestId::numbered(index),
             port: Port::default(),
@@ -304,7 +310,6 @@ impl Made {
             payload: Bytes::from_static(word.as_bytes()),
         };
         self.servers.get_mut(&id).unwrap().replica.handle_request(NOW, request);
-        self.settle();
     }
 
     fn answer(&self, index: u32) -> Option<String> {
@@ -614,4 +619,24 @@ fn a_state_written_for_an_earlier_life_does_not_stand_for_that_of_a_later_one() 
     [2, 3].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = false);
     made.settle();
     assert_eq!(made.answer(2), Some("2".into()));
+}
+
+#[test]
+fn a_newcomer_takes_no_state_from_before_the_events_that_it_keeps() {
+    let mut made = created();
+    made.reset_without(3);
+    made.boot(3, false);
+    // Server 2 has heard of the join and of nothing after it. The command comes before the word that the service is open.
+    made.late.insert(2, Vec::new());
+    made.hand_request(1, 1, "a");
+    made.join(3);
+    assert!(made.words(3).is_none_or(|words| words == ["a"]), "{:?}", made.words(3));
+    made.catch_up(2);
+    let replica = &mut made.servers.get_mut(&3).unwrap().replica;
+    if let Some(at) = replica.poll_timeout() {
+        replica.handle_timeout(at);
+    }
+    made.settle();
+    made.request(1, 2, "b");
+    assert_eq!(made.words(3), Some(vec!["a".into(), "b".into()]));
 }
