@@ -35,6 +35,8 @@ pub enum ServiceBug {
     WatchRepeatsOnResume,
     /// A server answers a watch from before the history as if it began where the history does.
     WatchEndsSilently,
+    /// A backup lacks what its server remembers of commands.
+    MemoryNotInBackup,
     /// A backup is taken of a state that may be behind, and has the number of the present one.
     BackupBehindItsNumber,
 }
@@ -49,6 +51,7 @@ impl ServiceBug {
         ServiceBug::WatchSkipsAtViewChange,
         ServiceBug::WatchRepeatsOnResume,
         ServiceBug::WatchEndsSilently,
+        ServiceBug::MemoryNotInBackup,
         ServiceBug::BackupBehindItsNumber,
     ];
 }

@@ -37,6 +37,8 @@ pub enum DirectoryRecord {
     Serves {
         /// The place.
         at: Place,
+        /// Number of commands that it remembers.
+        remembered: usize,
     },
     /// A watch got a reply to this request, at any server.
     Watched {
@@ -69,6 +71,8 @@ pub enum DirectoryRecord {
     Restored {
         /// Number of the last command in the backup.
         number: u64,
+        /// Number of commands that the server remembered which made it.
+        remembered: usize,
     },
     /// A server made a backup.
     BackedUp {

@@ -170,12 +170,12 @@ fn of_directory(record: &DirectoryRecord) -> u64 {
         DirectoryRecord::Applied { at, name: (client, call), request, reply } => {
             fold([2, of_place(at), u64::from(client.0), *call, hash(request), hash(reply)])
         }
-        DirectoryRecord::Serves { at } => fold([3, of_place(at)]),
+        DirectoryRecord::Serves { at, remembered } => fold([3, of_place(at), *remembered as u64]),
         DirectoryRecord::Watched { watch, request, reply, .. } => {
             fold([4, u64::from(*watch), hash(request), hash(reply)])
         }
         DirectoryRecord::WatchAnswered { service, from, .. } => fold([5, u64::from(service.0), *from]),
-        DirectoryRecord::Restored { number } => fold([8, *number]),
+        DirectoryRecord::Restored { number, remembered } => fold([8, *number, *remembered as u64]),
         DirectoryRecord::Confirmed { heard, .. } => fold([6, *heard as u64]),
         DirectoryRecord::BackedUp { at, number, parts, .. } => {
             fold([7, of_place(at), *number].into_iter().chain(parts.iter().map(|part| hash(part))))

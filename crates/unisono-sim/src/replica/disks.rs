@@ -191,7 +191,7 @@ impl Director {
             view: None,
             ..backup.block
         };
-        self.world.note_restored(backup.number);
+        self.world.note_restored(backup.number, backup.remembered);
         if let Err(error) = disk.restore(digest, block, backup.place, &backup.parts) {
             self.world.report_violation("restore_equals", error.to_string());
         }

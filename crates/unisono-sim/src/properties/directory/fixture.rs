@@ -52,7 +52,7 @@ impl Fixture {
             requests: Vec::new(),
             secrets: 10,
         };
-        fixture.of_directory(SERVER, DirectoryRecord::Serves { at: fixture.at() });
+        fixture.of_directory(SERVER, DirectoryRecord::Serves { at: fixture.at(), remembered: 0 });
         fixture.command(Command::Found { port: PORT, secret: SECRET, service: Bytes::new() });
         fixture
     }
@@ -234,11 +234,12 @@ impl Fixture {
         self.of_directory(SERVER, DirectoryRecord::BackedUp { at, asked, number, parts });
     }
 
-    /// A backup with this number is restored, and the next service begins with the present state.
-    pub(super) fn restored(&mut self, number: u64) {
-        self.of_directory(Life::WORLD, DirectoryRecord::Restored { number });
+    /// A backup with this number and four remembered commands is restored. The next service begins with the present state, and
+    /// remembers so many.
+    pub(super) fn restored(&mut self, number: u64, remembered: usize) {
+        self.of_directory(Life::WORLD, DirectoryRecord::Restored { number, remembered: 4 });
         let at = At { service: Service(SERVICE.0 + 1), ..self.at() };
-        self.of_directory(SERVER, DirectoryRecord::Serves { at });
+        self.of_directory(SERVER, DirectoryRecord::Serves { at, remembered });
     }
 
     /// Returns the requests of all operations.

@@ -70,6 +70,16 @@ pub(super) struct BackedUp {
     pub(super) parts: Vec<Bytes>,
 }
 
+/// A backup that was put into the place of a disk.
+#[derive(Debug)]
+pub(super) struct Restored {
+    pub(super) number: u64,
+    /// Number of commands that the server remembered which made it.
+    pub(super) remembered: usize,
+    /// The services before.
+    pub(super) before: Vec<Service>,
+}
+
 impl Watched {
     /// Returns what it asked for, and the reply.
     pub(super) fn read(&self) -> Option<(Query, Reply)> {
@@ -98,8 +108,9 @@ pub(super) struct History {
     pub(super) confirmed: Vec<(Name, usize)>,
     pub(super) servers: usize,
     pub(super) backups: Vec<BackedUp>,
-    /// Of each backup that was restored, its number and the services before.
-    pub(super) restored: Vec<(u64, Vec<Service>)>,
+    pub(super) restored: Vec<Restored>,
+    /// Copies as they began to serve: the service, the position, and how many commands they remembered.
+    pub(super) serves: Vec<(Service, u64, usize)>,
     answered: Map<Name, Vec<Service>>,
 }
 
@@ -161,7 +172,8 @@ impl History {
                 let commands = self.commands.entry(at.service).or_default();
                 commands.entry(at.position).or_insert(Applied { name, request, reply });
             }
-            DirectoryRecord::Serves { at } => {
+            DirectoryRecord::Serves { at, remembered } => {
+                self.serves.push((at.service, at.position, *remembered));
                 self.begun.entry(at.service).or_insert(at.position);
             }
             DirectoryRecord::Watched { watch, name, request, reply } => {
@@ -171,8 +183,9 @@ impl History {
             DirectoryRecord::WatchAnswered { service, name, .. } => {
                 self.watches_answered.insert(*name, *service);
             }
-            DirectoryRecord::Restored { number } => {
-                self.restored.push((*number, self.begun.keys().copied().collect()));
+            DirectoryRecord::Restored { number, remembered } => {
+                let before = self.begun.keys().copied().collect();
+                self.restored.push(Restored { number: *number, remembered: *remembered, before });
             }
             DirectoryRecord::Confirmed { name, heard } => self.confirmed.push((*name, *heard)),
             DirectoryRecord::BackedUp { at, asked, number, parts } => {

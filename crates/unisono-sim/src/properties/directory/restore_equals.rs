@@ -1,10 +1,11 @@
 //! What is restored equals: a backup has the state at its number, with everything that was answered before it was asked for;
-//! and the service that is restored from it goes on from that number, as another instance.
+//! and the service that is restored from it goes on from that number, as another instance, and remembers the same commands.
 //!
 //! The table that the backup restores is asked for everything that the model has.
 
 use super::at_end::Promise;
-use super::history::{BackedUp, History, Timeline};
+use super::history::{BackedUp, History, Restored, Timeline};
+use crate::record::Service;
 use unisono_table::{Query, Table};
 
 /// The promise `restore_equals`.
@@ -26,6 +27,22 @@ fn fault(timeline: &Timeline, backup: &BackedUp) -> Option<String> {
         let fault = timeline.fault_of(&query, &table.ask(&query))?;
         Some(format!("{query:?}: {fault}"))
     })
+}
+
+/// Says in what a service differs from the backup that it is restored from.
+fn fault_of_restored(
+    history: &History,
+    restored: &Restored,
+    service: Service,
+    timeline: &Timeline,
+) -> Option<String> {
+    let Restored { number, remembered, .. } = *restored;
+    if timeline.base() != number {
+        return Some(format!("it goes on from {}", timeline.base()));
+    }
+    // Before its next command a copy remembers the commands that are in the backup.
+    let mut copies = history.serves.iter().filter(|(of, at, _)| (*of, *at) == (service, number));
+    copies.find(|(.., has)| *has != remembered).map(|(.., has)| format!("a copy remembers {has} commands"))
 }
 
 impl Promise for RestoreEquals {
@@ -52,16 +69,13 @@ impl Promise for RestoreEquals {
                 return Err(format!("number {number}, answered at {end:?}, is not in {}", backup.number));
             }
         }
-        for (number, before) in &history.restored {
+        for restored in &history.restored {
             // The instance that begins anew from the backup, if it got so far.
-            let Some((service, timeline)) = timelines.iter().find(|(service, _)| !before.contains(service))
-            else {
-                continue;
-            };
+            let mut later = timelines.iter().filter(|(service, _)| !restored.before.contains(service));
+            let Some((service, timeline)) = later.next() else { continue };
             *checked += 1;
-            if timeline.base() != *number {
-                let base = timeline.base();
-                return Err(format!("{service:?} goes on from {base}, and the backup has number {number}"));
+            if let Some(fault) = fault_of_restored(history, restored, *service, timeline) {
+                return Err(format!("{service:?}, restored from {restored:?}: {fault}"));
             }
         }
         Ok(())
@@ -103,9 +117,9 @@ mod tests {
 
     #[test]
     fn rejects_a_service_that_does_not_go_on_from_the_backup() {
-        for (number, is_good) in [(4, true), (3, false)] {
+        for (number, remembered, is_good) in [(4, 4, true), (3, 4, false), (4, 0, false)] {
             let mut fixture = used();
-            fixture.restored(number);
+            fixture.restored(number, remembered);
             match is_good {
                 true => fixture.good(AtEnd::<RestoreEquals>::default()),
                 false => fixture.bad(AtEnd::<RestoreEquals>::default()),

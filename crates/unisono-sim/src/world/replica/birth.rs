@@ -65,6 +65,8 @@ pub(crate) struct ReplicaCommon {
 pub(crate) struct Backup {
     /// Number of the last command.
     pub(crate) number: u64,
+    /// Number of commands that the server remembered.
+    pub(crate) remembered: usize,
     pub(crate) block: Block,
     /// Place of the last entry of the log that is in the state.
     pub(crate) place: u64,

@@ -101,9 +101,9 @@ impl World<ReplicaSide> {
         self.recorder.note(self.now, 0, Life::WORLD, What::Replica(Box::new(record)));
     }
 
-    /// Records that a backup with this number was put into the place of a disk.
-    pub(crate) fn note_restored(&mut self, number: u64) {
-        let record = DirectoryRecord::Restored { number };
+    /// Records that a backup with this number, of a server that remembered so many commands, was put into the place of a disk.
+    pub(crate) fn note_restored(&mut self, number: u64, remembered: usize) {
+        let record = DirectoryRecord::Restored { number, remembered };
         self.recorder.note(self.now, 0, Life::WORLD, What::Directory(Box::new(record)));
     }
 

@@ -194,7 +194,7 @@ impl Server {
         let (values, is_directory) = (machine.values(), machine.directory().is_some());
         cx.note(ReplicaRecord::Replayed { at, values, outcomes });
         if is_directory {
-            cx.note_of_directory(DirectoryRecord::Serves { at });
+            cx.note_of_directory(DirectoryRecord::Serves { at, remembered: self.replica.account().commands });
         }
     }
 
