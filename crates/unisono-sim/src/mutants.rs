@@ -78,7 +78,7 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 9] = [
     (
         CoreBug::ViewBeforeLog,
         DiskDurability::One,
-        "slow=2,3 wait@applies1 crash1@applies1 wait@commit3 power@commit2 last=2,3",
+        "slow=2,3 wait@applies1 crash1@5 wait@commit3 power@0 last=2,3",
     ),
     // 2 mourns 3, and later 1 mourns 2: what 3 alone has synced and answered is not there.
     (

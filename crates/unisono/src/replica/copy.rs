@@ -429,16 +429,6 @@ impl<S: StateMachine> Copy<S> {
         state.desk_is_open
     }
 
-    /// Waits until this process is no member, or the replica has ended.
-    pub(super) fn await_no_group(&self) {
-        let mut listed = Listed::default();
-        block_on(None, |context| {
-            let mut state = self.lock();
-            state.register(context, &mut listed);
-            if state.has_group && state.end.is_none() { Poll::Pending } else { Poll::Ready(()) }
-        });
-    }
-
     /// Notes what answers questions while this process is no member. Returns false if it is one.
     pub(super) fn take_desk(&self, desk: &rpc::Server) -> bool {
         let mut state = self.lock();
