@@ -722,7 +722,7 @@ fn that_another_address_does_not_serve_a_port_ends_no_call() {
     world.nothing_arrives();
     world.put(1, 2, false, answers[0].clone(), WAY);
     world.run(MS);
-    assert_eq!(world.outcome(2, call.clone().unwrap()), None);
+    assert_eq!(world.outcome(2, call.unwrap()), None);
     world.all_arrives();
     assert_eq!(world.wait(2, call.unwrap()).1.unwrap(), "hello");
 }
