@@ -218,8 +218,6 @@ named! {
         MiddleCut,
         /// A majority of the servers creates the service.
         CreatedByMajority,
-        /// A server does not announce again after a reset how far its disk is.
-        SyncedNotRepeated,
         /// With durability one: a view serves, and no disk has it.
         ViewUnwritten,
         /// With durability one: a server serves a view as soon as its own disk has it.

@@ -411,7 +411,7 @@ impl<S: StateMachine> Replica<S> {
         match event {
             Event::Joined { .. } if is_open => self.say(Word::IsOpen),
             // The reset may have dropped the last announcement, and readers would wait for it for ever (H82).
-            Event::Reset { .. } if is_open && !self.watched.broken(Planted::SyncedNotRepeated) => {
+            Event::Reset { .. } if is_open => {
                 let synced = self.durable.as_ref().map_or(0, Durable::synced);
                 self.announce(synced);
                 self.announce_view();
