@@ -637,3 +637,22 @@ fn a_newcomer_takes_no_state_from_before_the_events_that_it_keeps() {
     made.request(1, 2, "b");
     assert_eq!(made.words(3), Some(vec!["a".into(), "b".into()]));
 }
+
+#[test]
+fn what_a_disk_has_is_announced_again_after_a_reset() {
+    let mut made = created();
+    [1, 2].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = true);
+    made.request(1, 1, "a");
+    // The reset drops the announcement of server 2, and what is logged after it waits for its disk.
+    let server = made.servers.get_mut(&2).unwrap();
+    let (number, job) = server.jobs.remove(0);
+    server.replica.handle_stored(NOW, number, Ok(()));
+    while let Some(output) = server.replica.poll_output() {
+        assert!(matches!(output, Output::Submit(_)), "{output:?}");
+    }
+    made.store(2, job);
+    made.settle();
+    assert_eq!(made.answer(1), None);
+    made.reset_without(3);
+    assert_eq!(made.answer(1), Some("1".into()), "the disks of servers 2 and 3 have it");
+}
