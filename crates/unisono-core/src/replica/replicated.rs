@@ -134,19 +134,28 @@ impl<S: StateMachine> Replicated<S> {
         view: Option<View>,
         settings: &ReplicaSettings,
     ) -> Result<Replicated<S>, (S, NotRestored)> {
-        let part = |index: usize| parts.get(index).cloned().unwrap_or_default();
-        let (Some((copies, ledger)), Some(head)) = (read_order(part(0)), read_head(part(1))) else {
-            return Err((machine, NotRestored("the first parts of the snapshot are not valid")));
+        let beginning = match read_beginning(parts) {
+            Ok(beginning) => beginning,
+            Err(reason) => return Err((machine, reason)),
         };
-        if let Err(reason) = machine.restore(parts.get(2..).unwrap_or_default()) {
-            return Err((machine, reason));
+        match machine.restore(parts.get(2..).unwrap_or_default()) {
+            Ok(()) => Ok(Replicated::with(machine, beginning, (at, view), settings)),
+            Err(reason) => Err((machine, reason)),
         }
-        let chain = Chain::new(settings.digest, head.position, head.digest);
+    }
+
+    /// Returns the state of a machine that has been restored, with what else the snapshot contains.
+    fn with(
+        machine: S,
+        ((copies, ledger), head): Beginning,
+        (at, view): (Seqno, Option<View>),
+        settings: &ReplicaSettings,
+    ) -> Replicated<S> {
         let mut state = Replicated {
             machine,
             founded_in: head.founded_in,
             memory: head.memory,
-            chain,
+            chain: Chain::new(settings.digest, head.position, head.digest),
             copies,
             view,
             at,
@@ -155,58 +164,29 @@ impl<S: StateMachine> Replicated<S> {
             logged_bytes: head.logged_bytes,
         };
         state.forget_former_members();
-        Ok(state)
+        state
     }
 
     /// Like [`Replicated::restored`], in place of this state. Returns the state that is here then, and whether it is the new
     /// one.
     pub(super) fn replaced(
-        self,
-        snapshot: (Seqno, &[Bytes]),
+        mut self,
+        (at, parts): (Seqno, &[Bytes]),
         view: Option<View>,
         settings: &ReplicaSettings,
     ) -> (Replicated<S>, Result<(), NotReplaced>) {
-        let own = self.machine.snapshot();
-        let (machine, rest) = self.without_machine();
-        match Replicated::restored(machine, snapshot, view, settings) {
-            Ok(state) => (state, Ok(())),
-            Err((mut machine, reason)) => {
-                let reason = match machine.restore(&own) {
-                    Ok(()) => NotReplaced::AsBefore(reason),
-                    Err(_) => NotReplaced::Spoiled(reason),
-                };
-                (rest(machine), Err(reason))
-            }
-        }
-    }
-
-    /// Takes out the state machine. Returns what puts it back.
-    fn without_machine(self) -> (S, impl FnOnce(S) -> Replicated<S>) {
-        let Replicated {
-            machine,
-            founded_in,
-            memory,
-            chain,
-            copies,
-            view,
-            at,
-            members_due,
-            ledger,
-            logged_bytes,
-        } = self;
-        let rest = move |machine| Replicated {
-            machine,
-            founded_in,
-            memory,
-            chain,
-            copies,
-            view,
-            at,
-            members_due,
-            ledger,
-            logged_bytes,
+        let beginning = match read_beginning(parts) {
+            Ok(beginning) => beginning,
+            Err(reason) => return (self, Err(NotReplaced::AsBefore(reason))),
         };
-        (machine, rest)
+        let own = self.machine.snapshot();
+        match self.machine.restore(parts.get(2..).unwrap_or_default()) {
+            Ok(()) => (Replicated::with(self.machine, beginning, (at, view), settings), Ok(())),
+            Err(reason) => match self.machine.restore(&own) {
+                Ok(()) => (self, Err(NotReplaced::AsBefore(reason))),
+                Err(_) => (self, Err(NotReplaced::Spoiled(reason))),
+            },
+        }
     }
 
     /// Returns the present state for a newcomer. The first part holds what belongs to the present group, the second all
@@ -580,6 +560,16 @@ struct Head {
     digest: Digest,
     logged_bytes: u64,
     memory: Memory,
+}
+
+/// What the first two parts of a snapshot contain: that of the present group, and that of the copy.
+type Beginning = ((BTreeSet<Uid>, Option<Ledger>), Head);
+
+fn read_beginning(parts: &[Bytes]) -> Result<Beginning, NotRestored> {
+    let part = |index: usize| parts.get(index).cloned().unwrap_or_default();
+    let order = read_order(part(0)).ok_or(NotRestored("the first part of the snapshot is not valid"))?;
+    let head = read_head(part(1)).ok_or(NotRestored("the second part of the snapshot is not valid"))?;
+    Ok((order, head))
 }
 
 fn read_head(mut from: Bytes) -> Option<Head> {

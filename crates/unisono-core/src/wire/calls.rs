@@ -200,7 +200,7 @@ pub enum Rejection {
 /// Content of [`Frame::Unopened`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unopened {
-    /// Who answers whom: [`Unopened::binding`].
+    /// Hash over the client, the life that its envelope was for, and the server's address: [`Unopened::binding`].
     pub binding: u64,
     /// Packet number of the datagram with the envelope.
     pub number: u64,

@@ -1,5 +1,5 @@
-//! The records of the directory service: the bytes of requests and replies, and what watches and backups got. Who asks
-//! whom, and when, is in the records of replicated state.
+//! The records of the directory service: the bytes of requests and replies, and what watches and backups got. The
+//! records of replicated state contain the caller, the server and the time of each.
 
 use super::{Life, OpId, Place, Service};
 use bytes::Bytes;

@@ -235,7 +235,7 @@ impl Fixture {
     }
 
     /// A backup with this number and four remembered commands is restored. The next service begins with the present state, and
-    /// remembers so many.
+    /// with `remembered` commands in its memory.
     pub(super) fn restored(&mut self, number: u64, remembered: usize) {
         self.of_directory(Life::WORLD, DirectoryRecord::Restored { number, remembered: 4 });
         let at = At { service: Service(SERVICE.0 + 1), ..self.at() };

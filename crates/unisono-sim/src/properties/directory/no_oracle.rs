@@ -1,4 +1,4 @@
-//! No oracle: whoever holds no good capability learns nothing of which objects exist. A capability with a wrong check gets
+//! No oracle: a client without a good capability cannot find out which objects exist. A capability with a wrong check gets
 //! the same answer, to the byte, as one for an object that does not exist.
 
 use super::at_end::Promise;

@@ -1,5 +1,5 @@
-//! Of whom each server has heard since when: directly, or through another server. A server that has heard of no majority since
-//! a question arrived cannot know that its state is the present one.
+//! The latest moment at which each server knew of each other one, directly or through a third. A server that has known of no
+//! majority since a question arrived cannot know that its state is the present one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -101,7 +101,8 @@ impl World<ReplicaSide> {
         self.recorder.note(self.now, 0, Life::WORLD, What::Replica(Box::new(record)));
     }
 
-    /// Records that a backup with this number, of a server that remembered so many commands, was put into the place of a disk.
+    /// Records that a disk was replaced by a backup with this number. `remembered` is the number of commands in the backup's
+    /// memory of commands.
     pub(crate) fn note_restored(&mut self, number: u64, remembered: usize) {
         let record = DirectoryRecord::Restored { number, remembered };
         self.recorder.note(self.now, 0, Life::WORLD, What::Directory(Box::new(record)));
