@@ -11,6 +11,9 @@ use unisono_table::{Answer, Refusal, Reply, RequestKind};
 
 /// Maximum number of calls for one request.
 const CALLS_MAX: u32 = 32;
+/// Timeout of the first call of a query, doubled for each further one. A call that a lost server perhaps received waits for
+/// that service until its timeout; another call of a query may go to whatever serves now.
+const QUERY_CALL_FIRST: Duration = Duration::from_secs(2);
 /// Time from which a client believes servers that say that they have no majority: a moment after a crash they have none.
 const BELIEVES_AFTER: Duration = Duration::from_secs(3);
 
@@ -93,7 +96,8 @@ impl Attempts {
         let left = self.within.saturating_sub(elapsed);
         match self.asks_servers || left.is_zero() || self.calls >= CALLS_MAX {
             true => Step::AskServers,
-            false => Step::Call(left),
+            false if self.is_command => Step::Call(left),
+            false => Step::Call(left.min(QUERY_CALL_FIRST * 2_u32.saturating_pow(self.calls))),
         }
     }
 
@@ -188,11 +192,25 @@ mod tests {
     }
 
     #[test]
+    fn a_question_waits_for_a_lost_server_for_a_while_and_a_command_until_its_end() {
+        let first = |kind| Attempts::new(kind, 60 * SECOND).step(Duration::ZERO);
+        assert_eq!(first(RequestKind::Command), Step::Call(60 * SECOND));
+        let mut attempts = Attempts::new(RequestKind::LocalQuery, 60 * SECOND);
+        let mut waits = Vec::new();
+        while let Step::Call(wait) = attempts.step(Duration::ZERO) {
+            waits.push(wait);
+            attempts.heard(Heard::Unclear);
+            attempts.heard_servers(Duration::ZERO, &[]);
+        }
+        assert_eq!(waits[..6], [2, 4, 8, 16, 32, 60].map(|seconds| seconds * SECOND));
+    }
+
+    #[test]
     fn servers_without_a_majority_are_believed_after_a_while() {
         let mut attempts = Attempts::new(RequestKind::Query, 6 * SECOND);
         attempts.heard(Heard::DidNotHappen);
         attempts.heard_servers(SECOND, &[alone(1, &[2, 3])]);
-        assert_eq!(attempts.step(SECOND), Step::Call(5 * SECOND));
+        assert_eq!(attempts.step(SECOND), Step::Call(4 * SECOND));
         attempts.heard(Heard::DidNotHappen);
         attempts.heard_servers(3 * SECOND, &[alone(1, &[2, 3])]);
         let over = Failure::NoMajority { missing: vec![2, 3], may_have_happened: false };

@@ -204,11 +204,7 @@ fn a_backup_goes_on_as_another_instance() {
     service.start(3, true);
     (1..=3).for_each(|id| service.serves(id));
     // A client of before does not take it for the service that it knew.
-    // Its first question may wait for the dead servers of that service until its time is over.
-    let mut known = names(&client, root, false);
-    if matches!(known, Err(ClientError::Late { .. })) {
-        known = names(&client, root, false);
-    }
+    let known = names(&client, root, false);
     assert!(matches!(known, Err(ClientError::OtherInstance)), "{known:?}");
     client.accept_instance(root.port).unwrap();
     assert_eq!(names(&client, root, false).unwrap(), ["file", "kept"]);
