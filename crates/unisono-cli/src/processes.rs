@@ -30,7 +30,15 @@ pub(crate) struct Crew<I, A> {
     workers: Vec<Worker>,
     received: Receiver<(usize, Received<A>)>,
     sender: Sender<(usize, Received<A>)>,
+    /// Answers of workers that were not waited for yet.
+    early: Vec<(usize, A)>,
     instructions: PhantomData<I>,
+}
+
+/// An answer that may say that the worker could not do what it was told.
+pub(crate) trait MayFail {
+    /// Returns what went wrong.
+    fn trouble(&self) -> Option<&str>;
 }
 
 struct Worker {
@@ -67,7 +75,7 @@ impl<I: Serialize, A: DeserializeOwned + Send + 'static> Crew<I, A> {
     /// Makes a crew without workers.
     pub(crate) fn new() -> Crew<I, A> {
         let (sender, received) = mpsc::channel();
-        Crew { workers: Vec::new(), received, sender, instructions: PhantomData }
+        Crew { workers: Vec::new(), received, sender, early: Vec::new(), instructions: PhantomData }
     }
 
     /// Starts a worker and sends it its assignment. Returns its index in the crew. Must be called from the main thread:
@@ -161,6 +169,42 @@ impl<I: Serialize, A: DeserializeOwned + Send + 'static> Crew<I, A> {
                 None => return Err(Problem::failed(format!("waited too long for {what}"))),
             }
         }
+    }
+
+    /// Waits for the next answer of one worker, and keeps those of the others. Fails as [`Crew::answer`] does, and if any
+    /// worker reports trouble.
+    pub(crate) fn answer_of(
+        &mut self,
+        index: usize,
+        deadline: Instant,
+        dead: &[usize],
+        what: &str,
+    ) -> Result<A, Problem>
+    where
+        A: MayFail,
+    {
+        loop {
+            if let Some(at) = self.early.iter().position(|(by, _)| *by == index) {
+                return Ok(self.early.remove(at).1);
+            }
+            let (by, answer) = self.answer(deadline, dead, what)?;
+            if let Some(trouble) = answer.trouble() {
+                return Err(Problem::failed(format!("process {by}: {trouble}")));
+            }
+            self.early.push((by, answer));
+        }
+    }
+
+    /// Returns whether an answer of this worker is there, without waiting for one.
+    pub(crate) fn has_answered(&mut self, index: usize, dead: &[usize]) -> Result<bool, Problem> {
+        while let Some((by, received)) = self.receive(Instant::now()) {
+            match received {
+                Received::Answer(answer) => self.early.push((by, answer)),
+                _ if dead.contains(&by) => {}
+                _ => return Err(Problem::failed(format!("process {by} ended unexpectedly"))),
+            }
+        }
+        Ok(self.early.iter().any(|(by, _)| *by == index))
     }
 
     /// Inflicts a fault on a worker, unless it has ended.

@@ -619,7 +619,8 @@ impl<S: StateMachine> Replica<S> {
     /// quorum again.
     fn note_minimum(&mut self, resumed: bool) {
         let (members, needed) = self.members_and_minimum();
-        let lacks = members < needed && !self.is_stopped;
+        // A view without members is that of a member that has left.
+        let lacks = (1..needed).contains(&members) && !self.is_stopped;
         let (was_halted, before) = (self.is_halted(), self.below_minimum);
         self.has_no_quorum &= !resumed;
         self.below_minimum = lacks.then_some(members);

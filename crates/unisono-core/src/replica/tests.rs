@@ -863,6 +863,16 @@ fn a_group_below_its_minimum_says_so_until_it_goes_on() {
 }
 
 #[test]
+fn the_last_member_is_not_told_that_its_group_has_too_few_when_it_leaves() {
+    let mut made = Made::with_minimum(1, &[1]);
+    let seqno = made.seqno + 1;
+    let left = Event::Left { seqno, member: member(1), goodbye: Bytes::new(), members: 0, successor: None };
+    made.replica(1).handle_event(NOW, left);
+    made.settle();
+    assert_eq!((made.notices(1), made.replicas[&1].is_halted()), (vec![], false));
+}
+
+#[test]
 fn a_group_that_a_forced_reset_leaves_below_its_minimum_goes_on_only_with_enough_members() {
     let mut made = Made::with_minimum(2, &[1, 2]);
     let missing = vec![member(2)];

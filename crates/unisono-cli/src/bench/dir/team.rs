@@ -9,7 +9,7 @@ use crate::bench::rpc::worker::Loaded;
 use crate::bench::side::UNTIMED;
 use crate::location::Location;
 use crate::problem::Problem;
-use crate::processes::{Blow, Crew, Received};
+use crate::processes::{Blow, Crew};
 use crate::settings::Settings;
 use crate::trial::lot;
 use crate::worker;
@@ -41,8 +41,6 @@ pub(super) struct Team {
     clients: Vec<usize>,
     seats: Vec<Seat>,
     dead: Vec<usize>,
-    /// Answers of processes that were not waited for yet.
-    early: Vec<(usize, Answer)>,
     _folders: Folders,
 }
 
@@ -76,7 +74,6 @@ impl Team {
             clients: Vec::new(),
             seats,
             dead: Vec::new(),
-            early: Vec::new(),
             _folders: folders,
         };
         for (part, location) in parts.into_iter().zip(plan.servers.iter().cycle()) {
@@ -201,7 +198,7 @@ impl Team {
     /// Kills all processes and leaves the folders.
     pub(super) fn dismiss(&mut self) {
         self.crew = Crew::new();
-        (self.servers, self.clients, self.early) = (Vec::new(), Vec::new(), Vec::new());
+        (self.servers, self.clients) = (Vec::new(), Vec::new());
         self.dead.clear();
     }
 
@@ -221,35 +218,14 @@ impl Team {
     /// Returns the time that a server took from its start until it serves; `None` while it does not yet.
     pub(super) fn is_back(&mut self, server: usize) -> Result<Option<Duration>, Problem> {
         let index = self.servers[server];
-        if self.early.iter().all(|(by, _)| *by != index) {
-            match self.crew.receive(Instant::now()) {
-                Some((by, Received::Answer(answer))) => self.early.push((by, answer)),
-                Some((by, _)) if !self.dead.contains(&by) => {
-                    return Err(Problem::failed(format!("process {by} ended unexpectedly")));
-                }
-                _ => {}
-            }
-        }
-        match self.early.iter().any(|(by, _)| *by == index) {
+        match self.crew.has_answered(index, &self.dead)? {
             true => self.readiness(index).map(Some),
             false => Ok(None),
         }
     }
 
     fn answer_of(&mut self, index: usize, what: &str, patience: Duration) -> Result<Answer, Problem> {
-        if let Some(at) = self.early.iter().position(|(by, _)| *by == index) {
-            return Ok(self.early.remove(at).1);
-        }
-        let until = Instant::now() + patience;
-        loop {
-            match self.crew.answer(until, &self.dead, what)? {
-                (by, Answer::Trouble(trouble)) => {
-                    return Err(Problem::failed(format!("process {by}: {trouble}")));
-                }
-                (by, answer) if by == index => return Ok(answer),
-                early => self.early.push(early),
-            }
-        }
+        self.crew.answer_of(index, Instant::now() + patience, &self.dead, what)
     }
 }
 

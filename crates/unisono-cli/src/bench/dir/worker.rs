@@ -6,7 +6,7 @@ use super::target::{Access, Begun, Slot, Target};
 use crate::bench::rpc::worker::Loaded;
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Instructions};
+use crate::processes::{self, Instructions, MayFail};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,15 @@ pub(crate) enum Answer {
     Done,
     /// It failed with this error.
     Trouble(String),
+}
+
+impl MayFail for Answer {
+    fn trouble(&self) -> Option<&str> {
+        match self {
+            Answer::Trouble(trouble) => Some(trouble),
+            _ => None,
+        }
+    }
 }
 
 impl Seat {

@@ -24,8 +24,6 @@ pub(super) struct Staff {
     settings: Settings,
     /// Processes that were killed.
     dead: Vec<usize>,
-    /// Answers of processes that were not waited for yet.
-    early: Vec<(usize, Answer)>,
     /// Where servers with disks keep their files.
     disks: Option<Rc<Disks>>,
 }
@@ -41,14 +39,13 @@ impl Staff {
             receives: 0,
             settings: settings.clone(),
             dead: Vec::new(),
-            early: Vec::new(),
             disks,
         })
     }
 
     /// Kills all processes. What servers have on disk stays.
     pub(super) fn dismiss(&mut self) {
-        (self.crew, self.dead, self.early) = (Crew::new(), Vec::new(), Vec::new());
+        (self.crew, self.dead) = (Crew::new(), Vec::new());
     }
 
     /// Returns the folders of the servers.
@@ -204,19 +201,7 @@ impl Staff {
     }
 
     fn answer_of(&mut self, index: usize, what: &str, patience: Duration) -> Result<Answer, Problem> {
-        if let Some(at) = self.early.iter().position(|(by, _)| *by == index) {
-            return Ok(self.early.remove(at).1);
-        }
-        let until = Instant::now() + patience;
-        loop {
-            match self.crew.answer(until, &self.dead, what)? {
-                (by, Answer::Trouble(trouble)) => {
-                    return Err(Problem::failed(format!("process {by}: {trouble}")));
-                }
-                (by, answer) if by == index => return Ok(answer),
-                early => self.early.push(early),
-            }
-        }
+        self.crew.answer_of(index, Instant::now() + patience, &self.dead, what)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::disks::files;
 use crate::connection;
 use crate::location::Location;
-use crate::processes::{self, Instructions};
+use crate::processes::{self, Instructions, MayFail};
 use crate::settings::Settings;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -123,6 +123,15 @@ pub(crate) enum Answer {
     Paused(u64),
     /// It failed with this error.
     Trouble(String),
+}
+
+impl MayFail for Answer {
+    fn trouble(&self) -> Option<&str> {
+        match self {
+            Answer::Trouble(trouble) => Some(trouble),
+            _ => None,
+        }
+    }
 }
 
 /// The measured state: pages of bytes.
