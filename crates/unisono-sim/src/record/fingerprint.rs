@@ -220,6 +220,7 @@ fn of_stop(reason: Stop) -> u64 {
         Stop::DiskFailed => 5,
         Stop::ReplaceNeeded => 6,
         Stop::GivenUp => 7,
+        Stop::NothingLost => 8,
     }
 }
 

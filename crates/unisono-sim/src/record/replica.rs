@@ -266,6 +266,8 @@ pub enum Stop {
     ReplaceNeeded,
     /// Its disk is of an instance that was given up.
     GivenUp,
+    /// It was to begin anew, and a majority of the disks is there.
+    NothingLost,
     /// Another reason, in words.
     Other(&'static str),
 }

@@ -18,6 +18,8 @@ pub(super) struct Place {
     replaces: bool,
     /// True if the next process lets the service begin anew from this disk.
     begins_anew: bool,
+    /// True if that was refused: a majority of the disks is there. The next process does not say so again.
+    is_refused: bool,
 }
 
 impl Place {
@@ -62,7 +64,7 @@ impl Director {
         };
         self.world.note_found(server, loaded.as_ref());
         let place = &mut self.places[process];
-        let begins_anew = place.begins_anew && loaded.is_some();
+        let begins_anew = place.begins_anew && !place.is_refused && loaded.is_some();
         if begins_anew {
             self.world.note_world(ReplicaRecord::BeginsAnew);
         }
@@ -85,6 +87,7 @@ impl Director {
         match stop {
             Stop::ReplaceNeeded => self.places[process].replaces = true,
             Stop::GivenUp => self.lose(process, true),
+            Stop::NothingLost => self.places[process].is_refused = true,
             _ => {}
         }
     }
@@ -162,7 +165,7 @@ impl Director {
     /// majority, another server keeps its old disk, which is refused.
     pub(super) fn begin_anew(&mut self) {
         let keeps = self.app_random.below(self.plan.servers as u64) as usize;
-        self.places[keeps].begins_anew = true;
+        (self.places[keeps].begins_anew, self.places[keeps].is_refused) = (true, false);
         self.restore(keeps);
         let old = (keeps + 1) % self.plan.servers;
         for process in (0..self.plan.servers).filter(|process| *process != keeps) {

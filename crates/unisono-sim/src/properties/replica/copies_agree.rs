@@ -23,6 +23,8 @@ pub(super) struct CopiesAgree {
     positions: Map<Life, u64>,
     corrupted: Map<Life, u64>,
     checked: u64,
+    /// True once an operator let the service begin anew.
+    begins_anew: bool,
 }
 
 impl CopiesAgree {
@@ -54,6 +56,9 @@ impl CopiesAgree {
         match (reason, corrupted) {
             (Stop::Differs(since, through), Some(bad)) if since <= bad && bad < through => Ok(()),
             (Stop::Differs(..), bad) => broken(self, record, || format!("its memory went bad at {bad:?}")),
+            (Stop::NothingLost, _) if !self.begins_anew => {
+                broken(self, record, || "no operator lets the service begin anew".into())
+            }
             (Stop::Other(_), _) => broken(self, record, || "no copy has a reason for that".into()),
             (
                 Stop::GivesWay
@@ -61,7 +66,8 @@ impl CopiesAgree {
                 | Stop::DiskHangs
                 | Stop::DiskFailed
                 | Stop::ReplaceNeeded
-                | Stop::GivenUp,
+                | Stop::GivenUp
+                | Stop::NothingLost,
                 _,
             ) => Ok(()),
         }
@@ -90,6 +96,7 @@ impl Property for CopiesAgree {
                 let position = self.positions.get(&record.life).copied().unwrap_or_default();
                 self.corrupted.insert(record.life, position);
             }
+            Some(ReplicaRecord::BeginsAnew) => self.begins_anew = true,
             Some(ReplicaRecord::Stopped { reason, .. }) => return self.check_stop(record, *reason),
             _ => {}
         }
@@ -135,6 +142,18 @@ mod tests {
                 fixture.bad(CopiesAgree::default());
             }
         }
+    }
+
+    #[test]
+    fn accepts_a_refusal_to_begin_anew_only_where_an_operator_asked_for_it() {
+        let refused = ReplicaRecord::Stopped { at: None, reason: Stop::NothingLost };
+        let mut fixture = Fixture::three_copies();
+        fixture.record(A, refused.clone());
+        fixture.bad(CopiesAgree::default());
+        let mut fixture = Fixture::three_copies();
+        fixture.record(Life::WORLD, ReplicaRecord::BeginsAnew);
+        fixture.record(A, refused);
+        fixture.good(CopiesAgree::default());
     }
 
     #[test]

@@ -79,7 +79,11 @@ impl Fixture {
     }
 
     pub(super) fn crash(&mut self, life: Life) {
-        self.records.push(Record { at: self.now, process: life.0, life, what: What::Crashed });
+        self.note(life, What::Crashed);
+    }
+
+    pub(super) fn note(&mut self, life: Life, what: What) {
+        self.records.push(Record { at: self.now, process: life.0, life, what });
     }
 
     pub(super) fn wait(&mut self, duration: Duration) {

@@ -249,7 +249,8 @@ impl Property for Linearizable {
             }
             Some(ReplicaRecord::Looked { service, name }) => _ = self.answered.insert(*name, *service),
             Some(ReplicaRecord::Corrupted) => _ = self.corrupted.insert(record.life),
-            Some(ReplicaRecord::BeginsAnew) => self.before_anew = Some(self.commands.len()),
+            // An operator may say so more than once. A service that began anew lacks the commands of before.
+            Some(ReplicaRecord::BeginsAnew) => _ = self.before_anew.get_or_insert(self.commands.len()),
             _ => {}
         }
         Ok(())

@@ -6,11 +6,20 @@
 //! Servers in memory that restart know nothing of the service in which they were. If a majority of the servers lost their
 //! copies, they may found another service, and the first one may come back later. Then a server has to change over: the
 //! earlier service answers again only after a life has joined it since the later one answered first.
+//!
+//! With the durability *ordered* the sequencer answers alone. If it stood still while the later service began, it answers for
+//! the earlier one until it notices that the others are gone.
 
 use super::{Map, Property, Violation, broken, content};
 use crate::properties::Facts;
 use crate::record::{Kind, Life, Record, ReplicaRecord, Service, What};
 use std::collections::BTreeSet;
+use std::time::Duration;
+use unisono_core::Time;
+
+/// Time in which a server that stood still notices that the others are gone: the longest patience of the profile, and the
+/// reset that follows.
+const NOTICES_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is known of a service.
 #[derive(Debug, Default)]
@@ -27,7 +36,10 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct OneService {
     on_disk: bool,
+    held_by_all: bool,
     servers: usize,
+    /// When each life went on last after it stood still.
+    awake_since: Map<Life, Time>,
     services: Map<Service, Known>,
     /// The services that answered, one after the other.
     answered: Vec<Service>,
@@ -56,12 +68,19 @@ impl OneService {
         match self.answered.iter().rposition(|known| *known == service) {
             // It is the last one, or the operation began before the next one answered.
             Some(index) if index + 1 == self.answered.len() || begun <= index + 1 => return Ok(()),
+            _ if self.has_stood_still(record) => {}
             Some(_) if !self.may_come_back(service) => {
                 return broken(self, record, || format!("{:?} has answered since", self.answered.last()));
             }
             _ => self.answered.push(service),
         }
         Ok(())
+    }
+
+    /// True if a server that answers alone has gone on just now.
+    fn has_stood_still(&self, record: &Record) -> bool {
+        let since = self.awake_since.get(&record.life).copied();
+        !self.held_by_all && since.is_some_and(|since| record.at.since(since) < NOTICES_WITHIN)
     }
 
     fn may_come_back(&self, service: Service) -> bool {
@@ -76,16 +95,18 @@ impl Property for OneService {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit() | Kind::Crashed.bit()
+        Kind::Replica.bit() | Kind::Crashed.bit() | Kind::Resumed.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        if record.what == What::Crashed {
-            self.lose(record.life);
+        match record.what {
+            What::Crashed => self.lose(record.life),
+            What::Resumed => _ = self.awake_since.insert(record.life, record.at),
+            _ => {}
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { servers, disks, .. }) => {
-                (self.servers, self.on_disk) = (*servers, disks.is_some());
+            Some(ReplicaRecord::Terms { held_by_all, servers, disks }) => {
+                (self.held_by_all, self.servers, self.on_disk) = (*held_by_all, *servers, disks.is_some());
             }
             Some(ReplicaRecord::Begun { name, .. }) => {
                 self.begun.insert(*name, self.answered.len());
@@ -178,6 +199,26 @@ mod tests {
             match loses && joins {
                 true => fixture.good(OneService::default()),
                 false => fixture.bad(OneService::default()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_stood_still_answers_with_the_durability_ordered_until_it_notices() {
+        for (held_by_all, stood_still, waits) in
+            [(false, true, 1), (true, true, 1), (false, false, 1), (false, true, 3)]
+        {
+            let mut fixture = Fixture::three_copies();
+            fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all, servers: 3, disks: None });
+            answers(&mut fixture, &[(SERVICE, true), (OTHER_SERVICE, true)]);
+            if stood_still {
+                fixture.note(A, What::Resumed);
+            }
+            fixture.wait(waits * Duration::from_secs(1));
+            answers(&mut fixture, &[(SERVICE, true), (OTHER_SERVICE, true)]);
+            match (held_by_all, stood_still, waits) {
+                (false, true, 1) => fixture.good(OneService::default()),
+                _ => fixture.bad(OneService::default()),
             }
         }
     }

@@ -102,6 +102,7 @@ impl Server {
             StopReason::DiskFailed(_) => Stop::DiskFailed,
             StopReason::ReplaceNeeded => Stop::ReplaceNeeded,
             StopReason::DiskGivenUp => Stop::GivenUp,
+            StopReason::NothingLost => Stop::NothingLost,
             StopReason::NotRestored(reason) => Stop::Other(reason.0),
             _ => Stop::Other("for a reason that the simulator does not know"),
         };
