@@ -1,7 +1,7 @@
 //! A flood of copies of one recorded question for a port hardly disturbs the group of the process that serves it.
 //!
 //! It prints how long that process's own messages take, at the median, undisturbed and under 20,000 copies per second:
-//! `cargo test --release -p unisono --test flood -- --nocapture`. The process is this test program again. Its environment
+//! `cargo test -p unisono --test flood -- --nocapture`. The process is this test program again. Its environment
 //! makes it a member.
 
 mod common;

@@ -483,7 +483,7 @@ impl Director {
             return;
         }
         let victim = self.app_random.below(self.plan.servers as u64) as usize;
-        // A program whose leave does not end in time ends its copy at once. These runs lose their quorum often.
+        // These runs lose their quorum often, and then a leave does not end.
         let leaves = self.app_random.chance(0.5) && !self.plan.on_disk();
         if self.can_lose(victim) {
             self.world.end_server(victim, leaves);
@@ -496,6 +496,7 @@ impl Director {
     /// Ends all faults. Crashed processes restart.
     fn settle(&mut self) {
         self.is_calm = true;
+        (0..self.plan.servers).for_each(|server| self.world.stop_leaving(server));
         (self.world.common.spoils, self.world.common.stumbles) = (0.0, 0.0);
         self.world.common.job_faults = Default::default();
         self.calm_story();

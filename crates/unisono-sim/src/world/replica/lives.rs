@@ -31,6 +31,18 @@ impl World<ReplicaSide> {
         self.drain(process);
     }
 
+    /// Lets a server's program, whose leave has not ended in time, end its copy at once.
+    pub(crate) fn stop_leaving(&mut self, process: usize) {
+        self.with(process, |side, cx| {
+            if let Some(server) = side.server.as_deref_mut()
+                && server.group.phase() == Phase::Leaving
+            {
+                server.leave_service(cx, &mut side.endpoint);
+            }
+        });
+        self.drain(process);
+    }
+
     /// Lets a server that has not entered its group give up.
     pub(crate) fn give_up_entering(&mut self, process: usize) {
         self.with_copy(process, |server, cx| {
