@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{alone, json, persistently, tried, unisono};
+use common::{WATCHFUL, alone, json, persistently, tried, unisono};
 
 /// Runs a benchmark until all of these fields are positive: while the machine stands still they may be 0.
 fn measured(run: &[&str], fields: &[&str]) -> serde_json::Value {
@@ -172,6 +172,7 @@ fn rows_and_files_that_went_are_in_no_snapshot() {
 fn a_server_with_rows_comes_back_while_the_others_go_on() {
     let _alone = alone();
     let run = ["dir", "--op", "start", "--rows", "3000", "--seconds", "1", "--in-flight", "4"];
+    let run = [&run, &WATCHFUL[..]].concat();
     let fields =
         ["back_us", "ops_before_per_s", "ops_without_per_s", "ops_meanwhile_per_s", "ratio_meanwhile"];
     assert_eq!(measured(&run, &fields)[0]["rows"], 3000);

@@ -29,7 +29,8 @@ impl Bench<'_> {
         let before = self.rate(&mut team, counted)?;
         let victim = self.servers.len() - 1;
         team.kill(victim)?;
-        std::thread::sleep(SETTLES);
+        // Clients notice meanwhile that it is gone.
+        self.rate(&mut team, SETTLES)?;
         let without = self.rate(&mut team, counted)?;
         team.start_again(victim, &self.servers[victim])?;
         let mut meanwhile = Vec::new();
