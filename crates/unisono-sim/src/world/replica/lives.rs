@@ -33,14 +33,18 @@ impl World<ReplicaSide> {
 
     /// Lets a server's program, whose leave has not ended in time, end its copy at once.
     pub(crate) fn stop_leaving(&mut self, process: usize) {
+        let mut is_leaving = false;
         self.with(process, |side, cx| {
             if let Some(server) = side.server.as_deref_mut()
                 && server.group.phase() == Phase::Leaving
             {
                 server.leave_service(cx, &mut side.endpoint);
+                is_leaving = true;
             }
         });
-        self.drain(process);
+        if is_leaving {
+            self.drain(process);
+        }
     }
 
     /// Lets a server that has not entered its group give up.
