@@ -199,6 +199,22 @@ impl Stage {
         said
     }
 
+    /// Lets time pass while these lives repeat their promises, as living participants do when they are asked again.
+    fn wait_with(
+        &mut self,
+        nanos: u64,
+        promises: &[(usize, Uid, Frame)],
+    ) -> Vec<(Option<SocketAddr>, Frame, usize)> {
+        let (end, mut said) = (self.now + nanos, Vec::new());
+        while self.now < end {
+            for (place, uid, promise) in promises {
+                said.extend(self.hear(*place, *uid, promise));
+            }
+            said.extend(self.wait((50 * MS).min(end - self.now)));
+        }
+        said
+    }
+
     /// Receives a frame from a life at a host, and returns the answers.
     fn hear(&mut self, place: usize, uid: Uid, frame: &Frame) -> Vec<(Option<SocketAddr>, Frame, usize)> {
         self.packets += 1;
@@ -360,13 +376,13 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
         if turn {
             reports.reverse();
         }
-        for (place, report) in (1..).zip(reports) {
+        let promises = (1..).zip(reports).map(|(place, report)| {
             let (name, address, prepared) = (name(place), address(place), Some(report));
             let promise =
                 FormPromise { formation, ballot: own, name, address, nonce: place as u64, prepared };
-            stage.hear(place, Uid(100 + place as u64), &Frame::FormPromise(promise.into()));
-        }
-        let said = stage.wait(400 * MS);
+            (place, Uid(100 + place as u64), Frame::FormPromise(promise.into()))
+        });
+        let said = stage.wait_with(400 * MS, &promises.collect::<Vec<_>>());
         let proposed: Vec<_> = said
             .iter()
             .filter_map(|(to, frame, _)| match frame {
@@ -397,14 +413,32 @@ fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
     stage.hear(4, Uid(101), &promise(formation, own, 1));
-    stage.hear(1, Uid(101), &promise(formation, own, 1));
-    stage.hear(2, Uid(102), &promise(formation, own, 2));
-    let said = stage.wait(400 * MS);
+    let promises = [1, 2].map(|place| (place, Uid(100 + place as u64), promise(formation, own, place)));
+    let said = stage.wait_with(400 * MS, &promises);
     let proposed = said.iter().find_map(|(_, frame, _)| match frame {
         Frame::FormPrepare { founding, .. } => Some(founding.members.iter().map(|member| member.address)),
         _ => None,
     });
     assert_eq!(proposed.unwrap().collect::<Vec<_>>(), [0, 1, 2].map(address));
+}
+
+/// A life that promised and then gave up would be lacking in the group from its beginning, and the group would stand still.
+#[test]
+fn a_promise_that_is_not_repeated_is_not_proposed() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let proposed = |said: Vec<(Option<SocketAddr>, Frame, usize)>| {
+        said.into_iter().find_map(|(_, frame, _)| match frame {
+            Frame::FormPrepare { founding, .. } => {
+                Some(founding.members.iter().map(|member| member.uid.0).collect::<Vec<_>>())
+            }
+            _ => None,
+        })
+    };
+    let promised = |place: usize| (place, Uid(100 + place as u64), promise(formation, own, place));
+    stage.hear(1, Uid(101), &promise(formation, own, 1));
+    assert_eq!(proposed(stage.wait_with(400 * MS, &[promised(2)])), None);
+    assert_eq!(proposed(stage.wait_with(310 * MS, &[promised(2), promised(3)])), Some(vec![100, 102, 103]));
 }
 
 #[test]
@@ -414,12 +448,11 @@ fn two_lives_under_one_name_do_not_count() {
     let prepares = |said: &[(Option<SocketAddr>, Frame, usize)]| {
         said.iter().any(|(_, frame, _)| matches!(frame, Frame::FormPrepare { .. }))
     };
-    stage.hear(1, Uid(101), &promise(formation, own, 1));
-    stage.hear(2, Uid(102), &promise(formation, own, 2));
-    stage.hear(2, Uid(202), &promise(formation, own, 2));
-    assert!(!prepares(&stage.wait(400 * MS)));
-    stage.hear(3, Uid(103), &promise(formation, own, 3));
-    assert!(prepares(&stage.wait(310 * MS)));
+    let promised = |place, uid| (place, Uid(uid), promise(formation, own, place));
+    let mut promises = vec![promised(1, 101), promised(2, 102), promised(2, 202)];
+    assert!(!prepares(&stage.wait_with(400 * MS, &promises)));
+    promises.push(promised(3, 103));
+    assert!(prepares(&stage.wait_with(310 * MS, &promises)));
     // Two lives do not count although they have prepared: the former one of a restarted participant, and one that has
     // promised nothing.
     for (place, uid) in [(2, 102), (2, 202), (4, 104), (1, 101)] {
@@ -467,10 +500,8 @@ fn what_was_recorded_of_an_earlier_start_is_not_prepared_and_delays_nothing() {
         stage.wait(MS);
     }
     // The first ballot of this life goes on as if nothing had been heard.
-    for place in [1, 2] {
-        stage.hear(place, Uid(200 + place as u64), &promise(formation, own, place));
-    }
-    let said = stage.wait(310 * MS);
+    let promises = [1, 2].map(|place| (place, Uid(200 + place as u64), promise(formation, own, place)));
+    let said = stage.wait_with(310 * MS, &promises);
     let proposed = said.iter().find_map(|(_, frame, _)| match frame {
         Frame::FormPrepare { ballot, founding, .. } if *ballot == own => Some(founding),
         _ => None,

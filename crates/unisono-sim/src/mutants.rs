@@ -64,7 +64,7 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
 }
 
 /// Histories that show bugs of servers on disk for which no seed is early enough: the crashes that they need are too rare.
-const HISTORIES: [(CoreBug, DiskDurability, &str); 9] = [
+const HISTORIES: [(CoreBug, DiskDurability, &str); 10] = [
     // 2 and 3 create the service without 1, so that 2 cannot go on with 1 later.
     (CoreBug::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
     // 3 has come back and answers; neither 1 nor 2 has written the view with it.
@@ -105,6 +105,8 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 9] = [
         DiskDurability::Majority,
         "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@20 heal@4 power@quiet last=2,3",
     ),
+    // 3 has begun the generation and lacks its first entry, which 1 has.
+    (CoreBug::LogsByLastEpoch, DiskDurability::Majority, "slow=3 power@append2 last=1,3"),
     // The log of 2 is damaged before its end, and 3 crashed early.
     (
         CoreBug::MiddleCut,

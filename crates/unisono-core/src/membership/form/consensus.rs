@@ -47,6 +47,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const PREPARE_WITHIN: Duration = Duration::from_millis(250);
 /// A ballot without enough promises ends after this time; a participant waits no longer after a promise.
 const FORM_PATIENCE: Duration = Duration::from_millis(900);
+/// A promise that was not repeated for this time does not count: that participant may have given up.
+const PROMISE_LASTS: Duration = Duration::from_millis(150);
 /// A coordinator that has been silent for this time is taken for dead.
 const FORM_TAKE_OVER: Duration = Duration::from_millis(400);
 /// How long after a coordinator's last frame another one that hears fewer participants is ignored.
@@ -117,8 +119,8 @@ struct Speaker {
 struct Attempt {
     ballot: Ballot,
     promises: Vec<Promise>,
-    /// Until when it waits for further promises; set when there are enough.
-    gather_until: Option<Time>,
+    /// From when and until when it waits for further promises, once there are enough.
+    gathers: Option<(Time, Time)>,
     proposal: Option<Founding>,
     until: Time,
     repeat_at: Time,
@@ -132,6 +134,8 @@ struct Promise {
     nonce: u64,
     before: Option<(Ballot, Founding)>,
     prepared: bool,
+    /// When it promised last: it does so at each question.
+    renewed_at: Time,
     /// True if another life answered under its name: neither counts.
     replaced: bool,
 }
@@ -141,10 +145,27 @@ impl Attempt {
         self.promises.iter().filter(|promise| !promise.replaced)
     }
 
+    /// Returns the promises that were renewed at this time or later. This member's own always counts.
+    fn renewed(&self, since: Time) -> impl Iterator<Item = &Promise> {
+        let own = self.ballot.coordinator;
+        self.counted().filter(move |promise| promise.member.uid == own || promise.renewed_at >= since)
+    }
+
+    /// Returns the promises that need not be asked for at present. A life that gave up would be lacking in the group from
+    /// the beginning, so a proposal names those alone that promised again when there were enough.
+    fn firm(&self, now: Time) -> impl Iterator<Item = &Promise> {
+        self.renewed(self.gathers.map_or(lately(now), |(from, _)| from))
+    }
+
     fn wake_at(&self) -> Time {
-        let gathered = self.gather_until.filter(|_| self.proposal.is_none());
+        let gathered = self.gathers.map(|(_, until)| until).filter(|_| self.proposal.is_none());
         self.until.min(self.repeat_at).min(gathered.unwrap_or(Time::NEVER))
     }
+}
+
+/// Returns the time since which promises count.
+fn lately(now: Time) -> Time {
+    Time::from_nanos(now.as_nanos().saturating_sub(PROMISE_LASTS.as_nanos() as u64))
 }
 
 impl Forming {
@@ -301,12 +322,13 @@ impl Forming {
             nonce: self.nonce,
             before: self.prepared.clone(),
             prepared: false,
+            renewed_at: now,
             replaced: false,
         };
         self.attempt = Some(Attempt {
             ballot,
             promises: [own].into(),
-            gather_until: None,
+            gathers: None,
             proposal: None,
             until: now + FORM_PATIENCE,
             repeat_at: now,
@@ -340,14 +362,21 @@ impl Forming {
         let (at_least, all) = (self.at_least(), self.formation.participants.len());
         let left = self.give_up_at - now;
         let Some(own) = self.attempt.as_mut().filter(|own| own.proposal.is_none()) else { return };
-        let promises = own.counted().count();
-        if promises < at_least {
-            own.gather_until = None;
+        if own.renewed(lately(now)).count() < at_least {
+            own.gathers = None;
             return;
         }
-        let gather_until = *own.gather_until.get_or_insert(now + GATHER.min(left / 4));
+        if own.gathers.is_none() {
+            own.repeat_at = now;
+        }
+        let (from, gather_until) = *own.gathers.get_or_insert((now, now + GATHER.min(left / 4)));
         own.until = own.until.max(gather_until + FORM_REPEAT_EVERY);
-        if promises < all && gather_until > now {
+        let firm = own.firm(now).count();
+        if firm < all && gather_until > now {
+            return;
+        }
+        if firm < at_least {
+            own.gathers = Some((from, now + FORM_REPEAT_EVERY));
             return;
         }
         let before = own.promises.iter().filter_map(|promise| promise.before.as_ref());
@@ -360,7 +389,7 @@ impl Forming {
                     instance: Instance(nonce(random) << 64 | nonce(random)),
                     epoch: EpochId { counter: 0, coordinator: self.me.uid, nonce: random.next_u64() },
                     config: self.config.clone(),
-                    members: own.counted().map(|promise| promise.member.clone()).collect(),
+                    members: own.firm(now).map(|promise| promise.member.clone()).collect(),
                 }
             }
         };
@@ -386,8 +415,7 @@ impl Forming {
         let question = self.question(now);
         let (tag, me) = (self.tag, self.me.uid);
         let Some(own) = &mut self.attempt else { return };
-        let brisk =
-            own.gather_until.is_some() || own.proposal.is_some() || now.since(self.begun_at) < BRISK_FOR;
+        let brisk = own.gathers.is_some() || own.proposal.is_some() || now.since(self.begun_at) < BRISK_FOR;
         let jitter = Duration::from_nanos(random.below(REPEAT_JITTER.as_nanos() as u64));
         own.repeat_at = now + if brisk { FORM_REPEAT_EVERY } else { REPEAT_SLOWLY } + jitter;
         match (&own.proposal, question) {
@@ -401,7 +429,7 @@ impl Forming {
             }
             (None, Some(question)) => {
                 self.out.push((Destination::Rendezvous, question.clone()));
-                let promised = |uid| own.promises.iter().any(|promise| promise.member.uid == uid);
+                let promised = |uid| own.firm(now).any(|promise| promise.member.uid == uid);
                 for (_, speaker) in self.speakers.iter().filter(|(uid, to)| to.hears_us && !promised(*uid)) {
                     self.out.push((Destination::Address(speaker.address), question.clone()));
                 }
@@ -603,7 +631,8 @@ impl Forming {
             return;
         }
         match own.promises.iter_mut().find(|known| known.place == place) {
-            Some(known) => known.replaced |= known.member.uid != sender,
+            Some(known) if known.member.uid == sender => known.renewed_at = now,
+            Some(known) => known.replaced = true,
             None => {
                 let member = Member { uid: sender, name, address: from };
                 own.promises.push(Promise {
@@ -612,6 +641,7 @@ impl Forming {
                     nonce,
                     before: prepared,
                     prepared: false,
+                    renewed_at: now,
                     replaced: false,
                 });
             }
