@@ -416,12 +416,19 @@ impl Timeline {
         }
         match query {
             Query::Changes { place, from } => match state.watched(place) {
+                // A watch waits at a server that is behind, since the place may be there later.
+                Err(_) if *from > reply.number + 1 && is_future(reply) => None,
                 Err(reason) => differs(&reply.result, &Err(reason.into())),
                 Ok(directory) => super::changes::fault_of(self, directory, *from, reply),
             },
             _ => differs(&without_history(&reply.result), &state.ask(query)),
         }
     }
+}
+
+/// True if a reply says that its number is not yet the one that was asked for.
+fn is_future(reply: &Reply) -> bool {
+    reply.result == Err(Reason::Future { number: reply.number }.into())
 }
 
 /// Returns the result without what the model does not know.

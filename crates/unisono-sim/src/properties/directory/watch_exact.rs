@@ -91,6 +91,19 @@ mod tests {
     }
 
     #[test]
+    fn accepts_that_a_server_behind_does_not_judge_the_place() {
+        for (from, number, is_right) in [(9, 3, true), (4, 3, false), (9, 4, false)] {
+            let mut fixture = watched();
+            let query = Query::Changes { place: fixture.place("nowhere"), from };
+            fixture.watched(8, query, Err(Reason::Future { number }.into()));
+            match is_right {
+                true => fixture.good(AtEnd::<WatchExact>::default()),
+                false => fixture.bad(AtEnd::<WatchExact>::default()),
+            }
+        }
+    }
+
+    #[test]
     fn rejects_a_history_that_ends_early() {
         let mut fixture = watched();
         _ = watch(&mut fixture, 3, Some(Err(Reason::NoLongerKept { kept_from: 4 }.into())));
