@@ -188,18 +188,29 @@ impl<I: Serialize, A: DeserializeOwned + Send + 'static> Crew<I, A> {
                 return Ok(self.early.remove(at).1);
             }
             let (by, answer) = self.answer(deadline, dead, what)?;
-            if let Some(trouble) = answer.trouble() {
-                return Err(Problem::failed(format!("process {by}: {trouble}")));
-            }
-            self.early.push((by, answer));
+            self.keep(by, answer)?;
         }
     }
 
+    fn keep(&mut self, by: usize, answer: A) -> Result<(), Problem>
+    where
+        A: MayFail,
+    {
+        if let Some(trouble) = answer.trouble() {
+            return Err(Problem::failed(format!("process {by}: {trouble}")));
+        }
+        self.early.push((by, answer));
+        Ok(())
+    }
+
     /// Returns whether an answer of this worker is there, without waiting for one.
-    pub(crate) fn has_answered(&mut self, index: usize, dead: &[usize]) -> Result<bool, Problem> {
+    pub(crate) fn has_answered(&mut self, index: usize, dead: &[usize]) -> Result<bool, Problem>
+    where
+        A: MayFail,
+    {
         while let Some((by, received)) = self.receive(Instant::now()) {
             match received {
-                Received::Answer(answer) => self.early.push((by, answer)),
+                Received::Answer(answer) => self.keep(by, answer)?,
                 _ if dead.contains(&by) => {}
                 _ => return Err(Problem::failed(format!("process {by} ended unexpectedly"))),
             }
