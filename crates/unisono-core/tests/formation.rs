@@ -163,9 +163,14 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
+        Stage::within(5000)
+    }
+
+    /// The participant has this time, in milliseconds.
+    fn within(millis: u64) -> Stage {
         let me = Member { uid: Uid(100), name: name(0), address: address(0) };
         let (port, settings, random) = (Port::from_name("test"), Settings::default(), Random::from_u64(1));
-        let entry = form(5, 3, 5000 * MS);
+        let entry = form(5, 3, millis * MS);
         let now = Time::from_nanos(1);
         let group =
             Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random).unwrap();
@@ -422,23 +427,45 @@ fn a_promise_that_comes_from_elsewhere_counts_for_nothing() {
     assert_eq!(proposed.unwrap().collect::<Vec<_>>(), [0, 1, 2].map(address));
 }
 
+/// Returns the lives that the first proposal among these frames names.
+fn proposed(said: &[(Option<SocketAddr>, Frame, usize)]) -> Option<Vec<u64>> {
+    said.iter().find_map(|(_, frame, _)| match frame {
+        Frame::FormPrepare { founding, .. } => {
+            Some(founding.members.iter().map(|member| member.uid.0).collect())
+        }
+        _ => None,
+    })
+}
+
 /// A life that promised and then gave up would be lacking in the group from its beginning, and the group would stand still.
 #[test]
 fn a_promise_that_is_not_repeated_is_not_proposed() {
+    // With 400 ms in all the coordinator waits for the rest for less than a promise lasts; with 5 s for longer.
+    for within in [400, 5000] {
+        let mut stage = Stage::within(within);
+        let (formation, own) = stage.question();
+        let promised = |place: usize| (place, Uid(100 + place as u64), promise(formation, own, place));
+        stage.hear(1, Uid(101), &promise(formation, own, 1));
+        stage.wait(10 * MS);
+        assert_eq!(proposed(&stage.wait_with(140 * MS, &[promised(2)])), None, "{within} ms");
+        // Enough have promised without the silent one.
+        let said = stage.wait_with(310 * MS, &[promised(2), promised(3)]);
+        assert_eq!(proposed(&said), Some(vec![100, 102, 103]), "{within} ms");
+    }
+}
+
+/// Of three of five that promised, one has been silent for longer than a promise lasts.
+#[test]
+fn an_old_promise_does_not_count() {
     let mut stage = Stage::new();
     let (formation, own) = stage.question();
-    let proposed = |said: Vec<(Option<SocketAddr>, Frame, usize)>| {
-        said.into_iter().find_map(|(_, frame, _)| match frame {
-            Frame::FormPrepare { founding, .. } => {
-                Some(founding.members.iter().map(|member| member.uid.0).collect::<Vec<_>>())
-            }
-            _ => None,
-        })
-    };
     let promised = |place: usize| (place, Uid(100 + place as u64), promise(formation, own, place));
     stage.hear(1, Uid(101), &promise(formation, own, 1));
-    assert_eq!(proposed(stage.wait_with(400 * MS, &[promised(2)])), None);
-    assert_eq!(proposed(stage.wait_with(310 * MS, &[promised(2), promised(3)])), Some(vec![100, 102, 103]));
+    stage.wait(160 * MS);
+    let said = stage.wait_with(1000 * MS, &[promised(2)]);
+    assert_eq!(proposed(&said), None);
+    // So the ballot ends, and another one begins.
+    assert!(said.iter().any(|(_, frame, _)| matches!(frame, Frame::Form { ballot, .. } if *ballot != own)));
 }
 
 #[test]
