@@ -28,7 +28,7 @@ const ROUNDS: usize = 3;
 const QUESTION_BYTES_MIN: usize = 300;
 /// A fresh question is answered within this time.
 const FRESH: Duration = Duration::from_secs(1);
-/// Without bounds on what a copy costs, messages take more than ten times as long. The goal is 1.5.
+/// A server that signs an answer to each copy makes messages take 9 to 11 times as long. The goal is 1.5.
 const SLOWER_MAX: f64 = 4.0;
 
 /// A member that serves a port. For each line of its standard input it sends messages one by one for a block of time, and
@@ -138,7 +138,7 @@ fn flood((question, to): &(Vec<u8>, SocketAddrV4), stop: &AtomicBool, sent: &Ato
     let socket = UdpSocket::from(socket);
     socket.set_nonblocking(true).unwrap();
     let begin = Instant::now();
-    let mut count = 0;
+    let (mut room, mut count, mut answered) = ([0; 2_048], 0, 0);
     while !stop.load(Ordering::Relaxed) {
         let due = (begin.elapsed().as_secs_f64() * f64::from(COPIES_PER_S)) as u64;
         // After a delay of this thread it does not send all that is due at once.
@@ -149,9 +149,9 @@ fn flood((question, to): &(Vec<u8>, SocketAddrV4), stop: &AtomicBool, sent: &Ato
             sent.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(Duration::from_micros(200));
+        answered += std::iter::from_fn(|| socket.recv(&mut room).ok()).count();
     }
-    let mut room = [0; 2_048];
-    std::iter::from_fn(|| socket.recv(&mut room).ok()).count()
+    answered
 }
 
 #[test]
