@@ -454,6 +454,23 @@ fn a_promise_that_is_not_repeated_is_not_proposed() {
     }
 }
 
+/// Also the promise that makes them enough has to be repeated, and the coordinator asks for that at once.
+#[test]
+fn the_last_promise_that_is_needed_is_asked_for_again() {
+    let mut stage = Stage::new();
+    let (formation, own) = stage.question();
+    let promised = |place: usize| (place, Uid(100 + place as u64), promise(formation, own, place));
+    stage.hear(1, Uid(101), &promise(formation, own, 1));
+    stage.wait(10 * MS);
+    let said = stage.hear(3, Uid(103), &promise(formation, own, 3));
+    assert!(
+        said.iter().any(|(to, frame, _)| to.is_none() && matches!(frame, Frame::Form { .. })),
+        "{said:?}"
+    );
+    let said = stage.wait_with(310 * MS, &[promised(1), promised(2)]);
+    assert_eq!(proposed(&said), Some(vec![100, 101, 102]));
+}
+
 /// Of three of five that promised, one has been silent for longer than a promise lasts.
 #[test]
 fn an_old_promise_does_not_count() {

@@ -145,16 +145,16 @@ impl Attempt {
         self.promises.iter().filter(|promise| !promise.replaced)
     }
 
-    /// Returns the promises that were renewed at this time or later. This member's own always counts.
+    /// Returns the promises that were renewed after this time. This member's own always counts.
     fn renewed(&self, since: Time) -> impl Iterator<Item = &Promise> {
         let own = self.ballot.coordinator;
-        self.counted().filter(move |promise| promise.member.uid == own || promise.renewed_at >= since)
+        self.counted().filter(move |promise| promise.member.uid == own || promise.renewed_at > since)
     }
 
-    /// Returns the promises that need not be asked for at present. A life that gave up would be lacking in the group from
-    /// the beginning, so a proposal names those alone that promised again when there were enough.
-    fn firm(&self, now: Time) -> impl Iterator<Item = &Promise> {
-        self.renewed(self.gathers.map_or(lately(now), |(from, _)| from))
+    /// Returns the promises that a proposal may name: those that were repeated since there were enough. A life that gave up
+    /// would be lacking in the group from the beginning.
+    fn firm(&self) -> impl Iterator<Item = &Promise> {
+        self.renewed(self.gathers.map_or(Time::NEVER, |(from, _)| from))
     }
 
     fn wake_at(&self) -> Time {
@@ -371,7 +371,7 @@ impl Forming {
         }
         let (from, gather_until) = *own.gathers.get_or_insert((now, now + GATHER.min(left / 4)));
         own.until = own.until.max(gather_until + FORM_REPEAT_EVERY);
-        let firm = own.firm(now).count();
+        let firm = own.firm().count();
         if firm < all && gather_until > now {
             return;
         }
@@ -389,7 +389,7 @@ impl Forming {
                     instance: Instance(nonce(random) << 64 | nonce(random)),
                     epoch: EpochId { counter: 0, coordinator: self.me.uid, nonce: random.next_u64() },
                     config: self.config.clone(),
-                    members: own.firm(now).map(|promise| promise.member.clone()).collect(),
+                    members: own.firm().map(|promise| promise.member.clone()).collect(),
                 }
             }
         };
@@ -429,8 +429,8 @@ impl Forming {
             }
             (None, Some(question)) => {
                 self.out.push((Destination::Rendezvous, question.clone()));
-                let promised = |uid| own.firm(now).any(|promise| promise.member.uid == uid);
-                for (_, speaker) in self.speakers.iter().filter(|(uid, to)| to.hears_us && !promised(*uid)) {
+                let is_firm = |uid| own.firm().any(|promise| promise.member.uid == uid);
+                for (_, speaker) in self.speakers.iter().filter(|(uid, to)| to.hears_us && !is_firm(*uid)) {
                     self.out.push((Destination::Address(speaker.address), question.clone()));
                 }
             }
