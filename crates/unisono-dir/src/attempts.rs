@@ -19,7 +19,7 @@ const BELIEVES_AFTER: Duration = Duration::from_secs(3);
 
 /// What a call came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub(crate) enum Heard {
     /// The reply.
     Reply(Bytes),
     /// No reply; the request was not executed, and may be sent again.
@@ -32,7 +32,7 @@ pub enum Heard {
 
 /// What the client does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Call the service with the request, with this timeout.
     Call(Duration),
     /// Ask all servers how they are.
@@ -43,7 +43,7 @@ pub enum Step {
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The service refused it; nothing changed.
     Refused(Refusal),
     /// No server has a majority.
@@ -71,7 +71,7 @@ pub enum Failure {
 
 /// One request. Take [`Attempts::step`] until it is over, and report what each step came to.
 #[derive(Clone, Debug)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     is_command: bool,
     /// Maximum time for all calls.
     within: Duration,
@@ -83,13 +83,13 @@ pub struct Attempts {
 
 impl Attempts {
     /// Begins with a request of this kind, which is to be over after about this time.
-    pub fn new(kind: RequestKind, within: Duration) -> Attempts {
+    pub(crate) fn new(kind: RequestKind, within: Duration) -> Attempts {
         let is_command = kind == RequestKind::Command;
         Attempts { is_command, within, calls: 0, may_have_happened: false, asks_servers: false, over: None }
     }
 
     /// Returns what to do when `elapsed` has passed since the request began.
-    pub fn step(&self, elapsed: Duration) -> Step {
+    pub(crate) fn step(&self, elapsed: Duration) -> Step {
         if let Some(over) = &self.over {
             return Step::Over(over.clone());
         }
@@ -102,7 +102,7 @@ impl Attempts {
     }
 
     /// Notes what a call came to.
-    pub fn heard(&mut self, heard: Heard) {
+    pub(crate) fn heard(&mut self, heard: Heard) {
         self.calls += 1;
         match heard {
             Heard::Reply(reply) => {
@@ -120,7 +120,7 @@ impl Attempts {
     }
 
     /// Notes the status of the servers that answered, `elapsed` after the request began.
-    pub fn heard_servers(&mut self, elapsed: Duration, servers: &[ServerStatus]) {
+    pub(crate) fn heard_servers(&mut self, elapsed: Duration, servers: &[ServerStatus]) {
         self.asks_servers = false;
         let may_have_happened = self.may_have_happened;
         let is_last = may_have_happened || elapsed >= self.within || self.calls >= CALLS_MAX;
@@ -139,7 +139,7 @@ impl Attempts {
 }
 
 /// Returns what a reply contains if `take` finds it there.
-pub fn taken<T>(reply: Reply, take: impl FnOnce(Answer) -> Option<T>) -> Result<(T, u64), Failure> {
+pub(crate) fn taken<T>(reply: Reply, take: impl FnOnce(Answer) -> Option<T>) -> Result<(T, u64), Failure> {
     let number = reply.number;
     let answer = reply.result.map_err(Failure::Refused)?;
     take(answer).map(|taken| (taken, number)).ok_or(Failure::Unreadable)

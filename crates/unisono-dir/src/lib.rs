@@ -23,7 +23,7 @@
 //!
 //! | module | subject | needs the network |
 //! |---|---|---|
-//! | `attempts` | what a client does with one request | no |
+//! | `attempts` | what a client does with one request | yes |
 //! | `watches` | watches as a server holds them | no |
 //! | `status` | what a server says of itself | no |
 //! | `operation` | operations and what their answers contain | yes |
@@ -34,11 +34,12 @@
 //! | `server` | servers | yes |
 //! | `client` | clients | yes |
 //!
-//! Without the feature `net` the crate is what needs no network, for simulators.
+//! Without the feature `net` the crate is what the simulator drives: watches and the status of servers.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "net")]
 mod archive;
+#[cfg(feature = "net")]
 mod attempts;
 #[cfg(feature = "net")]
 mod client;
@@ -57,7 +58,6 @@ mod watches;
 
 #[cfg(feature = "net")]
 pub use archive::{Backup, NotABackup};
-pub use attempts::{Attempts, Failure, Heard, Step, taken};
 #[cfg(feature = "net")]
 pub use client::{Client, ClientError, Done, OPERATION_WITHIN, Pending, SILENCE, SaveError, Saved, Watch};
 #[cfg(feature = "net")]

@@ -14,13 +14,13 @@ pub(crate) struct Directory {
     table: Table,
     /// The ports of the service, once they were asked for.
     ports: OnceLock<Ports>,
-    observer: Option<Observer>,
+    observer: Observer,
 }
 
 impl Directory {
     /// Returns an empty directory with these bounds. `observer` is called after each change.
     pub(crate) fn new(limits: Limits, observer: Observer) -> Directory {
-        Directory { table: Table::new(limits), ports: OnceLock::new(), observer: Some(observer) }
+        Directory { table: Table::new(limits), ports: OnceLock::new(), observer }
     }
 
     pub(crate) fn table(&self) -> &Table {
@@ -35,12 +35,6 @@ impl Directory {
             let _ = self.ports.set(ports);
         }
         self.ports.get()
-    }
-
-    fn notify(&self) {
-        if let Some(observer) = &self.observer {
-            observer();
-        }
     }
 }
 
@@ -58,7 +52,7 @@ impl StateMachine for Directory {
 
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         let reply = self.table.apply(command.payload);
-        self.notify();
+        (self.observer)();
         Outcome::Reply(reply)
     }
 
@@ -79,7 +73,7 @@ impl StateMachine for Directory {
     fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {
         self.table = Table::restore(parts).map_err(|reason| NotRestored(reason.0))?;
         self.ports = OnceLock::new();
-        self.notify();
+        (self.observer)();
         Ok(())
     }
 }

@@ -16,6 +16,9 @@ pub const WATCHES_MAX: usize = 4096;
 pub const CLIENT_WATCHES_MAX: usize = 256;
 /// Time after which a watch without changes gets an empty answer, and its client asks again.
 pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
+/// Refusal of a watch beyond one of the two maxima, part of the protocol: the client pauses before it asks again.
+#[cfg(feature = "net")]
+pub(crate) const TOO_MANY: &str = "this server holds as many watches as it may, or as it may for this client";
 
 /// The watches that a server holds. `R` is what a watch is answered with.
 #[derive(Debug)]

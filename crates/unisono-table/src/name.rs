@@ -129,11 +129,6 @@ impl Path {
         self.0.split_last().map(|(last, parents)| (parents, last))
     }
 
-    /// Returns the path without its last name, and that name; `None` for the empty path.
-    pub fn parent(&self) -> Option<(Path, Name)> {
-        self.split_last().map(|(parents, last)| (Path(parents.to_vec()), last.clone()))
-    }
-
     /// Returns the path of a row of the directory at this path.
     ///
     /// # Errors

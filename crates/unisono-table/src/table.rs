@@ -144,7 +144,7 @@ impl Table {
         &self.service
     }
 
-    /// True if this is the root's capability with all rights.
+    /// Checks that this is the root's capability with all rights.
     ///
     /// # Errors
     /// It is not valid, or not the root's, or lacks rights.

@@ -10,6 +10,7 @@ use crate::seeds::Seeds;
 use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use unisono_core::wire::{Checksum, Protection};
@@ -126,6 +127,12 @@ impl Lives {
             entered => Some(entered),
         }
     }
+}
+
+/// Draws a time in this range; its end if there are no random numbers.
+pub(crate) fn by_lot(range: Range<Duration>) -> Duration {
+    let lot = random().map_or(1.0, |[lot]| f64::from(lot) / f64::from(u8::MAX));
+    range.start + (range.end - range.start).mul_f64(lot)
 }
 
 /// Returns random bits from the operating system.

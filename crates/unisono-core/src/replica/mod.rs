@@ -59,6 +59,7 @@ use answering::{BUSY, NO_READS, WAITS_TOO_LONG};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
+use core::ops::Range;
 use core::time::Duration;
 use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
@@ -71,8 +72,11 @@ use word::Word;
 /// Interval at which requests are dropped whose clients do not wait any longer, and at which acknowledged outcomes are
 /// freed.
 const REPLICA_TIDIES_EVERY: Duration = Duration::from_secs(1);
+/// How long a server with a disk takes part in one formation: at least and at most. Each server draws its time by lot.
+/// Servers that give up after equal times can miss each other again and again.
+pub const DISK_FORMS_WITHIN: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(3);
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
-pub const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(1500);
+pub const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(3500);
 /// Maximum time for which a client or this process may wait for the outcome of a command.
 const COMMAND_WAITS_MAX: Duration = Duration::from_millis(COMMAND_WAITS_MAX_MS);
 /// Number of clients whose acknowledgements are collected before the members are told.

@@ -55,8 +55,9 @@ impl Client {
     }
 }
 
-/// What was heard, in the order of the ids. The answers say how many servers there are, and what those beyond say counts if
-/// it is here: a process that answers in place of a server must not hide others.
+/// What was heard, in the order of the ids. The answers say how many servers there are, and answers
+/// of servers with higher ids are used if they have arrived, but not waited for: a process that answers in place of a server
+/// must not hide others.
 #[derive(Default)]
 struct Answers {
     heard: Vec<ServerStatus>,

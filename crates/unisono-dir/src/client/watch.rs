@@ -3,7 +3,7 @@
 use super::{Client, ClientError, heard};
 use crate::attempts::Heard;
 use crate::operation::{self, Changes};
-use crate::server::TOO_MANY;
+use crate::watches::TOO_MANY;
 use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Returns the changes of a directory's rows one by one: none is missing and none comes twice, whichever servers fail
 /// meanwhile. It stays with the directory to which the path led at the beginning, and ends with [`Reason::NotFound`] when
-/// that is deleted or its capability revoked; changes since its last answer are then not returned. To resume it later, or in another process, begin one from the number after that of the last change.
+/// that is deleted or its capability revoked; changes since its last answer are then not returned. To resume it later, or in
+/// another process, begin one from the number after that of the last change.
 ///
 /// ```no_run
 /// use unisono_dir::{Client, Options, Place, read_capability};

@@ -15,7 +15,6 @@ mod watch_desk;
 
 pub(crate) use backup_desk::{Begun, PieceQuestion, begin_question};
 pub use restoring::{RestoreError, restore};
-pub(crate) use watch_desk::TOO_MANY;
 
 use crate::machine::Directory;
 use crate::ports::{Ports, status_by_name, status_by_port};
@@ -96,6 +95,9 @@ pub enum ServerEnd {
         /// The cause.
         cause: Arc<io::Error>,
     },
+    /// The operating system gave no random numbers for a new service.
+    #[error("no random numbers: {0}")]
+    NoRandom(Arc<io::Error>),
     /// It cannot serve clients.
     #[error("cannot serve clients: {0}")]
     NotServed(Arc<NotServed>),
@@ -232,7 +234,7 @@ impl Server {
         self.shared.replica.look(|directory| directory.table().root())
     }
 
-    /// Ends the server within about this time: what it had taken is answered if possible.
+    /// Ends the server within about this time: requests that it has accepted are answered if a majority is there.
     pub fn end(&self, within: Duration) {
         self.shared.replica.end(within);
         self.shared.status.close();
@@ -271,7 +273,7 @@ impl Shared {
         self.replica.status().state == ReplicaState::Ended
     }
 
-    /// Founds the service or waits for it, serves clients, and keeps the file of the root as it has to be.
+    /// Runs the server until it ends, and records why.
     fn keep(self: Arc<Shared>, known: Option<Capability>) {
         let kept = self.serve(known);
         if let Err(end) = kept {
@@ -284,6 +286,7 @@ impl Shared {
         self.signal.raise();
     }
 
+    /// Founds the service or waits for it, serves clients, and keeps the file of the root as it has to be.
     fn serve(self: &Arc<Shared>, known: Option<Capability>) -> Result<(), ServerEnd> {
         let Some((mut root, ports)) = self.found()? else { return Ok(()) };
         self.write_root(&root)?;
@@ -339,12 +342,13 @@ impl Shared {
 
     /// Creates the root directory, unless another server was first.
     fn create(&self) -> Result<(), ServerEnd> {
-        let random = |cause| ServerEnd::Root { path: PathBuf::from("/dev/random"), cause: Arc::new(cause) };
-        let secret = crate::random_check().map_err(random)?;
-        let service = crate::random_check().map_err(random)?.to_bits().to_be_bytes();
-        let Some(ports) = Ports::of_secret(&service) else { return Ok(()) };
+        let random = |cause| ServerEnd::NoRandom(Arc::new(cause));
+        let root_check = crate::random_check().map_err(random)?;
+        let port_secret = crate::random_check().map_err(random)?.to_bits().to_be_bytes();
+        let Some(ports) = Ports::of_secret(&port_secret) else { return Ok(()) };
         let port = Port(crate::ports::number(ports.service.public()));
-        let found = Command::Found { port, secret, service: Bytes::copy_from_slice(&service) };
+        let found =
+            Command::Found { port, secret: root_check, service: Bytes::copy_from_slice(&port_secret) };
         // If this fails, the next look shows whether another server was first.
         let _ = self.replica.command(Request::Command(found).encode());
         Ok(())

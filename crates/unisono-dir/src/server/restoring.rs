@@ -1,7 +1,7 @@
 //! Folders that a backup was put into. The first start of a server makes its state of it and begins the service anew.
 //!
 //! `restore` checks the backup and puts it into an empty folder, as the file `backup`, with the root's capability beside
-//! it: who has the folder can ask its server how it is as soon as it runs. A server that finds it there writes
+//! it: the holder of the folder can ask its server for the status from its first moment. A server that finds it there writes
 //! its state, with its own id, and lets the service begin anew from it. The file goes when the server serves. A crash in
 //! between is harmless: as long as the disk has the instance of the backup, the service has not begun anew yet.
 

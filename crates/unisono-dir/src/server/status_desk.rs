@@ -63,7 +63,7 @@ impl StatusDesk {
 
     pub(super) fn close(&self) {
         for server in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // What is not answered by now is not missed.
+            // A caller that gets no answer asks again.
             let _ = server.drain(CLOSES_WITHIN);
         }
     }

@@ -1,7 +1,7 @@
 //! Holds watches while the server serves. One thread takes them, another one looks at them after each change.
 
 use super::{Shared, spawn};
-use crate::watches::{WATCHES_MAX, Watches};
+use crate::watches::{TOO_MANY, WATCHES_MAX, Watches};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unisono::rpc::{PrivatePort, Request, Server};
@@ -10,9 +10,8 @@ use unisono::rpc::{PrivatePort, Request, Server};
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Number of watches that are looked at while the state is locked.
 const LOOKED_AT_MAX: usize = 64;
-/// Refusals, after which a client asks another server, or this one after a pause.
+/// Refusal, after which a client asks another server.
 const NOT_HERE: &str = "this server does not serve at present";
-pub(crate) const TOO_MANY: &str = "this server holds as many watches as it may, or as it may for this client";
 
 /// Requests that were taken and not looked at yet.
 type Taken = Arc<Mutex<Vec<Request>>>;
@@ -75,7 +74,7 @@ fn begin(shared: &Arc<Shared>, port: &PrivatePort, taken: &Taken) -> Option<Serv
 
 /// Closes the port, and sends all clients elsewhere.
 fn end(server: &Server, taken: &Taken, watches: &mut Watches<Request>) {
-    // Nothing of what was taken gets an answer first.
+    // Waits for no request: all are refused below.
     let _ = server.drain(Duration::ZERO);
     let new = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
     for request in new.into_iter().chain(watches.give_up()) {

@@ -209,7 +209,8 @@ impl Director {
         self.injector.clear_faults(&mut self.world);
         self.scene.iter_mut().for_each(|scene| scene.present = (0..self.plan.servers).collect());
         for server in 0..self.plan.servers {
-            self.begin_server(server, self.plan.entry(), None);
+            let entry = self.entry();
+            self.begin_server(server, entry, None);
         }
         for client in self.plan.servers..self.process_count() {
             self.begin_client(client);
@@ -289,7 +290,8 @@ impl Director {
             return;
         }
         let Some(resident) = self.world.resident(process) else {
-            return self.begin_server(process, self.plan.entry(), None);
+            let entry = self.entry();
+            return self.begin_server(process, entry, None);
         };
         let Some(server) = &resident.side.server else { return };
         let Some(over) = server.over else { return };
@@ -300,17 +302,22 @@ impl Director {
             return;
         }
         let entry = match over {
-            _ if self.plan.on_disk() => self.plan.entry(),
-            Over::Reenters => self.plan.entry(),
+            _ if self.plan.on_disk() => self.plan.entry(&mut self.app_random),
+            Over::Reenters => self.plan.entry(&mut self.app_random),
             Over::Excluded => server.replica.entry_after_exclusion(&self.plan.config),
             Over::JoinFailed => server.entry.clone(),
-            Over::Gone | Over::Stopped => self.plan.entry(),
+            Over::Gone | Over::Stopped => self.plan.entry(&mut self.app_random),
         };
         let stop = server.stop;
         let former = self.world.take_former(process);
         stop.into_iter().for_each(|stop| self.heed_stop(process, stop));
         let goes_on = matches!(over, Over::Excluded | Over::JoinFailed | Over::Reenters);
         self.begin_server(process, entry, former.filter(|_| goes_on));
+    }
+
+    /// Returns how a server enters that begins anew.
+    pub(super) fn entry(&mut self) -> EntryMode {
+        self.plan.entry(&mut self.app_random)
     }
 
     pub(super) fn begin_server(&mut self, process: usize, entry: EntryMode, former: Option<Former>) {
@@ -384,7 +391,10 @@ impl Director {
                 if let Some(victim) = self.victim().filter(|victim| self.can_lose(*victim)) {
                     self.world.crash(victim);
                     match victim < self.plan.servers {
-                        true => self.begin_server(victim, self.plan.entry(), None),
+                        true => {
+                            let entry = self.entry();
+                            self.begin_server(victim, entry, None);
+                        }
                         false => self.begin_client(victim),
                     }
                 }

@@ -6,9 +6,10 @@ use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
 use crate::plan::{FaultKind, Parts, Profile, Recurring, add, degrade, name};
 use crate::world::JobFaults;
+use std::ops::Range;
 use std::time::Duration;
-use unisono_core::replica::Durability;
 use unisono_core::replica::disk::DiskDurability;
+use unisono_core::replica::{DISK_FORMS_WITHIN, Durability};
 use unisono_core::rpc::CallSettings;
 use unisono_core::{
     EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport,
@@ -28,8 +29,8 @@ pub(crate) struct Plan {
     pub(crate) config: GroupConfig,
     pub(crate) settings: Settings,
     pub(crate) calls: CallSettings,
-    /// Time in which a server tries to form the group.
-    pub(crate) within: Duration,
+    /// Time in which a server tries to form the group: each life draws one in this range.
+    pub(crate) within: Range<Duration>,
     /// True if services are located by multicast.
     pub(crate) multicast: bool,
     /// True if clocks run up to one percent too fast or too slow.
@@ -175,7 +176,7 @@ impl Plan {
                 locate: random.duration(300, 2_000),
                 ..CallSettings::default()
             },
-            within: random.duration(1_000, 5_000),
+            within: fixed(random.duration(1_000, 5_000)),
             multicast: random.chance(0.5),
             drift: random.chance(0.5),
             load: Load {
@@ -269,7 +270,7 @@ impl Plan {
     pub(super) fn keep_on_disk(&mut self, disks: DiskPlan) {
         self.disks = Some(disks);
         self.is_reckless = true;
-        self.within = Duration::from_secs(1);
+        self.within = DISK_FORMS_WITHIN;
         self.config.quorum = Quorum::MajorityOf((0..self.servers).map(|server| self.name(server)).collect());
         self.config.members_max = self.servers as u16;
         self.config.members_min = self.servers as u16 / 2 + 1;
@@ -331,10 +332,17 @@ impl Plan {
     }
 
     /// Returns how a server enters that begins anew.
-    pub(crate) fn entry(&self) -> EntryMode {
+    pub(super) fn entry(&self, random: &mut Random) -> EntryMode {
         let participants = (0..self.servers).map(|server| self.name(server)).collect();
         let at_least = self.config.members_min;
-        let formation = Formation { participants, at_least, within: self.within };
+        let within = match self.within.is_empty() {
+            true => self.within.start,
+            false => {
+                let nanos = |at: Duration| at.as_nanos() as u64;
+                Duration::from_nanos(random.between(nanos(self.within.start), nanos(self.within.end)))
+            }
+        };
+        let formation = Formation { participants, at_least, within };
         EntryMode::JoinOrForm(formation, self.config.clone())
     }
 
@@ -342,4 +350,9 @@ impl Plan {
     pub(crate) fn patience(&self) -> u64 {
         (self.settings.silence + self.settings.patience).as_nanos() as u64
     }
+}
+
+/// Returns the range with this time alone.
+pub(super) fn fixed(time: Duration) -> Range<Duration> {
+    time..time
 }

@@ -7,7 +7,7 @@
 use super::abstraction::{DiskMoment, Mask, MemoryMoment, Moment, ServerMoment};
 use super::director::{Director, Run};
 use super::history::{Event, History, Point, SERVERS, Step};
-use super::plan::{DiskPlan, Plan};
+use super::plan::{DiskPlan, Plan, fixed};
 use super::states::Op;
 use crate::bugs::Planted;
 use crate::director::Finding;
@@ -154,7 +154,7 @@ fn plan(durability: DiskDurability) -> Plan {
     };
     plan.config.history_messages = 1024;
     plan.config.window = 64;
-    plan.within = Duration::from_millis(500);
+    plan.within = fixed(Duration::from_millis(500));
     (plan.multicast, plan.drift) = (true, false);
     plan.restart_max = 2 * MILLISECOND;
     plan.fetch_limit = Duration::from_millis(500);
@@ -272,7 +272,8 @@ impl Director {
         let Some(script) = &mut self.script else { return };
         if !script.up.contains(&process) {
             script.up.push(process);
-            self.begin_server(process, self.plan.entry(), None);
+            let entry = self.entry();
+            self.begin_server(process, entry, None);
         }
     }
 

@@ -14,6 +14,7 @@ use super::waits::{Waits, block_on};
 use super::{NotServed, ReadFailure, StateMachine};
 use crate::engine::{Listed, WaitList, clock_ns};
 use crate::error::OpenError;
+use crate::opening::by_lot;
 use crate::options::Options;
 use crate::rpc::{self, PrivatePort};
 use bytes::Bytes;
@@ -25,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, Done, FetchNumber, Job, JobNumber, NO_COPY, Notice, Output,
-    ReadNumber, Replica, ReplicaSettings, StopReason,
+    Answer, CommandFailure, CommandNumber, DISK_FORMS_WITHIN, Done, FetchNumber, Job, JobNumber, NO_COPY,
+    Notice, Output, ReadNumber, Replica, ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{EntryMode, GroupConfig, Time, Uid};
@@ -312,9 +313,15 @@ impl<S: StateMachine> Copy<S> {
         self.disk.as_ref().map_or(config.clone(), |disk| disk.config(config))
     }
 
-    /// Returns how a life enters the group.
+    /// Returns how a life enters the group. A server with a disk draws for how long it tries to form it.
     pub(super) fn entry(&self) -> EntryMode {
-        self.founding.entry(self.group_config())
+        let mut entry = self.founding.entry(self.group_config());
+        if let EntryMode::JoinOrForm(formation, _) = &mut entry
+            && self.disk.is_some()
+        {
+            formation.within = by_lot(DISK_FORMS_WITHIN);
+        }
+        entry
     }
 
     /// Returns the settings of a copy that is not in its group yet.

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use unisono_core::replica::disk::{Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError};
-use unisono_core::replica::{DiskStart, Job, JobNumber};
+use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, Job, JobNumber};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
 pub use unisono_core::replica::disk::DiskDurability;
@@ -24,8 +24,6 @@ pub use unisono_core::replica::disk::DiskDurability;
 pub const DISK_SERVERS_MAX: u8 = 9;
 /// Maximum length of the name of a service on disk, 255 bytes: the commit block has room for it and much else.
 pub const DISK_NAME_BYTES_MAX: usize = 255;
-/// Time after which a formation is tried anew: a participant that has promised to another one that died must not wait long.
-const DISK_FORMATION_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a server that waits looks whether it is in a group.
 const DESK_LOOKS_EVERY: Duration = Duration::from_millis(100);
 
@@ -100,13 +98,13 @@ impl DiskOptions {
         name_of(self.id)
     }
 
-    /// Returns how its lives enter the group.
+    /// Returns how its lives enter the group; each of them draws the time of a formation.
     pub(super) fn founding(&self) -> Founding {
         let participants = (1..=self.servers).map(name_of).collect();
         Founding::JoinOrForm(Formation {
             participants,
             at_least: self.majority(),
-            within: DISK_FORMATION_WITHIN,
+            within: DISK_FORMS_WITHIN.end,
         })
     }
 

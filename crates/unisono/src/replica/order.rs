@@ -13,7 +13,7 @@ use super::waits::block_on;
 use crate::engine::Listed;
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
-use crate::opening::random;
+use crate::opening::by_lot;
 use crate::outside::look;
 use crate::rpc::{Client, Request};
 use std::sync::Arc;
@@ -44,6 +44,9 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
         // The disk may have failed between two lives.
         if let Some(reason) = copy.lock().stop.take() {
             break ReplicaEnd::Stopped(reason);
+        }
+        if copy.disk.is_some() {
+            entry = copy.entry();
         }
         let life = match enter(copy, &entry) {
             Ok(Some(life)) => Arc::new(life),
@@ -161,8 +164,7 @@ fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
 /// Pauses, and makes the next pause longer. Servers that miss each other must not do so again and again, so the pause is
 /// drawn by lot, between half of it and all.
 fn rest<S: StateMachine>(copy: &Copy<S>, pause: &mut Duration) {
-    let lot = random().map_or(1.0, |[lot]| f64::from(lot) / f64::from(u8::MAX));
-    let (until, mut listed) = (Instant::now() + pause.mul_f64(0.5 + lot / 2.0), Listed::default());
+    let (until, mut listed) = (Instant::now() + by_lot(*pause / 2..*pause), Listed::default());
     let most = if copy.disk.is_some() { DISK_REENTRY_PAUSE_MAX } else { REENTRY_PAUSE_MAX };
     *pause = (2 * *pause).min(most);
     block_on(Some(until), |context| {

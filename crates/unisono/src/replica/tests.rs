@@ -1,8 +1,10 @@
 //! Replicas whose members die or are excluded, which only tests inside of the crate can arrange.
 
 use super::*;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use unisono_core::{Name, Settings};
+use unisono_core::replica::DISK_FORMS_WITHIN;
+use unisono_core::{EntryMode, Name, Settings};
 
 /// Longer than any working case takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -262,4 +264,22 @@ fn a_second_process_beside_a_service_on_disk_ends_and_says_why() {
     let fourth_of_five = DiskOptions { servers: 5, ..DiskOptions::of_three(4, folder("4")) };
     assert_eq!(why_it_ends(&name, fourth_of_five), StopReason::OtherServers);
     assert_eq!(servers[0].command("y").unwrap().position, 2);
+}
+
+#[test]
+fn lives_on_disk_try_for_different_times() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = DiskOptions::of_three(1, directory.path());
+    let settings = ReplicaOptions::default();
+    let server =
+        Replica::begin_on_disk(&fresh_name("lot"), disk, Words::default(), settings, &options("server"))
+            .unwrap();
+    let drawn: BTreeSet<Duration> = (0..16)
+        .map(|_| match server.owner.0.entry() {
+            EntryMode::JoinOrForm(formation, _) => formation.within,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(drawn.iter().all(|within| (DISK_FORMS_WITHIN.start..=DISK_FORMS_WITHIN.end).contains(within)));
+    assert!(drawn.len() > 4, "{drawn:?}");
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 const LOAD_ROUNDS: u32 = 5;
 /// Time at the beginning of a load that is not measured, 200 ms, until it is steady.
 const UNTIMED_LOAD: Duration = Duration::from_millis(200);
+
 /// The operations under load.
 pub(super) struct Load {
     pub(super) per_s: f64,

@@ -21,7 +21,7 @@ struct Files {
     /// The content of each object whose creation was answered, by its check: a service that began anew may give its number
     /// again.
     objects: Map<(ObjectNumber, u128), Bytes>,
-    /// When the deletion of an object ended that succeeded.
+    /// End of the first successful deletion of each object.
     deleted: Map<ObjectNumber, Time>,
 }
 

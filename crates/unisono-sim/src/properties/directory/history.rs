@@ -104,8 +104,9 @@ pub(super) struct History {
     /// What watches got, in the order of time, and the services that answered them.
     pub(super) watched: Vec<Watched>,
     watches_answered: Map<Name, Service>,
-    /// Of how many servers one had heard that answered a linearizable query, and the number of all servers.
+    /// Linearizable queries that were answered, each with the number of servers that its server had heard of.
     pub(super) confirmed: Vec<(Name, usize)>,
+    /// Number of servers of the service.
     pub(super) servers: usize,
     pub(super) backups: Vec<BackedUp>,
     pub(super) restored: Vec<Restored>,
@@ -443,8 +444,8 @@ fn differs(got: &Result<Answer, Refusal>, right: &Result<Answer, Refusal>) -> Op
     (got != right).then(|| format!("got {got:?} where {right:?} is right"))
 }
 
-/// True if a result says that a capability is good but lacks a right, or that it is not good.
-pub(super) fn is_refused(result: &Result<Answer, Refusal>) -> Option<Reason> {
+/// Returns `Denied` or `NotFound` if the result is one of them.
+pub(super) fn refusal_of(result: &Result<Answer, Refusal>) -> Option<Reason> {
     let reason = result.as_ref().err()?.reason;
     matches!(reason, Reason::Denied | Reason::NotFound).then_some(reason)
 }

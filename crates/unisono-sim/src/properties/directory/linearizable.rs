@@ -13,7 +13,6 @@ use super::history::{History, Replied, Timeline};
 use super::model::{Model, command_in};
 use super::wing_gong::{Placed, Sequential, check_windows};
 use crate::record::{Mode, Service};
-use std::hash::{Hash, Hasher};
 use unisono_core::Time;
 use unisono_table::{Answer, Command, Query, Reason, Refusal, Request};
 
@@ -125,14 +124,8 @@ fn begins(history: &History, timeline: &Timeline) -> Vec<Time> {
 // --- the search without numbers ---
 
 /// A state of the search.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State(Model);
-
-impl Hash for State {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.0.hash(hasher);
-    }
-}
 
 /// A request of the search: a command or a query.
 #[derive(Clone, Debug)]
@@ -256,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_without_a_number() {
+    fn what_cannot_be_read_refusal_of_without_a_number() {
         for (result, is_good) in [(Err(Reason::Unreadable.into()), true), (Ok(Answer::Done), false)] {
             let mut fixture = used();
             fixture.unreadable(result);

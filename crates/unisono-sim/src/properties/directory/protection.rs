@@ -3,7 +3,7 @@
 //! rights than the columns let through by which the directory was opened.
 
 use super::at_end::Promise;
-use super::history::{History, Replied, Timeline, is_refused};
+use super::history::{History, Replied, Timeline, refusal_of};
 use unisono_table::{Answer, Reason, Refusal, Rights};
 
 /// The promise `protection`.
@@ -19,7 +19,7 @@ enum Verdict {
 }
 
 fn verdicts(result: &Result<Answer, Refusal>) -> Vec<Verdict> {
-    if let Some(reason) = is_refused(result) {
+    if let Some(reason) = refusal_of(result) {
         return vec![Verdict::Refused(reason)];
     }
     let shown = |rights: Result<Rights, Reason>| match rights {
