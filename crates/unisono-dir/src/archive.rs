@@ -11,6 +11,7 @@
 //! | parts | 4, then 8 and n each | the first holds the memory of commands, the others are those of the table |
 //! | digest | 32 | BLAKE3 of everything before |
 
+use crate::ports::{Ports, number};
 use bytes::{Buf, BufMut, Bytes};
 use std::io::{self, Read, Write};
 use thiserror::Error;
@@ -18,10 +19,14 @@ use unisono::replica::{Block, Created, DISK_SERVERS_MAX, DiskDurability, DiskSta
 use unisono_table::{Capability, Table};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"uniK");
+const MAGIC_BYTES: u64 = 4;
 const FORMAT_VERSION: u16 = 1;
 const DIGEST_BYTES: usize = 32;
 /// Maximum number of parts: those of a snapshot.
 const PARTS_MAX: u32 = 400_000;
+/// Maximum number of times that a service began anew, and highest place in a log, both sanity limits.
+const ANEW_MAX: usize = 100;
+const PLACE_MAX: u64 = 1 << 60;
 /// Length of a time that the service began anew.
 const ESCAPE_BYTES: usize = 1 + 8 + 8 + 16;
 
@@ -68,10 +73,16 @@ impl Backup {
         self.state.block.servers
     }
 
-    /// Returns the root's capability at the time of the backup.
-    pub(crate) fn root(&self) -> Option<Capability> {
+    /// Checks that a server can go on with the state in it, and returns the root's capability at that time.
+    pub(crate) fn root(&self) -> Result<Capability, NotABackup> {
         // The first part holds all but the table.
-        Table::restore(self.state.parts.get(1..)?).ok()?.root()
+        let parts = self.state.parts.get(1..).unwrap_or_default();
+        let table = Table::restore(parts).map_err(|reason| NotABackup::Malformed(reason.0))?;
+        let ports = Ports::of_secret(table.service());
+        let root =
+            table.root().zip(ports).filter(|(root, ports)| root.port.0 == number(ports.service.public()));
+        root.map(|(root, _)| root)
+            .ok_or(NotABackup::Malformed("it has no root, or the secret of another service"))
     }
 
     /// Returns the pieces of the file, without the digest.
@@ -107,11 +118,17 @@ impl Backup {
         pieces
     }
 
-    /// Reads a backup, and checks its digest before anything else.
-    pub fn read(mut from: impl Read) -> Result<Backup, NotABackup> {
+    /// Reads a backup, and checks its digest before anything else. Returns its bytes, too.
+    pub(crate) fn read(mut from: impl Read) -> Result<(Bytes, Backup), NotABackup> {
         let mut all = Vec::new();
+        // What has no end may be something else.
+        from.by_ref().take(MAGIC_BYTES).read_to_end(&mut all)?;
+        if !all.starts_with(&MAGIC.to_be_bytes()) {
+            return Err(NotABackup::Other);
+        }
         from.read_to_end(&mut all)?;
-        Backup::decode(all.into())
+        let all = Bytes::from(all);
+        Ok((all.clone(), Backup::decode(all)?))
     }
 
     fn decode(all: Bytes) -> Result<Backup, NotABackup> {
@@ -142,16 +159,13 @@ impl Backup {
         if block.name.is_empty() || block.name.contains(char::is_control) {
             return Err(NotABackup::Malformed("the name of the service is none"));
         }
+        if block.anew.len() > ANEW_MAX || self.state.place > PLACE_MAX {
+            return Err(NotABackup::Malformed("no service got so far"));
+        }
         match number_in(&self.state.parts) == Some(self.number) {
             true => Ok(()),
             false => Err(NotABackup::Malformed("its number is not that of its state")),
         }
-    }
-
-    /// Checks that a server can go on with the state in it.
-    pub(crate) fn check_state(&self) -> Result<(), NotABackup> {
-        let parts = self.state.parts.get(1..).unwrap_or_default();
-        Table::restore(parts).map(drop).map_err(|reason| NotABackup::Malformed(reason.0))
     }
 
     fn fields(mut from: Bytes) -> Option<Backup> {
@@ -260,7 +274,9 @@ mod tests {
             name: "directory".into(),
         };
         let mut table = Table::default();
-        table.execute(Command::Found { port: Port(7), secret: Check::from_bits(1), service: Bytes::new() });
+        let secret = Bytes::from_static(&[5; 16]);
+        let port = Port(number(Ports::of_secret(&secret).unwrap().service.public()));
+        table.execute(Command::Found { port, secret: Check::from_bits(1), service: secret });
         let parts = [vec![Bytes::from_static(b"memory")], table.snapshot()].concat();
         Backup { number: 1, state: DiskState { block, place: 20, parts } }
     }
@@ -273,7 +289,8 @@ mod tests {
 
     #[test]
     fn a_backup_is_read_as_it_was_written() {
-        let read = Backup::read(&written(&backup())[..]).unwrap();
+        let (bytes, read) = Backup::read(&written(&backup())[..]).unwrap();
+        assert_eq!(bytes, written(&backup()));
         assert_eq!((read.number, read.service(), read.servers()), (1, "directory", 3));
         assert_eq!((&read.state.block, read.state.place), (&backup().state.block, 20));
         assert_eq!(read.state.parts, backup().state.parts);
@@ -281,13 +298,18 @@ mod tests {
 
     #[test]
     fn a_content_that_no_server_saves_is_refused_whatever_its_digest() {
-        let spoilt: [fn(&mut Backup); 6] = [
+        let spoilt: [fn(&mut Backup); 8] = [
             |backup| backup.state.block.servers = 0,
             |backup| backup.state.block.servers = DISK_SERVERS_MAX + 1,
             |backup| backup.state.block.name = "a\x1bb".into(),
             |backup| backup.state.block.name = String::new(),
             |backup| backup.number = 2,
             |backup| backup.state.parts.truncate(1),
+            |backup| backup.state.place = u64::MAX,
+            |backup| {
+                let escape = Escape { server: 1, at_ms: 0, from: 0, service: 0 };
+                backup.state.block.anew = vec![escape; 101];
+            },
         ];
         for spoil in spoilt {
             let mut bad = backup();
@@ -295,10 +317,24 @@ mod tests {
             let read = Backup::read(&written(&bad)[..]);
             assert!(matches!(read, Err(NotABackup::Malformed(_))), "{read:?}");
         }
+    }
+
+    #[test]
+    fn a_state_with_which_no_server_goes_on_is_refused() {
+        assert!(backup().root().is_ok());
         let mut bad = backup();
-        assert!(bad.check_state().is_ok());
         bad.state.parts[2] = Bytes::from_static(&[9]);
-        assert!(Backup::read(&written(&bad)[..]).unwrap().check_state().is_err());
+        assert!(bad.root().is_err());
+        // No root; and the secret of another port.
+        let empty = Table::new(unisono_table::Limits::default());
+        let mut other = Table::new(unisono_table::Limits::default());
+        let service = Bytes::from_static(&[6; 16]);
+        other.execute(Command::Found { port: Port(7), secret: Check::from_bits(1), service });
+        for table in [empty, other] {
+            let mut bad = backup();
+            bad.state.parts = [vec![Bytes::from_static(b"memory")], table.snapshot()].concat();
+            assert!(bad.root().is_err());
+        }
     }
 
     #[test]

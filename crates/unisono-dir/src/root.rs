@@ -66,18 +66,29 @@ pub fn read_capability(path: impl AsRef<Path>) -> Result<Capability, CapabilityF
         io::ErrorKind::NotFound => CapabilityFileError::Missing { path: path.into() },
         _ => CapabilityFileError::Read { path: path.into(), cause },
     };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    // A pipe would keep this process waiting.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is not a regular file")));
     }
-    let mode = metadata.mode() & 0o7777;
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(CapabilityFileError::Exposed { path: path.into(), mode });
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     text.trim().parse().map_err(|reason| CapabilityFileError::Other { path: path.into(), reason })
+}
+
+/// Opens a file that this program wrote, to be read; `None` if there is nothing of that name, or something else.
+pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    File::open(path).map(Some)
 }
 
 /// True also for a capability with a digit too few or too many, so that no error shows the others.
@@ -139,6 +150,8 @@ mod tests {
         let none = folder.path().join("none");
         assert!(read_capability(&none).unwrap_err().to_string().contains("none"));
         assert!(matches!(read_capability(folder.path()), Err(CapabilityFileError::Read { .. })));
+        assert!(matches!(read_capability("/dev/zero"), Err(CapabilityFileError::Read { .. })));
+        assert!(open_regular(folder.path()).unwrap().is_none());
         let path = folder.path().join("secret");
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
         write!(file, "0123456789abcdef").unwrap();

@@ -8,7 +8,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
     Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
-    Reason, Replacement, Request, Rights, Server, ServerOptions, State, operation, random_check, restore,
+    Reason, Replacement, Request, Rights, Server, ServerEnd, ServerOptions, State, operation, random_check,
+    restore,
 };
 
 /// Longer than any working case takes.
@@ -16,32 +17,38 @@ const LONG: Duration = Duration::from_secs(60);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A service of three, in folders of its own.
+/// A service of three, or one, in folders of its own.
 struct Service {
     name: String,
     folder: tempfile::TempDir,
     options: Options,
-    servers: [Option<Server>; 3],
+    servers: Vec<Option<Server>>,
 }
 
 impl Service {
     fn begin(what: &str) -> Service {
+        Service::of(3, what)
+    }
+
+    fn of(count: u8, what: &str) -> Service {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let mut options = Options::default();
         // The machine may keep a thread waiting.
         options.settings.patience = Duration::from_millis(500);
         let folder = tempfile::tempdir().unwrap();
-        let mut service = Service { name, folder, options, servers: [None, None, None] };
-        for id in 1..=3 {
+        let mut service = Service { name, folder, options, servers: Vec::new() };
+        service.servers.resize_with(count.into(), || None);
+        for id in 1..=count {
             service.start(id, false);
         }
-        (1..=3).for_each(|id| service.serves(id));
+        (1..=count).for_each(|id| service.serves(id));
         service
     }
 
     fn disk(&self, id: u8, replace: bool) -> DiskOptions {
-        DiskOptions { replace, ..DiskOptions::of_three(id, self.folder.path().join(id.to_string())) }
+        let servers = self.servers.len() as u8;
+        DiskOptions { replace, servers, ..DiskOptions::of_three(id, self.folder.path().join(id.to_string())) }
     }
 
     fn start(&mut self, id: u8, replace: bool) {
@@ -216,6 +223,54 @@ fn a_backup_goes_on_as_another_instance() {
     service.start(2, false);
     service.serves(2);
     assert!(client.servers(root.port).iter().all(|status| status.begun_anew.len() == 1));
+}
+
+#[test]
+fn only_a_restored_folder_lets_a_service_begin_anew() {
+    let mut service = Service::begin("anew");
+    let (client, root) = (service.client(), service.root());
+    let folder = service.folder.path().join("1");
+    let saved = ["backup", "restoring"].map(|name| folder.join(name));
+    for path in &saved {
+        client.save(root, || std::fs::File::create(path), |_, _| {}).unwrap();
+    }
+    (1..=3).for_each(|id| service.crash(id));
+    // The folder of 1 has backups, and 3 is away.
+    service.start(1, false);
+    service.start(2, false);
+    service.serves(1);
+    mkdir(&client, root, "acked").unwrap();
+    assert!(client.servers(root.port).iter().all(|status| status.begun_anew.is_empty()));
+    assert!(saved.iter().all(|path| path.exists()), "they are the user's");
+    // A restored folder beside a majority of the servers of before.
+    service.crash(1);
+    let kept = folder.with_extension("kept");
+    std::fs::rename(&folder, &kept).unwrap();
+    service.start(3, false);
+    service.serves(3);
+    restore(&kept.join("backup"), &folder).unwrap();
+    service.start(1, false);
+    let end = service.server(1).wait_until_serving();
+    assert!(matches!(end, Err(ServerEnd::BeforeIsThere)), "{end:?}");
+    assert_eq!(names(&client, root, false).unwrap(), ["acked"]);
+}
+
+#[test]
+fn a_backup_of_a_single_server_is_restored() {
+    let mut service = Service::of(1, "single");
+    let (client, root) = (service.client(), service.root());
+    mkdir(&client, root, "kept").unwrap();
+    let path = service.folder.path().join("saved");
+    client.save(root, || std::fs::File::create(&path), |_, _| {}).unwrap();
+    service.crash(1);
+    let folder = service.folder.path().join("1");
+    std::fs::remove_dir_all(&folder).unwrap();
+    restore(&path, &folder).unwrap();
+    service.start(1, false);
+    service.serves(1);
+    client.accept_instance(root.port).unwrap();
+    assert_eq!(names(&client, root, false).unwrap(), ["kept"]);
+    assert_eq!(client.servers(root.port)[0].begun_anew.len(), 1);
 }
 
 #[test]

@@ -170,7 +170,8 @@ pub(crate) fn ended(end: ServerEnd) -> Problem {
             | StopReason::ReplaceNeeded
             | StopReason::DiskGivenUp
             | StopReason::DiskOfOther,
-        )) => Problem::usage(end),
+        ))
+        | ServerEnd::BeforeIsThere => Problem::usage(end),
         _ => Problem::failed(end),
     }
 }

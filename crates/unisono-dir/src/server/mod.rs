@@ -31,6 +31,7 @@ use std::time::Duration;
 use thiserror::Error;
 use unisono::replica::{
     DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
+    StopReason,
 };
 use unisono::rpc::{PrivatePort, ServiceError};
 use unisono::{Key, Options};
@@ -87,6 +88,12 @@ pub enum ServerEnd {
     /// Its replica has ended.
     #[error(transparent)]
     Replica(ReplicaEnd),
+    /// A backup was to be restored, and a majority of the servers of before is there. Nothing changed.
+    #[error(
+        "a majority of the servers of before runs: to go on from the backup, stop them and move their folders away; to go on \
+         without it, start this server with an empty folder and --replace"
+    )]
+    BeforeIsThere,
     /// It cannot write the root's capability.
     #[error("cannot write {}: {cause}", path.display())]
     Root {
@@ -124,6 +131,8 @@ pub struct Server {
 /// What the threads of a server share.
 struct Shared {
     options: ServerOptions,
+    /// True if the service is to begin anew from a backup.
+    restores: bool,
     /// How clients reach this server, if not as the servers do.
     clients: Option<Options>,
     replica: Replica<Directory>,
@@ -165,7 +174,8 @@ impl Server {
         let observed = signal.clone();
         let machine = Directory::new(options.limits, Arc::new(move || observed.raise()));
         let mut disk = options.disk.clone();
-        disk.begin_anew |= restoring::prepare(&options.service, &disk)?;
+        let restores = restoring::prepare(&options.service, &disk)?;
+        disk.begin_anew |= restores;
         let replica = Replica::begin_on_disk(
             &options.service,
             disk,
@@ -176,6 +186,7 @@ impl Server {
         status.set(replica.clone());
         let shared = Arc::new(Shared {
             options,
+            restores,
             clients,
             replica,
             signal,
@@ -280,10 +291,18 @@ impl Shared {
             self.progress().end.get_or_insert(end);
             self.replica.end(Duration::ZERO);
         }
-        let end = self.replica.wait();
-        self.progress().end.get_or_insert(ServerEnd::Replica(end));
+        let end = self.of_replica(self.replica.wait());
+        self.progress().end.get_or_insert(end);
         self.changed.notify_all();
         self.signal.raise();
+    }
+
+    /// Returns why the server ended whose replica ended so.
+    fn of_replica(&self, end: ReplicaEnd) -> ServerEnd {
+        match end {
+            ReplicaEnd::Stopped(StopReason::NothingLost) if self.restores => ServerEnd::BeforeIsThere,
+            end => ServerEnd::Replica(end),
+        }
     }
 
     /// Founds the service or waits for it, serves clients, and keeps the file of the root as it has to be.
@@ -322,17 +341,25 @@ impl Shared {
 
     /// Waits until the service has a root directory, and creates it if it has none. Returns `None` if the server ends.
     fn found(&self) -> Result<Option<(Capability, Ports)>, ServerEnd> {
+        let mut created = false;
         loop {
             match self.replica.ready().wait(LOOKS_EVERY) {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(end) => return Err(ServerEnd::Replica(end)),
+                Err(end) => return Err(self.of_replica(end)),
             }
             let known =
                 self.replica.read(|directory| directory.table().root().zip(directory.ports().cloned()));
             match known {
                 Ok(Some(known)) => return Ok(Some(known)),
-                Ok(None) => self.create()?,
+                Ok(None) => {
+                    // One that was refused must not be tried without a pause.
+                    if created {
+                        thread::sleep(LOOKS_EVERY);
+                    }
+                    self.create()?;
+                    created = true;
+                }
                 Err(_) if self.has_ended() => return Ok(None),
                 // No majority at present.
                 Err(_) => {}

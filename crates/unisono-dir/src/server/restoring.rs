@@ -1,21 +1,27 @@
 //! Folders that a backup was put into. The first start of a server makes its state of it and begins the service anew.
 //!
-//! `restore` checks the backup and puts it into an empty folder, as the file `backup`, with the root's capability beside
+//! `restore` checks the backup and puts it into an empty folder, as the file `restoring`, with the root's capability beside
 //! it: the holder of the folder can ask its server for the status from its first moment. A server that finds it there writes
 //! its state, with its own id, and lets the service begin anew from it. The file goes when the server serves. A crash in
 //! between is harmless: as long as the disk has the instance of the backup, the service has not begun anew yet.
+//!
+//! Only an administrator may let a service begin anew. So the file begins with a magic of its own and the identity that the
+//! disk is to get: a backup that was saved into the folder of a server is none, and neither is a file for another disk.
 
 use crate::archive::{Backup, NotABackup};
-use crate::root::{ROOT_FILE, write_capability};
+use crate::root::{ROOT_FILE, open_regular, write_capability};
+use bytes::{Buf, Bytes};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use unisono::replica::{DiskError, DiskOptions};
+use unisono::replica::{Block, DiskError, DiskOptions, DiskState};
 
-/// Name of the file in a folder.
-const BACKUP_FILE: &str = "backup";
+/// Name of the file in a folder, and what it begins with: magic and version, then 8 bytes of identity. The backup follows.
+const RESTORING_FILE: &str = "restoring";
+const MAGIC: &[u8] = b"uniR\0\x01";
+const HEAD_BYTES: usize = MAGIC.len() + 8;
 
 /// Why a backup is not restored.
 #[derive(Debug, Error)]
@@ -70,45 +76,55 @@ pub enum RestoreError {
 /// Checks a backup, and puts it into an empty folder, in which a server then begins anew.
 pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
     let not_a_backup = |reason| RestoreError::NotABackup { file: file.into(), reason };
-    let mut bytes = Vec::new();
-    let opened = File::open(file).and_then(|mut from| from.read_to_end(&mut bytes));
-    opened.map_err(|cause| not_a_backup(NotABackup::Read(cause)))?;
-    let backup = Backup::read(&bytes[..]).map_err(not_a_backup)?;
-    backup.check_state().map_err(not_a_backup)?;
-    let path = folder.join(BACKUP_FILE);
+    let opened = File::open(file).map_err(|cause| not_a_backup(NotABackup::Read(cause)))?;
+    let (bytes, backup) = Backup::read(opened).map_err(not_a_backup)?;
+    let root = backup.root().map_err(not_a_backup)?;
+    let path = folder.join(RESTORING_FILE);
     let failed = |cause| RestoreError::Write { path: path.clone(), cause };
+    let mut head = MAGIC.to_vec();
+    let mut identity = [0; 8];
+    getrandom::fill(&mut identity).map_err(|error| failed(io::Error::other(error)))?;
+    head.extend_from_slice(&identity);
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(RestoreError::NotEmpty { folder: folder.into() });
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-    let beside = folder.join("backup-new");
+    let beside = folder.join("restoring-new");
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&beside)
-        .and_then(|mut out| out.write_all(&bytes).and_then(|()| out.sync_all()))
+        .and_then(|mut out| {
+            out.write_all(&head)?;
+            out.write_all(&bytes)?;
+            out.sync_all()
+        })
         .and_then(|()| fs::rename(&beside, &path))
         .and_then(|()| File::open(folder)?.sync_all());
     written.map_err(failed)?;
-    if let Some(root) = backup.root() {
-        let path = folder.join(ROOT_FILE);
-        write_capability(&path, &root).map_err(|cause| RestoreError::Write { path, cause })?;
-    }
+    let path = folder.join(ROOT_FILE);
+    write_capability(&path, &root).map_err(|cause| RestoreError::Write { path, cause })?;
     Ok(backup)
+}
+
+/// Returns what `restore` put into a folder: the identity of the disk that is to be, and the backup. `None` if there is none.
+fn pending(path: &Path) -> Result<Option<(u64, Backup)>, NotABackup> {
+    let Some(mut file) = open_regular(path)? else { return Ok(None) };
+    let mut head = [0; HEAD_BYTES];
+    if file.read_exact(&mut head).is_err() || !head.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    let (_, backup) = Backup::read(file)?;
+    Ok(Some((Bytes::copy_from_slice(&head[MAGIC.len()..]).get_u64(), backup)))
 }
 
 /// Makes the state of a server of the backup in its folder, if there is one. Returns whether the service has to begin anew
 /// from it.
 pub(super) fn prepare(service: &str, disk: &DiskOptions) -> Result<bool, RestoreError> {
-    let path = disk.data.join(BACKUP_FILE);
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(cause) => return Err(RestoreError::NotABackup { file: path, reason: NotABackup::Read(cause) }),
-    };
-    let not_a_backup = |reason| RestoreError::NotABackup { file: path.clone(), reason };
-    let backup = Backup::read(file).map_err(not_a_backup)?;
+    let path = disk.data.join(RESTORING_FILE);
+    let found = pending(&path).map_err(|reason| RestoreError::NotABackup { file: path.clone(), reason })?;
+    let Some((identity, backup)) = found else { return Ok(false) };
     let folder = || disk.data.clone();
     if backup.service() != service {
         return Err(RestoreError::OtherService { folder: folder(), found: backup.service().into() });
@@ -118,15 +134,20 @@ pub(super) fn prepare(service: &str, disk: &DiskOptions) -> Result<bool, Restore
     }
     match disk.block()? {
         None => {
-            backup.state.write_to(service, disk)?;
+            let DiskState { block, place, parts } = backup.state;
+            let block = Block { disk: identity, ..block };
+            DiskState { block, place, parts }.write_to(service, disk)?;
             Ok(true)
         }
-        Some(block) => Ok(block.service == backup.state.block.service),
+        Some(block) => Ok(block.disk == identity && block.service == backup.state.block.service),
     }
 }
 
-/// Removes the backup from the folder of a server that serves.
+/// Removes what `restore` put into the folder of a server that serves.
 pub(super) fn conclude(disk: &DiskOptions) {
-    // If this fails, the next start finds that the service has begun anew.
-    let _ = fs::remove_file(disk.data.join(BACKUP_FILE));
+    let path = disk.data.join(RESTORING_FILE);
+    if let Ok(Some(_)) = pending(&path) {
+        // If this fails, the next start finds that the service has begun anew.
+        let _ = fs::remove_file(path);
+    }
 }

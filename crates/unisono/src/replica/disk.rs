@@ -320,8 +320,8 @@ pub struct DiskState {
 }
 
 impl DiskState {
-    /// Makes the empty folder of a server that has this state. A server that is started with it begins a service anew,
-    /// as [`DiskOptions::begin_anew`] says.
+    /// Makes the empty folder of a server that has this state; its disk gets the identity in the block. A server that is
+    /// started with it begins a service anew, as [`DiskOptions::begin_anew`] says.
     ///
     /// # Errors
     /// The folder is not empty, or cannot be written.
@@ -338,7 +338,6 @@ impl DiskState {
             server: options.id,
             servers: options.servers,
             durability: options.durability,
-            disk: u64::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
             starts: 1,
             promised: self.block.generation,
             view: None,
