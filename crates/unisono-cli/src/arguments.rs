@@ -193,7 +193,15 @@ pub(crate) fn read() -> Result<Arguments, Problem> {
     let matches = refuse_negative_values(Arguments::command()).try_get_matches();
     let read = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
     read.or_else(|stop| match stop.use_stderr() {
-        true => stop.exit(),
+        true => {
+            let said = stop.render().to_string();
+            let shown = output::without_checks(&said);
+            if shown == said {
+                stop.exit();
+            }
+            let _ = write!(std::io::stderr(), "{shown}");
+            std::process::exit(stop.exit_code())
+        }
         false => {
             stop.print().and_then(|()| std::io::stdout().flush()).map_err(output::unwritten)?;
             std::process::exit(0)

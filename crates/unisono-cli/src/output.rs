@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Largest piece written at once: 64 KiB, the capacity of a pipe, which a reader that still reads takes soon.
 const PIECE_BYTES_MAX: usize = 64 << 10;
 
+/// Minimum length of the last number of a capability that errors leave out: some digits may be lacking.
+const CHECK_DIGITS_MIN: usize = 16;
+
 /// The progress bars, drawn on standard error if that is a terminal.
 pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
@@ -158,6 +161,29 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape).collect())
 }
 
+/// Returns the text without the checks of capabilities in it, which errors must not show: where four numbers in hexadecimal
+/// are joined by colons, or more, and the last one is long, that one is left out.
+pub(crate) fn without_checks(text: &str) -> String {
+    let is_of_capability = |c: char| c == ':' || c.is_ascii_hexdigit();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find(is_of_capability) {
+        let (before, from) = rest.split_at(begin);
+        let (word, after) = from.split_at(from.find(|c| !is_of_capability(c)).unwrap_or(from.len()));
+        out.push_str(before);
+        match word.rsplit_once(':') {
+            Some((shown, check)) if shown.matches(':').count() >= 2 && check.len() >= CHECK_DIGITS_MIN => {
+                out.push_str(shown);
+                out.push_str(":…");
+            }
+            _ => out.push_str(word),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 /// Returns the JSON with terminal control characters escaped. Its meaning stays: these characters occur in strings
 /// only.
 pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
@@ -223,6 +249,22 @@ mod tests {
         assert!(!shown.contains(steers), "{shown}");
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
         assert_eq!(visible_json("[1]"), "[1]");
+    }
+
+    #[test]
+    fn checks_are_left_out_and_nothing_else_is() {
+        let check = "0123456789abcdef0123456789abcdef";
+        for (before, after) in [("no file ./", "x"), ("`file:", "` is"), ("a=", "\n")] {
+            for prefix in ["00ff:1:ff:", "000000000000000000000000000000aa:0000000000000001:ff:"] {
+                let shown = without_checks(&format!("{before}{prefix}{check}{after} {prefix}{check}"));
+                assert_eq!(shown, format!("{before}{prefix}…{after} {prefix}…"));
+            }
+        }
+        for text in
+            ["", "é: 10.0.0.1:7195, [fe80::1:2:3:4]:7195", "group 0123456789abcdef0123456789abcdef, 12:30:59"]
+        {
+            assert_eq!(without_checks(text), text);
+        }
     }
 
     #[test]

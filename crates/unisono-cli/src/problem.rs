@@ -1,7 +1,7 @@
 //! The errors of commands and their exit statuses: 1 for a command that failed, 2 for bad usage or configuration, 3 for
 //! no quorum or exclusion, 128 + N for signal N. The message says what to do.
 
-use crate::output::{tell, visible};
+use crate::output::{tell, visible, without_checks};
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -60,7 +60,7 @@ impl Problem {
         if self.error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
         }
-        let message = format!("{:#}", self.error);
+        let message = without_checks(&format!("{:#}", self.error));
         if !message.is_empty() {
             // The message may quote a file or a name that another user wrote.
             let lines: Vec<_> = message.lines().map(visible).collect();

@@ -194,14 +194,14 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
     }
 }
 
-/// Returns the ids of servers whose state differs from that of most others with the same number.
+/// Returns the ids of servers whose state differs from that of others with the same number, and is not that of most.
 pub fn diverged(servers: &[ServerStatus]) -> Vec<u8> {
     let digest = |status: &ServerStatus| status.digest.map(|digest| (status.number, digest));
     let odd = |status: &&ServerStatus| {
         let Some(own) = digest(status) else { return false };
         let others = || servers.iter().filter_map(digest).filter(|other| other.0 == own.0);
-        let alike = others().filter(|other| *other == own).count();
-        alike * 2 < others().count()
+        let (all, alike) = (others().count(), others().filter(|other| *other == own).count());
+        alike < all && alike * 2 <= all
     };
     servers.iter().filter(odd).map(|status| status.server).collect()
 }
@@ -268,5 +268,8 @@ mod tests {
         };
         assert!(diverged(&[with(1, 5, 1), with(2, 5, 1), with(3, 4, 9)]).is_empty());
         assert_eq!(diverged(&[with(1, 5, 1), with(2, 5, 2), with(3, 5, 1)]), [2]);
+        // Of two, nothing says which is right.
+        assert_eq!(diverged(&[with(1, 5, 1), with(2, 5, 2), with(3, 4, 1)]), [1, 2]);
+        assert_eq!(diverged(&[with(1, 5, 1), with(2, 5, 2), with(3, 5, 3)]), [1, 2, 3]);
     }
 }

@@ -29,6 +29,12 @@ pub(crate) struct Backup {
 }
 
 pub(crate) fn backup(command: &Backup, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if fs::symlink_metadata(&command.file).is_ok_and(|found| !found.is_file()) {
+        return Err(Problem::usage(format!(
+            "{} is not a regular file: name a file for the backup",
+            quoted(&command.file.display().to_string())
+        )));
+    }
     let session = Session::begin(&command.at, settings)?;
     let mut beside = command.file.clone().into_os_string();
     beside.push(".part");

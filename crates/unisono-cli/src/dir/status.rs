@@ -55,18 +55,24 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
     }
     agree(&answered)?;
     match standing(&answered) {
+        Standing::Serves if !diverged.is_empty() => Err(Problem::failed(format!(
+            "servers have different states at the same command ({}): the memory or the program of one is damaged; stop it, \
+             and start it with an empty folder and --replace",
+            listed(&diverged)
+        ))),
         Standing::Serves => Ok(()),
-        Standing::Recovers(_) => {
+        Standing::Recovers(missing) if missing.is_empty() => {
             Err(Problem::not_primary("the service is about to serve; ask again in a moment"))
         }
-        Standing::NoMajority(missing) => {
-            let missing: Vec<String> = missing.iter().map(u8::to_string).collect();
-            let missing = missing.join(", ");
-            Err(Problem::not_primary(format!(
-                "no majority: the service waits for {missing}; start them, or see `unisono dir serve --help` if their disks \
-                 are lost"
-            )))
-        }
+        Standing::Recovers(missing) => Err(Problem::not_primary(format!(
+            "no server serves: they wait for a good disk of {}; start these servers, or see `unisono dir serve --help` if \
+             their disks are lost",
+            listed(&missing)
+        ))),
+        Standing::NoMajority(missing) => Err(Problem::not_primary(format!(
+            "no majority: the service waits for {}; start them, or see `unisono dir serve --help` if their disks are lost",
+            listed(&missing)
+        ))),
         Standing::Silent => Err(Problem::not_primary(
             "no server answers: check that servers run, that this client has the clients' key, and that multicast reaches \
              the servers or --seeds names them (at the port after that of the servers' --bind, if clients have a key of \
@@ -107,6 +113,11 @@ fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
          process that has the clients' key answers in place of one; compare them with the servers that you started",
         counts.join(", ")
     )))
+}
+
+fn listed(ids: &[u8]) -> String {
+    let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
+    ids.join(", ")
 }
 
 fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output) -> Result<(), Problem> {
