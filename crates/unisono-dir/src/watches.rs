@@ -180,6 +180,12 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "net")]
+    #[test]
+    fn the_page_has_the_refusal_by_which_clients_pause() {
+        assert!(include_str!("../tests/directory-page.txt").contains(TOO_MANY));
+    }
+
     #[test]
     fn every_change_comes_once_and_in_order() {
         let (mut table, root) = founded(Limits::default());

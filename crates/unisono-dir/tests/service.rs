@@ -8,8 +8,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
     Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
-    Reason, Replacement, Request, Rights, Server, ServerEnd, ServerOptions, State, operation, random_check,
-    restore,
+    Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions, StartError, State,
+    operation, random_check, restore,
 };
 
 /// Longer than any working case takes.
@@ -51,14 +51,18 @@ impl Service {
         DiskOptions { replace, servers, ..DiskOptions::of_three(id, self.folder.path().join(id.to_string())) }
     }
 
-    fn start(&mut self, id: u8, replace: bool) {
-        let options = ServerOptions {
+    fn server_options(&self, id: u8, replace: bool) -> ServerOptions {
+        ServerOptions {
             service: self.name.clone(),
             disk: self.disk(id, replace),
             servers: self.options.clone(),
             client_key: None,
             limits: Limits::default(),
-        };
+        }
+    }
+
+    fn start(&mut self, id: u8, replace: bool) {
+        let options = self.server_options(id, replace);
         self.servers[usize::from(id) - 1] = Some(Server::begin(options).unwrap());
     }
 
@@ -249,6 +253,13 @@ fn only_a_restored_folder_lets_a_service_begin_anew() {
     service.start(3, false);
     service.serves(3);
     restore(&kept.join("backup"), &folder).unwrap();
+    let other = ServerOptions { service: "other".into(), ..service.server_options(1, false) };
+    let refused = Server::begin(other).err();
+    assert!(matches!(refused, Some(StartError::Restore(RestoreError::OtherService { .. }))), "{refused:?}");
+    let mut other = service.server_options(1, false);
+    other.disk.servers = 5;
+    let refused = Server::begin(other).err();
+    assert!(matches!(refused, Some(StartError::Restore(RestoreError::OtherServers { .. }))), "{refused:?}");
     service.start(1, false);
     let end = service.server(1).wait_until_serving();
     assert!(matches!(end, Err(ServerEnd::BeforeIsThere)), "{end:?}");
@@ -295,6 +306,12 @@ fn a_backup_is_given_to_owners_alone_and_to_nobody_without_a_majority() {
     assert!(ask(&bytes_of(root)).unwrap().starts_with(b"uniK"));
     assert!(ask(&[]).is_err());
     assert!(ask(&bytes_of(root.restrict(Rights(0xfe)).unwrap())).is_err());
+    // A server keeps two.
+    assert!(ask(&bytes_of(root)).is_ok());
+    for _ in 0..2 {
+        calls.call_at(backups, at, question(root), LONG).unwrap();
+    }
+    assert!(ask(&bytes_of(root)).is_err());
     service.crash(2);
     service.crash(3);
     assert!(calls.call_within(backups, question(root), 4 * SECOND).is_err());

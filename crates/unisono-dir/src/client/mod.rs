@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::fmt;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use unisono::rpc::{Call, CallFailure, NotSent, Port};
+use unisono::rpc::{Call, CallFailure, CallSettings, NotSent, Port};
 use unisono::{OpenError, Options};
 use unisono_table::{FILE_BYTES_MAX, Place, READ_BYTES_MAX, Refusal, Reply, Request, RequestKind};
 
@@ -165,14 +165,7 @@ pub struct Client {
 impl Client {
     /// Returns a client that looks for servers as these options say, with the clients' key. It sends nothing yet.
     pub fn new(options: &Options) -> Result<Client, OpenError> {
-        let usual = unisono::rpc::CallSettings::default();
-        let mut calls = options.calls.clone();
-        if calls.silence == usual.silence {
-            calls.silence = SILENCE;
-        }
-        if calls.locate == usual.locate {
-            calls.locate = LOCATE;
-        }
+        let calls = call_settings(&options.calls);
         let calls = unisono::rpc::Client::new(&Options { calls, ..options.clone() })?;
         Ok(Client { calls, within: OPERATION_WITHIN })
     }
@@ -208,7 +201,7 @@ impl Client {
     /// The first call cannot be begun: nothing happened.
     pub fn start<T>(&self, operation: &Operation<T>) -> Result<Pending<T>, ClientError> {
         let asking = Asking::new(self, operation.port, &operation.request, operation.encode());
-        let call = asking.call(self.within)?;
+        let call = asking.call(asking.first_timeout())?;
         Ok(Pending { asking, call, take: operation.take })
     }
 
@@ -279,6 +272,16 @@ impl Client {
     }
 }
 
+/// Returns the settings of calls to directories: those given, with shorter times in place of the usual ones.
+fn call_settings(given: &CallSettings) -> CallSettings {
+    let usual = CallSettings::default();
+    CallSettings {
+        silence: if given.silence == usual.silence { SILENCE } else { given.silence },
+        locate: if given.locate == usual.locate { LOCATE } else { given.locate },
+        ..given.clone()
+    }
+}
+
 fn done<T>(reply: Reply, take: fn(unisono_table::Answer) -> Option<T>) -> Result<Done<T>, ClientError> {
     let (value, number) = taken(reply, take)?;
     Ok(Done { value, number })
@@ -333,6 +336,14 @@ impl Asking {
         Asking { client: client.clone(), port, request: bytes, attempts, begun: Instant::now() }
     }
 
+    /// Returns the timeout of the first call.
+    fn first_timeout(&self) -> Duration {
+        match self.attempts.step(Duration::ZERO) {
+            Step::Call(within) => within,
+            Step::AskServers | Step::Over(_) => Duration::ZERO,
+        }
+    }
+
     fn call(&self, within: Duration) -> Result<Call, ClientError> {
         let port = public(self.port.0);
         self.client.calls.start(port, self.request.clone(), within).map_err(ClientError::NotSent)
@@ -365,5 +376,38 @@ impl Asking {
                 Step::Over(over) => return Ok(over?),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unisono_table::{Capability, Check, ObjectNumber, Query};
+
+    fn timeout_of(operation: &Operation<impl Sized>) -> Duration {
+        let client = Client::new(&Options::default()).unwrap();
+        Asking::new(&client, operation.port, &operation.request, operation.encode()).first_timeout()
+    }
+
+    #[test]
+    fn an_operation_gets_time_for_what_it_carries_and_a_question_asks_anew() {
+        let root = Capability::of_owner(unisono_table::Port(7), ObjectNumber(1), Check::from_bits(9));
+        let place = Place { capability: root, path: "file".parse().unwrap() };
+        let of_file = |bytes: usize| {
+            operation::create_file(place.clone(), vec![0; bytes].into(), None, Check::from_bits(1))
+        };
+        assert_eq!(timeout_of(&of_file(1)), OPERATION_WITHIN);
+        assert_eq!(timeout_of(&of_file(15 << 20)), OPERATION_WITHIN + Duration::from_secs(15));
+        let lookup = operation::lookup(vec![place.clone()]).unwrap();
+        assert!(matches!(lookup.request, Request::Query(Query::Lookup { .. })));
+        assert_eq!(timeout_of(&lookup), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up_early_unless_the_user_says_otherwise() {
+        let settings = call_settings(&CallSettings::default());
+        assert_eq!((settings.silence, settings.locate), (Duration::from_millis(300), LOCATE));
+        let own = CallSettings { silence: Duration::from_secs(9), ..CallSettings::default() };
+        assert_eq!(call_settings(&own).silence, own.silence);
     }
 }

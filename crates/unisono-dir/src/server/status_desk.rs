@@ -25,6 +25,13 @@ struct Answering {
     replica: OnceLock<Replica<Directory>>,
 }
 
+impl Drop for StatusDesk {
+    /// A server that did not begin answers no longer, so that the next one may.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl StatusDesk {
     /// Returns the desk of a server that has not read its folder yet.
     pub(super) fn new(disk: &DiskOptions) -> StatusDesk {

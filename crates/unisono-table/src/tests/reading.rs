@@ -16,6 +16,29 @@ fn objects_are_listed_after_the_last_one_of_the_answer_before() {
 }
 
 #[test]
+fn objects_come_in_several_answers_and_a_part_of_a_file_is_bounded() {
+    let (mut table, root) = founded();
+    // Each takes 24 bytes of the 1 MiB.
+    let most = LIST_BYTES_MAX / 24;
+    for secret in 0..=most as u128 {
+        table.put(root, "", secret + 1, "").unwrap();
+    }
+    let all = |after| [Query::Files { owner: root, after }, Query::Unreachable { owner: root, after }];
+    for (first, second) in all(ObjectNumber(0)).into_iter().zip([0, 1]) {
+        let Ok(Answer::Objects { objects, more: true }) = table.ask(&first).result else {
+            panic!("{first:?}")
+        };
+        assert_eq!(objects.len(), most);
+        let rest = table.ask(&all(objects[most - 1].object)[second]).result;
+        assert!(matches!(rest, Ok(Answer::Objects { objects, more: false }) if objects.len() == 1));
+    }
+    let file = table.put(root, "", 1 << 100, &"x".repeat(READ_BYTES_MAX + 1)).unwrap();
+    let query = Query::Read { place: Place::of(file), offset: 0, length: u32::MAX };
+    let Ok(Answer::Content { bytes, .. }) = table.ask(&query).result else { panic!() };
+    assert_eq!(bytes.len(), READ_BYTES_MAX);
+}
+
+#[test]
 fn what_is_created_with_a_name_needs_room_for_its_row() {
     let (mut table, root) = founded_with(Limits { rows: 1, ..Limits::default() });
     table.mkdir(root, "a", 1).unwrap();

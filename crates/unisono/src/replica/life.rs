@@ -7,7 +7,7 @@ use super::options::durability_of;
 use super::transfer;
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, CallInterest, Calls, Membership};
-use crate::error::{Ended, OpenError};
+use crate::error::Ended;
 use crate::group::Group;
 use crate::options::Options;
 use crate::rpc::{Client, PrivatePort, Request, ServeOptions, Server, ServiceError};
@@ -69,19 +69,12 @@ pub(super) enum Input {
 
 impl Life {
     /// Begins to answer questions beside a member that has entered.
-    pub(super) fn new(name: &str, group: Group) -> Result<Life, OpenError> {
+    pub(super) fn new(name: &str, group: Group) -> Result<Life, ServiceError> {
         let me = group.info().me;
-        let open = |error| match error {
-            ServiceError::Open(error) => error,
-            ServiceError::Refused(reason) => OpenError::Socket {
-                what: "serve the transfer of the state",
-                cause: std::io::Error::other(reason),
-            },
-        };
         let client = Client::beside(&group)?;
         let port = transfer::port(name);
         let serve = ServeOptions { reply_parts_max: REPLY_PARTS_MAX, ..ServeOptions::default() };
-        let transfer = Server::beside(&group, &port, serve).map_err(open)?;
+        let transfer = Server::beside(&group, &port, serve)?;
         Ok(Life { me, client, transfer, services: Mutex::default(), due: Mutex::default(), group })
     }
 

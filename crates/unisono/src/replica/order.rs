@@ -15,7 +15,8 @@ use crate::error::{Ended, OpenError};
 use crate::group::Group;
 use crate::opening::by_lot;
 use crate::outside::look;
-use crate::rpc::{Client, Request};
+use crate::rpc::{Client, Request, ServiceError};
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
@@ -111,11 +112,20 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
     if group.is_some() {
         copy.close_desk();
     }
-    let life = group.map(|group| Life::new(&copy.name, group)).transpose();
-    if life.is_err() {
-        copy.change(|state| state.has_group = false);
+    let error = match group.map(|group| Life::new(&copy.name, group)).transpose() {
+        Ok(life) => return Ok(life),
+        Err(error) => error,
+    };
+    copy.change(|state| state.has_group = false);
+    match error {
+        // Another server of this process answers for its status at this member's address, until it has entered too.
+        ServiceError::Refused(_) if copy.disk.is_some() => Ok(None),
+        ServiceError::Refused(reason) => Err(OpenError::Socket {
+            what: "serve the transfer of the state",
+            cause: io::Error::other(reason),
+        }),
+        ServiceError::Open(error) => Err(error),
     }
-    life
 }
 
 /// Returns why this process cannot be its server of a service on disk: another process is that one, with another folder or

@@ -283,3 +283,19 @@ fn lives_on_disk_try_for_different_times() {
     assert!(drawn.iter().all(|within| (DISK_FORMS_WITHIN.start..=DISK_FORMS_WITHIN.end).contains(within)));
     assert!(drawn.len() > 4, "{drawn:?}");
 }
+
+#[test]
+fn a_server_enters_once_another_of_its_process_has_closed_its_desk() {
+    let name = fresh_name("desks");
+    let options = options("server");
+    let desk = crate::rpc::Server::new(&transfer::port(&name), crate::rpc::ServeOptions::default(), &options)
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let disk = DiskOptions { servers: 1, ..DiskOptions::of_three(1, directory.path()) };
+    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    let server = Replica::begin_on_disk(&name, disk, Words::default(), settings, &options).unwrap();
+    let waits = server.ready().wait(Duration::from_secs(3));
+    assert!(matches!(waits, Ok(false)), "{waits:?}");
+    drop(desk);
+    assert!(server.ready().wait(LONG).unwrap());
+}
