@@ -90,7 +90,7 @@ impl Copies {
         }
         for Escape { server, at_ms, from, .. } in self.anew() {
             output.say(format_args!(
-                "  begun anew from server {server}, {}, from number {from} of its log",
+                "  begun anew from server {server}, {}, with its log through entry {from}",
                 utc(*at_ms)
             ))?;
         }

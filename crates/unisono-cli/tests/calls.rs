@@ -246,7 +246,7 @@ fn status_shows_who_began_a_counter_anew() {
         server.until("the service", |seen| !seen.is_empty());
     }
     assert_eq!(patiently(&port, "get"), "7");
-    status_says(&port, 0, &["begun anew from server 1, 20", " UTC, from number 2 of its log"]);
+    status_says(&port, 0, &["begun anew from server 1, 20", " UTC, with its log through entry 2"]);
     let status = json(&unisono(["status", &port, "--json"]));
     let anew = &status["copies"][0]["begun_anew"];
     // The log has an entry for the servers that created the counter, and the addition.

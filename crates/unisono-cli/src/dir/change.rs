@@ -38,7 +38,7 @@ pub(crate) fn mkdir(command: &Mkdir, settings: &Settings, output: &Output) -> Re
             "a directory has 1 to 4 columns, none twice: --columns owner,group,other",
         ));
     }
-    let masks = command.masks.as_deref().map(parse_masks).transpose()?;
+    let masks = command.masks.as_deref().map(|text| parse_masks("--masks", text)).transpose()?;
     let session = Session::begin(&command.at, settings)?;
     let place = session.place(&command.path)?;
     if place.path.is_empty() {
@@ -86,7 +86,7 @@ pub(crate) struct Append {
 
 pub(crate) fn append(command: &Append, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let capability = parse_capability(&command.capability)?;
-    let masks = command.masks.as_deref().map(parse_masks).transpose()?;
+    let masks = command.masks.as_deref().map(|text| parse_masks("--masks", text)).transpose()?;
     let session = Session::begin(&command.at, settings)?;
     let place = session.place(&command.path)?;
     session.change("dir append", &operation::append(place, capability, masks), output).map(drop)
@@ -108,7 +108,7 @@ pub(crate) struct Chmod {
 }
 
 pub(crate) fn chmod(command: &Chmod, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let masks = parse_masks(&command.masks)?;
+    let masks = parse_masks("MASKS", &command.masks)?;
     let session = Session::begin(&command.at, settings)?;
     let place = session.place(&command.path)?;
     session.change("dir chmod", &operation::chmod(place, masks), output).map(drop)

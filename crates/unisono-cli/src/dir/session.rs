@@ -137,10 +137,10 @@ pub(crate) fn parse_capability(text: &str) -> Result<Capability, Problem> {
 }
 
 /// Returns masks, such as `ff,02,04`.
-pub(crate) fn parse_masks(text: &str) -> Result<Masks, Problem> {
+pub(crate) fn parse_masks(argument: &str, text: &str) -> Result<Masks, Problem> {
     let masks: Result<Vec<Rights>, _> = text.split(',').map(str::parse).collect();
-    let masks =
-        masks.map_err(|error| Problem::usage(format!("--masks: {error}, one for each column: ff,02,04")))?;
+    let masks = masks
+        .map_err(|error| Problem::usage(format!("{argument}: {error}, one for each column: ff,02,04")))?;
     Masks::new(&masks).ok_or_else(|| Problem::usage("a row has 1 to 4 masks, one for each column: ff,02,04"))
 }
 

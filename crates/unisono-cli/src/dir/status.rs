@@ -64,11 +64,7 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
         Standing::Recovers(missing) if missing.is_empty() => {
             Err(Problem::not_primary("the service is about to serve; ask again in a moment"))
         }
-        Standing::Recovers(missing) => Err(Problem::not_primary(format!(
-            "no server serves: they wait for a good disk of {}; start these servers, or see `unisono dir serve --help` if \
-             their disks are lost",
-            listed(&missing)
-        ))),
+        Standing::Recovers(missing) => Err(Problem::not_primary(what_is_lacking(&missing, &answered))),
         Standing::NoMajority(missing) => Err(Problem::not_primary(format!(
             "no majority: the service waits for {}; start them, or see `unisono dir serve --help` if their disks are lost",
             listed(&missing)
@@ -115,6 +111,27 @@ fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
     )))
 }
 
+/// Says why no server serves although enough are there, and what to do: those that are missing may run with disks that do
+/// not count.
+fn what_is_lacking(missing: &[u8], answered: &[ServerStatus]) -> String {
+    let runs = |id: &u8| answered.iter().any(|status| status.server == *id && status.state != State::Stopped);
+    let (running, absent): (Vec<u8>, Vec<u8>) = missing.iter().partition(|id| runs(id));
+    let mut advice = Vec::new();
+    if !absent.is_empty() {
+        advice.push(format!("start server {}", listed(&absent)));
+    }
+    if answered.iter().any(|status| status.state == State::Creating) {
+        advice.push("look at what the servers say: their keys may differ".to_owned());
+    } else if !running.is_empty() {
+        advice.push(format!(
+            "server {} runs with a disk that is empty or old: start it with its folder of before, or, if a majority of the \
+             disks is lost for ever, start one of the others with --begin-anew",
+            listed(&running)
+        ));
+    }
+    format!("no server serves: a good disk of server {} is missing; {}", listed(missing), advice.join("; "))
+}
+
 fn listed(ids: &[u8]) -> String {
     let ids: Vec<String> = ids.iter().map(u8::to_string).collect();
     ids.join(", ")
@@ -146,7 +163,7 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
     }
     for anew in &status.begun_anew {
         output.say(format_args!(
-            "  begun anew from server {}, {}, from number {} of its log",
+            "  begun anew from server {}, {}, with its log through entry {}",
             anew.server,
             utc(anew.at_ms),
             anew.number
@@ -182,6 +199,21 @@ mod tests {
 
     fn status(server: u8, state: State, disk: u64) -> ServerStatus {
         ServerStatus { server, servers: 3, state, disk, ..ServerStatus::default() }
+    }
+
+    #[test]
+    fn what_is_lacking_says_what_to_type_next() {
+        let with = |server, state| ServerStatus { server, servers: 3, state, ..ServerStatus::default() };
+        let (one, two) = (with(1, State::Waiting), with(2, State::Waiting));
+        let said = what_is_lacking(&[2, 3], &[one.clone(), two]);
+        assert!(
+            said.contains("start server 3;") && said.contains("server 2 runs with a disk that is empty"),
+            "{said}"
+        );
+        let said = what_is_lacking(&[3], &[one]);
+        assert!(said.ends_with("start server 3"), "{said}");
+        let creating = [1, 2, 3].map(|id| with(id, State::Creating));
+        assert!(what_is_lacking(&[3], &creating).contains("their keys may differ"));
     }
 
     #[test]

@@ -292,7 +292,7 @@ pub enum StopReason {
     NothingLost,
     /// This server had another disk.
     #[error(
-        "this server had another disk, and this one is empty; if that disk is lost, say so with --replace"
+        "this server had another disk, and this one has no whole state; if that disk is lost, say so with --replace"
     )]
     ReplaceNeeded,
 }
