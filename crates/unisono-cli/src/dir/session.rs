@@ -136,7 +136,7 @@ pub(crate) fn parse_capability(text: &str) -> Result<Capability, Problem> {
     text.parse().map_err(Problem::usage)
 }
 
-/// Returns masks, such as `ff,02,04`.
+/// Returns masks, such as `ff,02,04`. Errors call them `argument`.
 pub(crate) fn parse_masks(argument: &str, text: &str) -> Result<Masks, Problem> {
     let masks: Result<Vec<Rights>, _> = text.split(',').map(str::parse).collect();
     let masks = masks

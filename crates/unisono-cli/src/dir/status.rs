@@ -103,11 +103,11 @@ fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
     if counts.len() <= 1 {
         return Ok(());
     }
-    let counts: Vec<String> = counts.iter().map(u8::to_string).collect();
+    let counts: Vec<u8> = counts.into_iter().collect();
     Err(Problem::not_primary(format!(
         "the answers differ in how many servers there are ({}): a server was started with another --replicas, or another \
          process that has the clients' key answers in place of one; compare them with the servers that you started",
-        counts.join(", ")
+        listed(&counts)
     )))
 }
 

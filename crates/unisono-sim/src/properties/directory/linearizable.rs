@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_refusal_of_without_a_number() {
+    fn what_cannot_be_read_is_refused_without_a_number() {
         for (result, is_good) in [(Err(Reason::Unreadable.into()), true), (Ok(Answer::Done), false)] {
             let mut fixture = used();
             fixture.unreadable(result);
