@@ -10,13 +10,13 @@
 
 use crate::archive::{Backup, NotABackup};
 use crate::root::{ROOT_FILE, open_regular, write_capability};
-use bytes::{Buf, Bytes};
+use bytes::Buf;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use unisono::replica::{Block, DiskError, DiskOptions, DiskState};
+use unisono::replica::{DiskError, DiskOptions};
 
 /// Name of the file in a folder, and what it begins with: magic and version, then 8 bytes of identity. The backup follows.
 const RESTORING_FILE: &str = "restoring";
@@ -108,23 +108,26 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
     Ok(backup)
 }
 
-/// Returns what `restore` put into a folder: the identity of the disk that is to be, and the backup. `None` if there is none.
-fn pending(path: &Path) -> Result<Option<(u64, Backup)>, NotABackup> {
+/// Opens what `restore` put into a folder: the identity of the disk that is to be, and the file behind it, which has the
+/// backup. `None` if there is none.
+fn pending(path: &Path) -> io::Result<Option<(u64, File)>> {
     let Some(mut file) = open_regular(path)? else { return Ok(None) };
     let mut head = [0; HEAD_BYTES];
-    if file.read_exact(&mut head).is_err() || !head.starts_with(MAGIC) {
+    if file.read_exact(&mut head).is_err() {
         return Ok(None);
     }
-    let (_, backup) = Backup::read(file)?;
-    Ok(Some((Bytes::copy_from_slice(&head[MAGIC.len()..]).get_u64(), backup)))
+    let identity = head.strip_prefix(MAGIC);
+    Ok(identity.map(|mut identity| (identity.get_u64(), file)))
 }
 
 /// Makes the state of a server of the backup in its folder, if there is one. Returns whether the service has to begin anew
 /// from it.
 pub(super) fn prepare(service: &str, disk: &DiskOptions) -> Result<bool, RestoreError> {
     let path = disk.data.join(RESTORING_FILE);
-    let found = pending(&path).map_err(|reason| RestoreError::NotABackup { file: path.clone(), reason })?;
-    let Some((identity, backup)) = found else { return Ok(false) };
+    let not_a_backup = |reason| RestoreError::NotABackup { file: path.clone(), reason };
+    let found = pending(&path).map_err(|cause| not_a_backup(NotABackup::Read(cause)))?;
+    let Some((identity, file)) = found else { return Ok(false) };
+    let (_, backup) = Backup::read(file).map_err(not_a_backup)?;
     let folder = || disk.data.clone();
     if backup.service() != service {
         return Err(RestoreError::OtherService { folder: folder(), found: backup.service().into() });
@@ -134,9 +137,7 @@ pub(super) fn prepare(service: &str, disk: &DiskOptions) -> Result<bool, Restore
     }
     match disk.block()? {
         None => {
-            let DiskState { block, place, parts } = backup.state;
-            let block = Block { disk: identity, ..block };
-            DiskState { block, place, parts }.write_to(service, disk)?;
+            backup.state.write_to(service, disk, identity)?;
             Ok(true)
         }
         Some(block) => Ok(block.disk == identity && block.service == backup.state.block.service),

@@ -320,12 +320,13 @@ pub struct DiskState {
 }
 
 impl DiskState {
-    /// Makes the empty folder of a server that has this state; its disk gets the identity in the block. A server that is
-    /// started with it begins a service anew, as [`DiskOptions::begin_anew`] says.
+    /// Makes the empty folder of a server that has this state. A server that is started with it begins a service anew, as
+    /// [`DiskOptions::begin_anew`] says. `identity` is that of the new disk: a random number, since no two disks may have
+    /// the same.
     ///
     /// # Errors
     /// The folder is not empty, or cannot be written.
-    pub fn write_to(&self, name: &str, options: &DiskOptions) -> Result<(), DiskError> {
+    pub fn write_to(&self, name: &str, options: &DiskOptions, identity: u64) -> Result<(), DiskError> {
         let folder = || options.data.clone();
         let files = Folder::open(&options.data, options.log_dir.as_deref())
             .map_err(|error| DiskError::Folder { folder: folder(), error })?;
@@ -338,6 +339,7 @@ impl DiskState {
             server: options.id,
             servers: options.servers,
             durability: options.durability,
+            disk: identity,
             starts: 1,
             promised: self.block.generation,
             view: None,

@@ -46,6 +46,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
         if let Some(reason) = copy.lock().stop.take() {
             break ReplicaEnd::Stopped(reason);
         }
+        // Each attempt of a server with a disk draws its time anew.
         if copy.disk.is_some() {
             entry = copy.entry();
         }
