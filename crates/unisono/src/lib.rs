@@ -32,8 +32,39 @@
 //!
 //! Start it twice: the second process joins the group that the first one founded, and from then on both print the same
 //! lines. More programs are in the folder `examples`: `hello` (two processes greet each other), `chat` (names, and a
-//! thread for each direction), `calls`; and, with replicas, `counter` (a number that survives `kill -9`), `map`, `lock`,
-//! `queue` and `tsp`. Run them with `cargo run -p unisono --example NAME`.
+//! thread for each direction), `calls`; and, with replicas, `ledger` (accounts on the disks of three machines), `counter`
+//! (a number that survives `kill -9`), `map`, `lock`, `queue` and `tsp`. Run them with `cargo run -p unisono --example NAME`.
+//!
+//! # State on three machines
+//!
+//! A [`Replica`](replica::Replica) keeps a state equal on several machines, in memory or on their disks. One server of
+//! three, on disk, with traffic sealed by a key:
+//!
+//! ```no_run
+//! # #[derive(Default)]
+//! # struct Ledger(std::collections::BTreeMap<String, i64>);
+//! # impl unisono::replica::StateMachine for Ledger {
+//! #     fn apply(&mut self, _: &unisono::replica::Command<'_>) -> unisono::replica::Outcome { "".into() }
+//! #     fn snapshot(&self) -> Vec<unisono::Bytes> { Vec::new() }
+//! #     fn restore(&mut self, _: &[unisono::Bytes]) -> Result<(), unisono::replica::NotRestored> { Ok(()) }
+//! # }
+//! use unisono::replica::{DiskOptions, Replica, ReplicaOptions};
+//! use unisono::{Key, Options, rpc::PrivatePort};
+//!
+//! let options = Options {
+//!     key: Some(Key::load("ledger.key")?),
+//!     bind: Some("192.0.2.1:7195".parse()?),
+//!     seeds: ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(String::from).into(),
+//!     ..Options::default()
+//! };
+//! let disk = DiskOptions::of_three(1, "/var/lib/ledger");
+//! // `Ledger` is a `StateMachine`. Returns when two of the three servers are there; for the first time, when all are.
+//! let ledger = Replica::open_on_disk("ledger", disk, Ledger::default(), ReplicaOptions::default(), &options)?;
+//! ledger.serve(&PrivatePort::from_name("ledger"))?;
+//! ledger.command("ann 5")?; // two of the three disks have it
+//! let balance = ledger.read(|ledger| ledger.0.get("ann").copied())?; // includes all that was answered before
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # The handles
 //!

@@ -12,7 +12,7 @@ use common::{PATIENCE, fresh_name};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -302,6 +302,42 @@ fn the_map_keeps_what_was_acknowledged() {
     assert_eq!(get(addresses[0], "/key1").0, 200);
 }
 
+// --- ledger ---
+
+/// Addresses of this machine that no process uses at present.
+fn free_addresses() -> [String; 3] {
+    let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    sockets.map(|socket| socket.local_addr().unwrap().to_string())
+}
+
+#[test]
+fn the_ledger_outlives_the_crash_of_all_its_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let key = path("key");
+    unisono::Key::generate().unwrap().write_new(&key).unwrap();
+    let addresses = free_addresses();
+    let seeds = addresses.join(",");
+    let mut ledger = Processes::of("ledger");
+    let serve = |ledger: &mut Processes, number: usize| {
+        let id = (number + 1).to_string();
+        ledger.start(number, &["serve", &id, &path(&id), &key, &addresses[number], &seeds]);
+    };
+    (0..3).for_each(|number| serve(&mut ledger, number));
+    (0..3).for_each(|number| drop(ledger.line(0, number, "server ")));
+    assert_eq!(ledger.ask(0, "ann 5", ""), "5");
+    ledger.start(3, &["add", "ann", "-7", &key, &seeds]);
+    assert_eq!(ledger.line(0, 3, ""), "-2");
+    assert_eq!(ledger.ask(1, "ann", ""), "-2");
+    (0..3).for_each(|number| ledger.kill(number));
+    // Any two of them have everything that was answered.
+    let since = ledger.mark();
+    [2, 1].into_iter().for_each(|number| serve(&mut ledger, number));
+    ledger.line(since, 2, "server ");
+    assert_eq!(ledger.ask(2, "ann", ""), "-2");
+    assert_eq!(ledger.ask(2, "ann 3", ""), "1");
+}
+
 // --- lock ---
 
 /// What the leader's work reaches: refuses a fence lower than one that it has received.
@@ -568,14 +604,15 @@ fn the_short_examples_are_short() {
 }
 
 const COUNTER: &str = include_str!("../examples/counter.rs");
+const LEDGER: &str = include_str!("../examples/ledger.rs");
 
-/// The README shows the state machine of the example, which the test above kills.
+/// The README shows the state machine of the example, whose servers the test above kills.
 #[test]
-fn the_readme_shows_the_counter() {
-    let from = COUNTER.find("#[derive(Default)]").unwrap();
-    let to = COUNTER.find("fn main()").unwrap();
+fn the_readme_shows_the_ledger() {
+    let from = LEDGER.find("/// The balance").unwrap();
+    let to = LEDGER.find("fn serve(").unwrap();
     assert!(
-        include_str!("workspace-readme.txt").contains(&COUNTER[from..to]),
-        "the README has another counter"
+        include_str!("workspace-readme.txt").contains(&LEDGER[from..to]),
+        "the README has another ledger"
     );
 }
