@@ -141,6 +141,11 @@ impl Outbox {
         self.numbered + 1 >= self.next_number()
     }
 
+    /// Returns the number of the last message here if it has no seqno, and 0 if every message has one.
+    pub(crate) fn unnumbered_through(&self) -> MessageNumber {
+        if self.all_numbered() { 0 } else { self.next_number() - 1 }
+    }
+
     pub(crate) fn get(&self, number: MessageNumber) -> Option<&Outgoing> {
         self.kept.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }

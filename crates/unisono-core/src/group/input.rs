@@ -8,7 +8,7 @@
 use super::{Group, Phase};
 use crate::event::Suspicion;
 use crate::identity::{Ballot, EpochTag, Instance, Uid};
-use crate::membership::Invitation;
+use crate::membership::{Invitation, LeaveRequest};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{
@@ -347,7 +347,9 @@ impl Group {
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::Confirm { nonce } => self.handle_confirm(from, nonce),
             Frame::Confirmed { nonce, end } => self.handle_confirmed(from, nonce, end),
-            Frame::LeaveRequest { goodbye } => self.handle_leave_request(from, goodbye),
+            Frame::LeaveRequest { unnumbered_through, goodbye } => {
+                self.handle_leave_request(LeaveRequest { from, unnumbered_through, goodbye });
+            }
             Frame::Met(met) => self.note_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {

@@ -1,13 +1,14 @@
 //! Leaving: an ordered event that the leaver receives too.
 //!
 //! When all its messages have seqnos, a leaver asks the sequencer to number its LEAVE; a leaving sequencer numbers its
-//! own. The leaver stores nothing above the seqno of its LEAVE. It serves its log until a quorum of the remaining
+//! own. Below the group's minimum a leaver does not wait for its messages. It may lack the JOIN that ends this, so its
+//! request says which message has no seqno yet, and the sequencer decides by its own log. The leaver stores nothing above the seqno of its LEAVE. It serves its log until a quorum of the remaining
 //! members is known to know the LEAVE accepted; then the sequencer sends it `Farewell`.
 
 use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members};
-use crate::identity::{Seqno, Uid};
+use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
@@ -59,31 +60,41 @@ impl Leaving {
     }
 }
 
+/// A member's request to leave.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaveRequest {
+    pub(crate) from: Uid,
+    /// Number of its last message that had no seqno yet; 0 if all had one.
+    pub(crate) unnumbered_through: MessageNumber,
+    pub(crate) goodbye: Bytes,
+}
+
 /// Requests to leave that the sequencer has not numbered yet, and members that have left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Departures {
-    requests: VecDeque<(Uid, Bytes)>,
+    requests: VecDeque<LeaveRequest>,
     /// Leavers that are no peers any more, each with the seqno of its LEAVE.
     departed: VecDeque<(Uid, Seqno)>,
 }
 
 impl Departures {
-    pub(crate) fn note_request(&mut self, from: Uid, goodbye: Bytes) {
-        if !self.has_asked(from) && self.requests.len() < LEAVE_REQUESTS_MAX {
-            self.requests.push_back((from, goodbye));
+    /// Keeps the first request of each leaver. A later one names no other message: a leaver sends none.
+    pub(crate) fn note_request(&mut self, request: LeaveRequest) {
+        if !self.has_asked(request.from) && self.requests.len() < LEAVE_REQUESTS_MAX {
+            self.requests.push_back(request);
         }
     }
 
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (Uid, Bytes)> {
-        self.requests.iter().cloned()
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &LeaveRequest> {
+        self.requests.iter()
     }
 
     fn has_asked(&self, uid: Uid) -> bool {
-        self.requests.iter().any(|(asked, _)| *asked == uid)
+        self.requests.iter().any(|request| request.from == uid)
     }
 
     pub(crate) fn forget_request(&mut self, uid: Uid) {
-        self.requests.retain(|(asked, _)| *asked != uid);
+        self.requests.retain(|request| request.from != uid);
     }
 
     /// Forgets all requests at the start of an epoch; leavers repeat theirs.
@@ -155,11 +166,17 @@ impl Group {
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         let ready = self.nothing_waits_for_a_seqno() || self.broken(Planted::LeaveOvertakesMessages);
         if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
-            self.post(target, Frame::LeaveRequest { goodbye });
+            self.post(target, self.leave_request(goodbye));
         }
         if inquires {
             self.post(target, Frame::Inquiry);
         }
+    }
+
+    fn leave_request(&self, goodbye: Bytes) -> Frame {
+        let overtakes = self.broken(Planted::LeaveOvertakesMessages);
+        let unnumbered_through = if overtakes { 0 } else { self.outbox.unnumbered_through() };
+        Frame::LeaveRequest { unnumbered_through, goodbye }
     }
 
     /// True if this leaver must begin a reset before it can leave, under the manual policy too. Suspected members can
@@ -213,7 +230,7 @@ impl Group {
         }
         if let Some(uid) = peer {
             self.post(uid, Frame::Watermarks(marks));
-            self.post(uid, Frame::LeaveRequest { goodbye });
+            self.post(uid, self.leave_request(goodbye));
             // The epoch may be over.
             self.post(uid, Frame::Inquiry);
         }
@@ -302,11 +319,11 @@ impl Group {
     /// Handles a request to leave. From a member: remembered, because the sequencer numbers the LEAVE and the others
     /// learn that the leaver's application decides nothing any more. From a leaver: a request for its farewell. Any
     /// member that knew the leaver may answer, because the present sequencer may have joined after its LEAVE.
-    pub(crate) fn handle_leave_request(&mut self, from: Uid, goodbye: Bytes) {
-        match self.peers.get(from).map(|peer| &peer.standing) {
-            Some(Standing::Member) => self.departures.note_request(from, goodbye),
+    pub(crate) fn handle_leave_request(&mut self, request: LeaveRequest) {
+        match self.peers.get(request.from).map(|peer| &peer.standing) {
+            Some(Standing::Member) => self.departures.note_request(request),
             Some(Standing::Leaver { .. }) if !self.order.is_acting() => {
-                self.dismiss(from);
+                self.dismiss(request.from);
             }
             _ => {}
         }
@@ -336,23 +353,14 @@ impl Group {
             self.probe(Probe::SequencerLeft);
             return Some(Change::Leave { uid: self.me.uid, sequencer: self.heir(), goodbye });
         }
-        let asked: Vec<(Uid, Bytes)> = self.departures.requests().collect();
-        if asked.is_empty() {
-            return None;
-        }
-        for (uid, goodbye) in asked {
-            if !self.is_in_view(uid) {
-                self.departures.forget_request(uid);
-                continue;
-            }
-            let last = self.history.sender_mark(uid);
-            let nothing_waits = self.is_below_minimum() || self.unordered.next(uid, last.number).is_none();
-            if nothing_waits && self.may_go_from_view(uid) {
-                self.departures.forget_request(uid);
-                return Some(Change::Leave { uid, sequencer: self.me.uid, goodbye });
-            }
-        }
-        None
+        let may_leave = |request: &&LeaveRequest| {
+            let uid = request.from;
+            let all_numbered = self.history.sender_mark(uid).number >= request.unnumbered_through;
+            self.is_in_view(uid) && (all_numbered || self.is_below_minimum()) && self.may_go_from_view(uid)
+        };
+        let LeaveRequest { from: uid, goodbye, .. } = self.departures.requests().find(may_leave)?.clone();
+        self.departures.forget_request(uid);
+        Some(Change::Leave { uid, sequencer: self.me.uid, goodbye })
     }
 
     /// True if this leaver has no message that still gets a seqno. Below the group's minimum no message does.

@@ -22,7 +22,7 @@ pub(crate) use detector::Detector;
 pub(crate) use end::Ending;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Joining, Otherwise};
-pub(crate) use leave::{Departures, Leaving};
+pub(crate) use leave::{Departures, LeaveRequest, Leaving};
 pub(crate) use previous::{INQUIRE_BYTES, INQUIRY_BYTES, PreviousEpoch};
 pub(crate) use recovery::{Force, Halt, Invitation, Recovery};
 pub(crate) use seek::Seek;

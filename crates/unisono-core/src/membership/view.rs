@@ -51,10 +51,6 @@ impl Group {
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {
                 self.admission.note_joined(now, member.uid);
-                if self.history.view().len() == usize::from(self.config.members_min) {
-                    // Leavers that gave their messages up ask again once these have seqnos.
-                    self.departures.forget_requests();
-                }
                 match self.peers.get_mut(member.uid) {
                     Some(peer) => {
                         peer.standing = Standing::Member;

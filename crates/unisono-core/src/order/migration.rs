@@ -126,7 +126,7 @@ impl Group {
             return self.last_sender();
         }
         let candidate = self.order.load.candidate.filter(|candidate| candidate.uid != self.me.uid)?;
-        let is_leaving = self.departures.requests().any(|(uid, _)| uid == candidate.uid);
+        let is_leaving = self.departures.requests().any(|request| request.from == candidate.uid);
         if is_leaving || !self.order.load.is_due(now) || !self.is_settled() {
             return None;
         }

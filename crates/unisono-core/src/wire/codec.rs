@@ -219,7 +219,10 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             base: read_log_base(from)?,
         })),
         FrameKind::Refused => Frame::Refused { cookie: from.u64("cookie")?, reason: read_refusal(from)? },
-        FrameKind::LeaveRequest => Frame::LeaveRequest { goodbye: read_greeting(from)? },
+        FrameKind::LeaveRequest => Frame::LeaveRequest {
+            unnumbered_through: from.mark("unnumbered through")?,
+            goodbye: read_greeting(from)?,
+        },
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.number("seqno")? },
 
         FrameKind::Invite => {
@@ -452,7 +455,10 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*cookie);
             out.u8(refusal_number(*reason));
         }
-        Frame::LeaveRequest { goodbye } => write_greeting(out, goodbye),
+        Frame::LeaveRequest { unnumbered_through, goodbye } => {
+            out.u64(*unnumbered_through);
+            write_greeting(out, goodbye);
+        }
         Frame::Farewell { uid, seqno } => {
             out.u64(uid.0);
             out.u64(*seqno);

@@ -356,7 +356,16 @@ impl fmt::Display for Frame {
                 };
                 write!(f, "cookie {cookie:016x}: {reason}")
             }
-            Frame::LeaveRequest { goodbye } => write!(f, "asks to leave, saying {}", Shown(goodbye)),
+            Frame::LeaveRequest { unnumbered_through: 0, goodbye } => {
+                write!(f, "asks to leave, saying {}", Shown(goodbye))
+            }
+            Frame::LeaveRequest { unnumbered_through, goodbye } => {
+                let said = Shown(goodbye);
+                write!(
+                    f,
+                    "asks to leave after message {unnumbered_through}, which has no seqno yet, saying {said}"
+                )
+            }
             Frame::Farewell { uid, seqno } => {
                 write!(f, "the group does not need {uid} any more, since seqno {seqno}")
             }

@@ -108,6 +108,9 @@ pub enum Frame {
     },
     /// Asks the sequencer to order the sender's leave.
     LeaveRequest {
+        /// Number of the sender's last message (or piece) that has no seqno yet, as far as the sender knows; 0 if all
+        /// have one.
+        unnumbered_through: MessageNumber,
         /// Goodbye, delivered with the leave.
         goodbye: Bytes,
     },

@@ -82,7 +82,7 @@ kinds! {
     JoinRequest = 0x22, 11;
     Welcome = 0x23, 143;
     Refused = 0x24, 9;
-    LeaveRequest = 0x25, 2;
+    LeaveRequest = 0x25, 10;
     Farewell = 0x26, 16;
     Met = 0x27, 40;
     // reset

@@ -387,7 +387,7 @@ impl Liar<'_> {
             8 => Frame::Gone { through: self.place() },
             9 => Frame::Probe { nonce: self.random.next_u64() },
             10 => Frame::Alive { nonce: self.random.next_u64() },
-            11 => Frame::LeaveRequest { goodbye: Bytes::new() },
+            11 => Frame::LeaveRequest { unnumbered_through: self.place(), goodbye: Bytes::new() },
             12 => Frame::Farewell { uid: self.who(), seqno: self.place() },
             13 => Frame::Invite { ballot: self.ballot(), members_min: self.below(4) as u16 },
             14 => self.vote(),

@@ -48,6 +48,27 @@ fn a_leaver_does_not_leave_its_role_to_one_that_died_in_the_reset() {
     assert!(net.events[1].iter().any(|event| matches!(event, Event::Left { .. })), "m1 has its own leave");
 }
 
+// The leaver does not know of the join that ends the wait for members, and the sequencer has lost its message. The leave
+// must not overtake it.
+#[test]
+fn a_leaver_that_missed_a_join_does_not_lose_its_message() {
+    let mut net = group_with(2, GroupConfig { members_min: 3, ..GroupConfig::default() }, unicast());
+    net.filter(|seen| {
+        let data = seen.from == 1 && seen.has(|frame| matches!(frame, Frame::Data(_)));
+        let join = seen.to == 1 && seen.has_join();
+        if data || join { LOST } else { PROMPT }
+    });
+    net.send(1, b"my last words").unwrap();
+    net.add(EntryMode::Join, unicast());
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.size(0) == 3), "the case was not reached");
+    net.leave(1);
+    net.run(500 * MS);
+    net.calm();
+    net.run(3_000 * MS);
+    assert!(matches!(net.outcomes[1][..], [(1, Outcome::Ok { .. })]), "{:?}", net.outcomes[1]);
+    assert_eq!((net.phase(1), net.size(0)), (Phase::Gone, 2));
+}
+
 /// Returns a group under the manual policy. One member has crashed. The sequencer suspects it, or m0 if the sequencer
 /// crashed, and no application has acted on that.
 fn group_that_misses(members: usize, dead: usize, sequencer: usize) -> Net {

@@ -124,7 +124,7 @@ fn bad_datagrams_come_with_the_reason() {
     assert_eq!(
         explain(&other),
         "datagram of 82 bytes\n\
-         cannot be read: it is of version 7 of the wire format; this is version 2\n"
+         cannot be read: it is of version 7 of the wire format; this is version 3\n"
     );
     let mut changed = good;
     changed[60 + 11] = 0xf7;
@@ -143,7 +143,7 @@ fn bad_datagrams_come_with_the_reason() {
 #[test]
 fn what_is_shown_is_escaped_and_cut() {
     let goodbye = Bytes::from([b"\x1b[31m\xff ", &[b'x'; 100][..]].concat());
-    let words = Frame::LeaveRequest { goodbye }.to_string();
+    let words = Frame::LeaveRequest { unnumbered_through: 0, goodbye }.to_string();
     assert_eq!(
         words,
         format!("LeaveRequest: asks to leave, saying \"\\u{{1b}}[31m\\xff {}\"…", "x".repeat(57))

@@ -288,7 +288,7 @@ fn lists_and_texts_longer_than_allowed_are_not_written() {
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, 1 << 20);
     let long = Bytes::from(vec![b'a'; GREETING_BYTES_MAX + 1]);
-    assert!(!writer.frame(&Frame::LeaveRequest { goodbye: long }));
+    assert!(!writer.frame(&Frame::LeaveRequest { unnumbered_through: 0, goodbye: long }));
     assert!(!writer.frame(&Frame::Nack { ranges: (0..33).map(|i| (2 * i + 1, 2 * i + 1)).collect() }));
     let members = vec![Uid(1); MEMBERS_MAX + 1];
     let proposal = Proposal { epoch: EpochId::default(), start: 1, members, degraded: false, forced: false };

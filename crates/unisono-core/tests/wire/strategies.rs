@@ -117,7 +117,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             let reasons = select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..]);
             (any::<u64>(), reasons).prop_map(|(cookie, reason)| Frame::Refused { cookie, reason }).boxed()
         }
-        FrameKind::LeaveRequest => greeting().prop_map(|goodbye| Frame::LeaveRequest { goodbye }).boxed(),
+        FrameKind::LeaveRequest => (prop_oneof![Just(0), place()], greeting())
+            .prop_map(|(unnumbered_through, goodbye)| Frame::LeaveRequest { unnumbered_through, goodbye })
+            .boxed(),
         FrameKind::Farewell => {
             (uid(), place()).prop_map(|(uid, seqno)| Frame::Farewell { uid, seqno }).boxed()
         }
