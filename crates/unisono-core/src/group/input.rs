@@ -230,8 +230,9 @@ impl Group {
         }
         self.counters.datagrams_received += 1;
         if self.phase == Phase::Excluded {
-            // This member may be the only one left that knows the decision.
-            self.tell_straggler(now, sender, HEADER_BYTES + payload.len());
+            let is_there =
+                Decoder::new(payload.clone()).flatten().any(|frame| !is_told_from_elsewhere(&frame));
+            self.linger_for(now, sender, is_there, HEADER_BYTES + payload.len());
         }
         if multicast {
             self.acknowledging.multicast_at = Some(now);

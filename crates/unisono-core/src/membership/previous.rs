@@ -2,7 +2,8 @@
 //!
 //! Every member that entered the present epoch answers for the previous one, so that a straggler can follow. The
 //! sequencer also sends the decision unasked to members that are not in the new view. An excluded member serves its log
-//! too, because it may be the only holder of some entries. It asks whether it may go, and goes after 4 s at the latest.
+//! too, because it may be the only holder of some entries, or the only one that knows the decision. It asks whether it
+//! may go. Without an answer it goes once it has heard no member of the new view in the old epoch for 4 s.
 //!
 //! No replay window guards the previous epoch any more, so each of its datagrams may be a copy of an earlier one.
 //! Therefore every answer is paid from an allowance. Bytes that arrive in the straggler's name refill it, and so does
@@ -28,8 +29,11 @@ const SERVE_BYTES: usize = 64 << 10;
 const SERVED_BYTES_PER_BYTE: usize = 2;
 /// Maximum number of seqnos sent for one pull.
 const SEQNOS_MAX: u64 = 16;
-/// How long an excluded member serves its log if it does not learn earlier that it may go.
+/// An excluded member that does not learn that it may go serves until it has heard no member of the new view in the old
+/// epoch for 4 s: such a member is dead, or knows the decision.
 const PREVIOUS_LINGER: Duration = Duration::from_millis(4000);
+/// It goes one minute after the decision at the latest.
+const PREVIOUS_LINGER_MAX: Duration = Duration::from_secs(60);
 const PREVIOUS_ASK_EVERY: Duration = Duration::from_millis(60);
 const INQUIRE_EVERY: Duration = Duration::from_millis(20);
 /// Length of an inquiry: padded, so that the answer is no longer than the question.
@@ -53,9 +57,33 @@ pub(crate) struct PreviousEpoch {
     /// Until when members outside the new view are sent the decision unasked.
     push_until: Time,
     push_at: Time,
-    /// When an excluded member asks next whether it may go; it asks until `go_at`.
-    ask_at: Option<Time>,
-    go_at: Option<Time>,
+    lingering: Option<Lingering>,
+}
+
+/// How long an excluded member still serves.
+#[derive(Clone, Copy, Debug)]
+struct Lingering {
+    /// When it asks next whether it may go.
+    ask_at: Time,
+    /// When it goes, if it hears no member of the new view in the old epoch before.
+    go_at: Time,
+    /// When it goes at the latest.
+    end: Time,
+}
+
+impl Lingering {
+    fn since(now: Time) -> Lingering {
+        Lingering {
+            ask_at: now + PREVIOUS_ASK_EVERY,
+            go_at: now + PREVIOUS_LINGER,
+            end: now + PREVIOUS_LINGER_MAX,
+        }
+    }
+
+    /// Notes that a member of the new view is still in the old epoch.
+    fn note_needed(&mut self, now: Time) {
+        self.go_at = (now + PREVIOUS_LINGER).min(self.end);
+    }
 }
 
 /// Allowances of a member of the previous epoch.
@@ -102,8 +130,7 @@ impl PreviousEpoch {
             stragglers: Table::default(),
             push_until: now + PUSH_FOR,
             push_at: now,
-            ask_at: None,
-            go_at: None,
+            lingering: None,
         }
     }
 
@@ -116,8 +143,7 @@ impl PreviousEpoch {
     ) -> PreviousEpoch {
         PreviousEpoch {
             push_until: now,
-            ask_at: Some(now + PREVIOUS_ASK_EVERY),
-            go_at: Some(now + PREVIOUS_LINGER),
+            lingering: Some(Lingering::since(now)),
             ..PreviousEpoch::survived(now, tag, proposal, members)
         }
     }
@@ -132,10 +158,7 @@ impl PreviousEpoch {
     }
 
     pub(crate) fn wake_at(&self) -> Option<Time> {
-        match (self.ask_at, self.go_at) {
-            (Some(ask), Some(go)) => Some(ask.min(go)),
-            _ => None,
-        }
+        self.lingering.map(|lingering| lingering.ask_at.min(lingering.go_at))
     }
 }
 
@@ -173,6 +196,20 @@ impl Group {
         }
         self.tell_straggler(now, target, bytes);
         true
+    }
+
+    /// Handles a datagram of the old epoch at an excluded member, which may be the only one left that knows the decision.
+    /// `is_there`: its sender is in that epoch, too.
+    #[cold]
+    pub(crate) fn linger_for(&mut self, now: Time, sender: Uid, is_there: bool, bytes: usize) {
+        if let Some(previous) = &mut self.previous
+            && is_there
+            && previous.proposal.members.contains(&sender)
+            && let Some(lingering) = &mut previous.lingering
+        {
+            lingering.note_needed(now);
+        }
+        self.tell_straggler(now, sender, bytes);
     }
 
     /// Serves a straggler as many entries as its allowance pays for.
@@ -248,18 +285,19 @@ impl Group {
 
     // --- asking ---
 
-    /// Asks whether this excluded member may go; it goes at `go_at` at the latest.
+    /// Asks whether this excluded member may go, or lets it go when its time is over.
     pub(crate) fn previous_timeout(&mut self, now: Time) {
         let Some(previous) = &mut self.previous else { return };
-        if previous.go_at.is_some_and(|at| at <= now) {
-            (previous.ask_at, previous.go_at) = (None, None);
+        let Some(lingering) = &mut previous.lingering else { return };
+        if lingering.go_at <= now {
+            previous.lingering = None;
             if self.phase == Phase::Excluded {
                 self.phase = Phase::Gone;
             }
             return;
         }
-        if previous.ask_at.is_some_and(|at| at <= now) {
-            previous.ask_at = Some(now + PREVIOUS_ASK_EVERY);
+        if lingering.ask_at <= now {
+            lingering.ask_at = now + PREVIOUS_ASK_EVERY;
             let proposal = previous.proposal.clone();
             for &uid in &proposal.members {
                 self.post(uid, Frame::Decided { proposal: proposal.clone(), entered: false });

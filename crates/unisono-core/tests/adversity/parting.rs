@@ -115,6 +115,47 @@ fn the_last_of_two_goes_on_although_the_leaver_was_cut_off() {
     assert_eq!(net.phase(1), Phase::Member);
 }
 
+/// Of two members m0 leaves, and decides the reset that keeps its leave. Each of its decisions is lost, so m1 does not
+/// know it.
+fn leaver_that_alone_knows_the_decision() -> Net {
+    let mut net = group_of(2, 1);
+    // m1 does not receive the leave, and m0 suspects it.
+    net.filter(|seen| if seen.from == 1 || seen.has_change() { LOST } else { PROMPT });
+    net.leave(0);
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.group(0).marks().promised.is_some()), "no ballot began");
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Decided { .. })) { LOST } else { PROMPT });
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.phase(0) == Phase::Excluded), "it decided nothing");
+    net
+}
+
+// m1 cannot go on without m0, and asks all the time.
+#[test]
+fn a_leaver_stays_while_the_others_ask_what_it_decided() {
+    let mut net = leaver_that_alone_knows_the_decision();
+    net.run(10_000 * MS);
+    assert_eq!((net.phase(0), net.phase(1)), (Phase::Excluded, Phase::Resetting));
+    net.calm();
+    net.run(1_000 * MS);
+    assert_eq!((net.phase(0), net.phase(1), net.size(1)), (Phase::Gone, Phase::Member, 1));
+}
+
+// Once no member asks any more, the leaver goes. It goes in any case after a minute.
+#[test]
+fn a_leaver_goes_when_the_others_have_been_silent_for_seconds() {
+    let mut net = leaver_that_alone_knows_the_decision();
+    net.run(59_000 * MS);
+    assert_eq!(net.phase(0), Phase::Excluded);
+    net.run(1_500 * MS);
+    assert_eq!(net.phase(0), Phase::Gone);
+    let mut net = leaver_that_alone_knows_the_decision();
+    net.run(2_000 * MS);
+    net.crash(1);
+    net.run(3_900 * MS);
+    assert_eq!(net.phase(0), Phase::Excluded);
+    net.run(200 * MS);
+    assert_eq!(net.phase(0), Phase::Gone);
+}
+
 // A leaver must stay until a quorum of the remaining members knows its leave accepted. If it went earlier and the
 // member that knows crashed next, the others would lack the leaver's vote (hazard H19).
 #[test]
