@@ -217,6 +217,82 @@ fn a_member_that_was_named_and_lives_learns_of_the_forced_reset() {
     assert!(matches!(net.phase(0), Phase::Excluded | Phase::Gone), "{:?}", net.phase(0));
 }
 
+/// Lets all members of a group crash but the last two. The last one is more patient with coordinators than any reset
+/// lasts, so the other one coordinates all ballots. Returns the indices of both.
+fn with_a_patient_voter(members: usize, config: GroupConfig) -> (Net, usize, usize) {
+    let mut net = group_with(members - 1, config, unicast());
+    let patient = net.add(EntryMode::Join, Settings { patience: Duration::from_secs(3), ..unicast() });
+    net.run(300 * MS);
+    assert_eq!(net.size(patient), members);
+    (net, patient - 1, patient)
+}
+
+// Each of the coordinator's ballots puts off the voter's own. So the voter counts the members that it heard with each
+// promise.
+#[test]
+fn a_voter_whose_ballot_never_comes_is_told() {
+    let (mut net, coordinator, patient) = with_a_patient_voter(5, GroupConfig::default());
+    (0..coordinator).for_each(|index| net.crash(index));
+    net.run(5_000 * MS);
+    for index in [coordinator, patient] {
+        assert_eq!(names_missing(&halts(&net, index)[0]), [uid(0), uid(1), uid(2)], "m{index}");
+    }
+}
+
+// The last join is in the coordinator's log and not in the voter's, which counts the members of a smaller view. It has
+// more patience than the coordinator.
+#[test]
+fn a_voter_that_knows_fewer_members_than_the_coordinator_is_told() {
+    let (mut net, coordinator, patient) = with_a_patient_voter(3, GroupConfig::default());
+    net.filter(move |seen| if seen.to == patient && seen.has_join() { LOST } else { PROMPT });
+    let joiner = net.add(EntryMode::Join, unicast());
+    assert!(net.run_until(MS, 2_000 * MS, |net| net.size(coordinator) == 4), "the case was not reached");
+    [0, joiner].into_iter().for_each(|index| net.crash(index));
+    net.run(6_000 * MS);
+    assert_eq!(net.size(patient), 3);
+    assert_eq!(names_missing(&halts(&net, coordinator)[0]), [uid(0), uid(joiner)]);
+    assert_eq!(names_missing(&halts(&net, patient)[0]), [uid(0)]);
+    let now = Time::from_nanos(net.now);
+    assert_eq!(net.group_mut(patient).reset(now, 2), Err(ResetError::Halted { missing: 1 }));
+}
+
+/// *At least 2*. The last three of four members have prepared a proposal that names them all, and m1 dies before any of
+/// them learns that.
+fn bound_to_a_dead_member() -> (Net, usize, usize) {
+    let config = GroupConfig { quorum: Quorum::AtLeast(2), ..GroupConfig::default() };
+    let (mut net, coordinator, patient) = with_a_patient_voter(4, config);
+    net.filter(|seen| if seen.has(|frame| matches!(frame, Frame::Prepared { .. })) { LOST } else { PROMPT });
+    net.crash(0);
+    let prepared = |net: &Net| (1..4).all(|index| net.group(index).marks().prepared.is_some());
+    assert!(net.run_until(MS, 2_000 * MS, prepared), "the case was not reached");
+    net.crash(1);
+    net.calm();
+    (net, coordinator, patient)
+}
+
+// The survivors are as many as the policy asks for, and still cannot go on: every ballot adopts the proposal.
+#[test]
+fn a_voter_is_told_that_its_proposal_names_a_dead_member() {
+    let (mut net, coordinator, patient) = bound_to_a_dead_member();
+    net.run(5_000 * MS);
+    for index in [coordinator, patient] {
+        assert_eq!(names_missing(&halts(&net, index)[0]), [uid(0), uid(1)], "m{index}");
+        assert_eq!(net.epoch(index), 0, "m{index}");
+        let now = Time::from_nanos(net.now);
+        assert_eq!(net.group_mut(index).reset(now, 2), Err(ResetError::Halted { missing: 2 }), "m{index}");
+    }
+}
+
+// The patient member is the one that is asked. The other one's ballots must not keep it from its own.
+#[test]
+fn a_patient_member_forces_although_others_outbid_it() {
+    let (mut net, coordinator, patient) = bound_to_a_dead_member();
+    net.run(5_000 * MS);
+    force(&mut net, patient, &[0, 1]).unwrap();
+    net.run(8_000 * MS);
+    assert_eq!((net.size(coordinator), net.size(patient)), (2, 2));
+}
+
 // A named member is heard again before the reset is decided, which drops the request.
 #[test]
 fn a_named_member_that_is_heard_again_ends_the_request() {

@@ -208,7 +208,8 @@ impl Group {
             let again = self.recovery.unanswered.contains(&uid);
             let until = if again { own.gather_again_until } else { own.gather_until };
             let is_suspected = self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some());
-            now < until && !is_suspected && !own.votes.contains(uid)
+            let is_given_up = is_suspected || self.force.gives_up(now, uid);
+            now < until && !is_given_up && !own.votes.contains(uid)
         })
     }
 

@@ -41,6 +41,16 @@ impl Force {
         self.without.clear();
     }
 
+    /// True from the request until its time is over.
+    pub(super) fn is_asked(&self, now: Time) -> bool {
+        !self.without.is_empty() && now < self.until
+    }
+
+    /// True if the request is in force at `now`, and vouches that this member is dead.
+    pub(super) fn gives_up(&self, now: Time, uid: Uid) -> bool {
+        self.from <= now && self.names(uid)
+    }
+
     fn names(&self, uid: Uid) -> bool {
         self.without.contains(&uid)
     }

@@ -2,9 +2,12 @@
 //!
 //! Only a member that has promised a ballot is halted: it numbers, stores and acknowledges nothing. A coordinator
 //! counts the votes at the end of its ballot. A voter, which hears the coordinator alone, counts the members that it
-//! heard lately. The application gets [`Event::Halted`] and [`Event::Resumed`] by turns; an episode that begins and
+//! heard lately, with each promise and before it takes over: if its patience has grown, the others always outbid it
+//! before a ballot of its own has ended. The coordinator may know more than the voter: a longer log with more members, or
+//! that no voter has the state. So after 3 s the voter is halted in any case. The application gets [`Event::Halted`] and [`Event::Resumed`] by turns; an episode that begins and
 //! ends while the application takes no events is not reported.
 
+use crate::config::Quorum;
 use crate::error::ResetError;
 use crate::event::Event;
 use crate::group::{Group, Phase, Standing};
@@ -18,13 +21,17 @@ use core::time::Duration;
 /// A voter counts the members that it heard within 1 s: members of a halted group hear each other more often.
 pub(super) const HEARD_WITHIN: Duration = Duration::from_millis(1000);
 
+/// A voter that hears enough members waits 3 s for the end of the reset, three times `HEARD_WITHIN`.
+const RESET_OVERDUE: Duration = Duration::from_secs(3);
+
 /// Whether the group stands still, and what the application knows of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Halt {
     /// Members that a quorum lacks; `None` while the group is not halted.
     missing: Option<Vec<Member>>,
-    /// A quorum voted in the last ballot of this member that ended, and waits for a member that has the state.
-    awaits_state: bool,
+    /// The members that answer are a quorum as far as this member knows, and wait for another one all the same: for one
+    /// that has the state, or that only the coordinator knows.
+    awaits_another: bool,
     /// The application's last event of the two was [`Event::Halted`].
     is_told: bool,
 }
@@ -42,7 +49,7 @@ impl Halt {
 
     /// The group goes on, with the next epoch.
     pub(super) fn end(&mut self) {
-        (self.missing, self.awaits_state) = (None, false);
+        (self.missing, self.awaits_another) = (None, false);
     }
 }
 
@@ -88,15 +95,11 @@ impl Group {
         let is_suspected = |uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
         let is_missing = |uid| self.missing().iter().any(|member| member.uid == uid);
         let is_present = |member: &Member| !is_suspected(member.uid) && !is_missing(member.uid);
-        let present = after.iter().filter(|member| is_present(member)).count();
-        if !self.halt.awaits_state
-            && present >= min
-            && self.is_quorum(&before, is_present)
-            && self.is_quorum(&after, is_present)
-        {
+        if !self.halt.awaits_another && self.is_enough(&before, &after, min, is_present) {
             return Ok(());
         }
-        Err(ResetError::Halted { missing: after.len() - present })
+        let missing = after.iter().filter(|member| !is_present(member)).count();
+        Err(ResetError::Halted { missing })
     }
 
     /// Counts the answers in this member's ballot, which is over.
@@ -108,9 +111,11 @@ impl Group {
         };
         // A proposal that was not decided lacks members, whatever the votes were.
         let has_proposed = self.recovery.coordination.as_ref().is_some_and(|own| own.has_proposed());
-        let is_enough = !has_proposed && self.is_enough(&before, &after, |member| has_answer(self, member));
-        self.halt.awaits_state = is_enough && self.ballot_lacks_state(&after);
-        if !is_enough || self.halt.awaits_state {
+        let floor = self.recovery.floor().max(1);
+        let is_enough =
+            !has_proposed && self.is_enough(&before, &after, floor, |member| has_answer(self, member));
+        self.halt.awaits_another = is_enough && self.ballot_lacks_state(&after);
+        if !is_enough || self.halt.awaits_another {
             self.halt_without(now, &before, &after, has_answer);
         }
     }
@@ -122,16 +127,46 @@ impl Group {
             let peer = group.peers.get(member.uid);
             member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard) < HEARD_WITHIN)
         };
-        if !self.halt.is_halted() && !self.is_enough(&before, &after, |member| is_heard(self, member)) {
+        if self.halt.is_halted() {
+            return;
+        }
+        let floor = self.recovery.floor().max(1);
+        let is_enough = self.is_enough(&before, &after, floor, |member| is_heard(self, member));
+        let is_overdue = self.recovery.since().is_some_and(|since| now.since(since) >= RESET_OVERDUE);
+        if !is_enough || is_overdue {
             self.halt_without(now, &before, &after, is_heard);
+            self.halt.awaits_another = is_enough && self.halt.is_halted();
         }
     }
 
-    /// True if these members are quorums of both views, and as many as the floor asks for.
-    fn is_enough(&self, before: &Members, after: &Members, is_present: impl Fn(&Member) -> bool) -> bool {
-        let floor = self.recovery.floor().max(1);
+    /// True if the members that are present are quorums of both views, at least `floor`, and can complete the proposal
+    /// that this member prepared last.
+    fn is_enough(
+        &self,
+        before: &Members,
+        after: &Members,
+        floor: usize,
+        is_present: impl Fn(&Member) -> bool,
+    ) -> bool {
         let present = after.iter().filter(|member| is_present(member)).count();
-        present >= floor && self.is_quorum(before, &is_present) && self.is_quorum(after, &is_present)
+        present >= floor
+            && self.is_quorum(before, &is_present)
+            && self.is_quorum(after, &is_present)
+            && self.can_complete_prepared(before, after, &is_present)
+    }
+
+    /// Under *at least n* every later ballot adopts the proposal that this member prepared last, and all members that
+    /// it names must prepare it again. If one of them is dead, the group stands still for ever.
+    fn can_complete_prepared(
+        &self,
+        before: &Members,
+        after: &Members,
+        is_present: impl Fn(&Member) -> bool,
+    ) -> bool {
+        let prepared = self.recovery.prepared_members();
+        let is_needed = |member: &&Member| prepared.contains(&member.uid);
+        !matches!(self.config.quorum, Quorum::AtLeast(_))
+            || before.iter().chain(after.iter()).filter(is_needed).all(is_present)
     }
 
     /// Halts for want of the members that are not present, if the reset has lasted for the failure detector's time.

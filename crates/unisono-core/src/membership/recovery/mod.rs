@@ -234,7 +234,10 @@ impl Group {
         }
         let rank = self.rank_among_unsuspected() as u32;
         let jitter = Duration::from_nanos(self.random.below(TAKE_OVER_JITTER.as_nanos() as u64));
-        self.recovery.begin_at = Some(now + self.patience(now) + RESET_TAKE_OVER + STAGGER * rank + jitter);
+        // A ballot that an operator asked for would come too late if this member is more patient than the others.
+        let patience = if self.force.is_asked(now) { Duration::ZERO } else { self.patience(now) };
+        self.recovery.begin_at = Some(now + patience + RESET_TAKE_OVER + STAGGER * rank + jitter);
+        self.halt_without_contact(now);
     }
 
     /// Adopts the minimum that the promised coordinator asked for. With the automatic policy, an application's minimum
