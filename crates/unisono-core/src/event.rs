@@ -109,7 +109,8 @@ pub enum Event {
     },
     /// Another group of the same name exists, and both have been used: they never merge. All members of both receive
     /// this event, within about twenty seconds after the groups hear each other. To get one group, let the members of
-    /// one leave it and join again: joiners that hear both groups join the one that stays.
+    /// one leave it and join again: joiners that hear both groups join the one that stays. The event may come a second
+    /// time for the same group, if each of the groups was to stay: then this one is to give way.
     Conflict {
         /// Address of a member of the other group.
         address: SocketAddr,

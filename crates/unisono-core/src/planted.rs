@@ -94,6 +94,8 @@ named! {
         OthersUnsought,
         /// A member that meets another group does not report it.
         ConflictUntold,
+        /// Members answer an accept.
+        AcceptAnswered,
         /// A member believes another group of the port that it was excluded.
         AnyGroupExcludes,
         /// The application gets no `Halted`.

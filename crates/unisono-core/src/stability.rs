@@ -85,7 +85,8 @@ impl Group {
             // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
             // if a message needs more.
             if is_to_be_told && self.order.is_acting() {
-                self.order.heartbeat_due = true;
+                let asks = self.waits_for_reports();
+                self.order.beat_now(asks);
             }
             if through < last {
                 break;
@@ -411,12 +412,12 @@ impl Group {
         known.untold_bytes = 0;
     }
 
-    /// True if this member has to answer a heartbeat of the sequencer. A heartbeat that rides with entries is answered
-    /// only if the sequencer has received no report from this member for a while.
-    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, alone: bool) -> bool {
+    /// True if this member has to answer a heartbeat of the sequencer. One that asks nothing (an accept), or that rides
+    /// with entries, is answered only if the sequencer has received no report from this member for a while.
+    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, asks: bool) -> bool {
         let known = &self.acknowledging;
         let (said, is) = (&known.told, self.watermarks(now));
-        if !alone && known.told_to == self.named() {
+        if !asks && known.told_to == self.named() {
             return now.since(known.told_at) >= SHOW_LIFE_AFTER;
         }
         known.told_to != self.named()

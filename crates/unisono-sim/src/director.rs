@@ -93,6 +93,7 @@ impl Director {
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),
             founders_min: plan.founders_min(),
+            is_quiet: profile == Profile::Perf,
         }));
         let mut recorder = Recorder::new(checkers, trace);
         recorder.trace(0, "world", format_args!("seed {seed}, profile {profile}: {plan:#?}"));

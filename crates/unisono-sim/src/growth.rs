@@ -161,7 +161,11 @@ impl Stage<'_> {
         let mut random = Random::from_u64(1);
         let mut fork = || Random::from_u64(random.next_u64());
         let recorder = Recorder::new(
-            Checkers::new(properties::all(&GroupTerms { config: config.clone(), founders_min: 1 })),
+            Checkers::new(properties::all(&GroupTerms {
+                config: config.clone(),
+                founders_min: 1,
+                is_quiet: false,
+            })),
             None,
         );
         let network = Network::new(members.into(), Conditions::quiet(), fork());

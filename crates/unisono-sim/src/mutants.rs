@@ -55,6 +55,8 @@ const OF_DIRECTORY: &[Profile] = &[Profile::Directory];
 fn profiles_of(bug: Planted) -> &'static [Profile] {
     let Planted::Core(bug) = bug else { return OF_DIRECTORY };
     match bug {
+        // It costs datagrams, which only runs without faults count.
+        CoreBug::AcceptAnswered => &[Profile::Perf],
         // Servers of several instances, and reads that wait for confirmations, exist only there.
         CoreBug::RepeatsAtOtherInstance => OF_REPLICAS,
         bug if bug.is_of_replicas() => OF_REPLICAS,

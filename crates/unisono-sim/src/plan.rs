@@ -500,7 +500,8 @@ impl Plan {
     fn perf(&mut self) {
         self.places = self.members;
         self.long_names = false;
-        self.config = GroupConfig { automatic: true, ..GroupConfig::default() };
+        let resilience = self.config.resilience;
+        self.config = GroupConfig { automatic: true, resilience, ..GroupConfig::default() };
         self.settings = Settings::default();
         self.mixed_transports = false;
         self.conditions = Conditions::quiet();

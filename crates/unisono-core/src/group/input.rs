@@ -248,7 +248,7 @@ impl Group {
                     level = Some(*ballot);
                     continue;
                 }
-                Frame::Heartbeat(beat) if beat.acting => heartbeat = Some(beat.end),
+                Frame::Heartbeat(beat) if beat.acting => heartbeat = Some((beat.end, beat.asks)),
                 _ => alone = false,
             }
             if !entered && !is_told_from_elsewhere(&frame) {
@@ -265,8 +265,8 @@ impl Group {
             self.history.advance();
             self.note_levelled(now);
         }
-        if let Some(end) = heartbeat
-            && self.heartbeat_wants_answer(now, end, alone)
+        if let Some((end, asks)) = heartbeat
+            && self.heartbeat_wants_answer(now, end, alone && (asks || self.broken(Planted::AcceptAnswered)))
         {
             self.acknowledging.due = true;
         }
@@ -351,7 +351,7 @@ impl Group {
             Frame::LeaveRequest { unnumbered_through, goodbye } => {
                 self.handle_leave_request(LeaveRequest { from, unnumbered_through, goodbye });
             }
-            Frame::Met(met) => self.note_met(&met),
+            Frame::Met(met) => self.handle_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {
                 self.handle_invite(now, from, Invitation { ballot, members_min });

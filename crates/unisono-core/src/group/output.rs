@@ -10,7 +10,9 @@ use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
 use crate::planted::Planted;
 use crate::time::Time;
-use crate::wire::{Frame, HEADER_BYTES, Header, KeyContext, Method, Numbers, RunHead, Writer, cut, seal};
+use crate::wire::{
+    Frame, HEADER_BYTES, Header, Heartbeat, KeyContext, Method, Numbers, RunHead, Writer, cut, seal,
+};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
@@ -124,7 +126,7 @@ impl Group {
         }
         if self.multicast_probe_is_due(now) {
             self.begin_datagram(out);
-            let heartbeat = self.say_heartbeat(now);
+            let heartbeat = Heartbeat { asks: true, ..self.say_heartbeat(now) };
             let limit = self.settings.datagram_bytes_max;
             Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
             return Some((Destination::Multicast, self.epoch_tag));
@@ -311,7 +313,7 @@ impl Group {
         self.order.announced = self.order.announced.max(self.history.base());
         let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
         let news = first <= last && self.order.has_to_announce();
-        (news || self.order.heartbeat_due) && self.pack_news(now, out, first, last)
+        (news || self.order.heartbeat_is_due()) && self.pack_news(now, out, first, last)
     }
 
     #[inline(never)]
@@ -319,13 +321,13 @@ impl Group {
         let news = first <= last;
         if self.peers.len() == 0 {
             self.order.announced = last.max(self.order.announced);
-            self.order.heartbeat_due = false;
+            self.order.heartbeat_is_done();
             return false;
         }
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
         let mut heartbeat_sent = false;
-        if self.order.heartbeat_due {
+        if self.order.heartbeat_is_due() {
             self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
             let heartbeat = self.say_heartbeat(now);
             heartbeat_sent = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));

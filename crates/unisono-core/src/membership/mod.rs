@@ -14,6 +14,7 @@ mod leave;
 mod previous;
 mod recovery;
 mod seek;
+mod verdict;
 mod view;
 
 pub(crate) use admission::Admission;

@@ -7,23 +7,20 @@
 //! on asking for as long as the group exists, at growing intervals, so that groups of any size find each other.
 //!
 //! The group that has ordered fewer events gives way, so none that has ordered something gives way to one that has
-//! ordered nothing; of two with as many, the one with the larger instance. Both groups may be ordering, so two members
-//! that compare at different moments may disagree. Therefore one of them decides: the member that asked compares when
-//! the answer comes, and sends its verdict (`Met`) to its own members and to the member that answered, which passes it
-//! on to its group. A member keeps the first verdict that it learns.
+//! ordered nothing; of two with as many, the one with the larger instance. The member that asked decides this when the
+//! answer comes, and sends its verdict to the members of both groups ([`super::verdict`]).
 
-use crate::episode::Episode;
+use super::verdict::Verdicts;
 use crate::event::Event;
 use crate::group::{Group, Phase};
-use crate::identity::{Instance, Seqno, Uid};
+use crate::identity::Instance;
 use crate::membership::Otherwise;
 use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{Condition, Frame, HereIs, Met};
+use crate::wire::{Condition, Frame, HereIs};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::cmp::Ordering;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -33,8 +30,8 @@ const SEEK_CLOSELY_FOR: Duration = Duration::from_secs(20);
 /// Later, or once there are other members, each pause is twice the one before, up to 15 s. All pauses are at random up
 /// to a quarter shorter or longer.
 const SEEK_PAUSE_MAX: Duration = Duration::from_secs(15);
-/// Number of other groups that are remembered.
-const OTHERS_MAX: usize = 16;
+/// Number of other groups whose answers to one question are looked at.
+const ANSWERS_MAX: usize = 16;
 
 /// A member's search for other groups.
 #[derive(Clone, Debug)]
@@ -44,29 +41,22 @@ pub(crate) struct Seek {
     closely_until: Time,
     /// Nonce of the last question, so that no answer to an older one counts.
     nonce: u64,
-    /// Groups whose answers to the last question were passed on.
-    passed_on: Vec<Instance>,
+    /// Groups whose answers to the last question were passed on, each with the cookie of its answer.
+    answered: Vec<(Instance, u64)>,
     /// A founder's greeting, for its `JoinRequest` if it gives way to another group.
     hello: Bytes,
-    /// Other groups that were met, the latest last.
-    others: Vec<Other>,
-}
-
-/// Another group of this port.
-#[derive(Clone, Copy, Debug)]
-struct Other {
-    instance: Instance,
-    /// True if this member's group is the one to give way.
-    gives_way: bool,
-    /// True if the application got a `Conflict` for it.
-    told: bool,
-    /// Cookie of the last verdict that was passed on for that group.
-    passed_on: u64,
+    /// What is known of other groups that were met.
+    pub(super) verdicts: Verdicts,
 }
 
 impl Seek {
     pub(crate) fn wake_at(&self) -> Time {
         self.at
+    }
+
+    /// True if this group answered the last question with this cookie.
+    pub(super) fn was_answered_with(&self, instance: Instance, cookie: u64) -> bool {
+        self.answered.contains(&(instance, cookie))
     }
 }
 
@@ -78,9 +68,9 @@ impl Group {
             pause: SEEK_EVERY,
             closely_until: now + SEEK_CLOSELY_FOR,
             nonce: self.random.next_u64(),
-            passed_on: Vec::new(),
+            answered: Vec::new(),
             hello,
-            others: Vec::new(),
+            verdicts: Verdicts::default(),
         });
     }
 
@@ -94,7 +84,7 @@ impl Group {
         if !closely {
             seek.pause = (seek.pause * 2).min(SEEK_PAUSE_MAX);
             seek.nonce = seek.nonce.wrapping_add(1);
-            seek.passed_on.clear();
+            seek.answered.clear();
         }
         let jitter = Duration::from_nanos(self.random.below(seek.pause.as_nanos() as u64 / 2));
         seek.at = now + seek.pause * 3 / 4 + jitter;
@@ -130,104 +120,19 @@ impl Group {
                 self.give_way(now, hello);
             }
         } else if here.condition != Condition::Pristine && self.phase == Phase::Member {
-            if seek.passed_on.contains(&here.instance) || seek.passed_on.len() == OTHERS_MAX {
+            let is_repeated = seek.answered.iter().any(|(instance, _)| *instance == here.instance);
+            if is_repeated || seek.answered.len() == ANSWERS_MAX {
                 return;
             }
-            seek.passed_on.push(here.instance);
+            seek.answered.push((here.instance, here.cookie));
             self.decide_conflict(from, here);
-        }
-    }
-
-    /// Compares this group with the one that answered, and sends the verdict to the members of both.
-    fn decide_conflict(&mut self, from: SocketAddr, here: HereIs) {
-        let computed = self.is_to_give_way(here.ordered, here.instance);
-        let Some(known) = self.note_other(here.instance, computed) else { return };
-        let gives_way = known.gives_way;
-        let theirs = Met {
-            cookie: here.cookie,
-            instance: self.instance,
-            ordered: self.accepted,
-            gives_way: !gives_way,
-            address: self.me.address,
-        };
-        // Only the member that asked may use the cookie.
-        let ours =
-            Met { cookie: 0, instance: here.instance, ordered: here.ordered, gives_way, address: from };
-        self.note_met(&ours);
-        if !self.broken(Planted::ConflictUntold) {
-            self.post_to_each(&Frame::Met(ours));
-            self.post_outside(from, Frame::Met(theirs));
-        }
-    }
-
-    /// Handles the verdict of another group whose question this member answered: its cookie shows that this is no copy
-    /// of an earlier one, and that it comes from the member that asked.
-    pub(crate) fn handle_verdict(&mut self, now: Time, from: SocketAddr, sender: Uid, met: Met) {
-        if self.phase != Phase::Member
-            || met.instance == self.instance
-            || !self.admission.cookie_is_good(now, sender, from, met.cookie)
-        {
-            return;
-        }
-        let Some(known) = self.note_other(met.instance, met.gives_way) else { return };
-        if core::mem::replace(&mut known.passed_on, met.cookie) == met.cookie {
-            return;
-        }
-        let gives_way = known.gives_way;
-        let met = Met { cookie: 0, gives_way, address: from, ..met };
-        self.note_met(&met);
-        if !self.broken(Planted::ConflictUntold) {
-            self.post_to_each(&Frame::Met(met));
         }
     }
 
     /// True if this group stays when it meets `other` and neither has ordered anything: its instance is the smaller
     /// one. Instances were drawn at random, so both sides get the same verdict.
-    fn goes_first(&self, other: Instance) -> bool {
+    pub(super) fn goes_first(&self, other: Instance) -> bool {
         self.instance < other
-    }
-
-    /// True if this group is to give way to `other`, which has ordered this number of events.
-    fn is_to_give_way(&self, ordered: Seqno, other: Instance) -> bool {
-        match self.accepted.cmp(&ordered) {
-            _ if self.broken(Planted::GivesWayByLot) => !self.goes_first(other),
-            Ordering::Equal => !self.goes_first(other),
-            order => order == Ordering::Less,
-        }
-    }
-
-    /// Returns what is known of another group; `gives_way` is the verdict if there is none yet.
-    fn note_other(&mut self, instance: Instance, gives_way: bool) -> Option<&mut Other> {
-        let others = &mut self.seek.as_mut()?.others;
-        if let Some(index) = others.iter().position(|other| other.instance == instance) {
-            return others.get_mut(index);
-        }
-        if others.len() == OTHERS_MAX {
-            others.remove(0);
-        }
-        others.push(Other { instance, gives_way, told: false, passed_on: 0 });
-        others.last_mut()
-    }
-
-    /// Reports a `Conflict` to the application, once for each other group: another group of this port has a member at
-    /// this address, and neither can give way.
-    pub(crate) fn note_met(&mut self, met: &Met) {
-        let waits = self.notices.iter().any(|notice| matches!(notice, Event::Conflict { .. }));
-        // Notices lie between an application's first event and its last.
-        let is_in =
-            matches!(self.phase, Phase::Member | Phase::Resetting) && self.delivered >= self.entered_at;
-        if met.instance == self.instance {
-            return;
-        }
-        let Some(other) = self.note_other(met.instance, met.gives_way) else { return };
-        if other.told || waits || !is_in {
-            return;
-        }
-        other.told = true;
-        let (address, gives_way, other_ordered) = (met.address, other.gives_way, met.ordered);
-        self.probe(Probe::ConflictTold);
-        self.episodes.push(Episode::Conflict { address, gives_way, other_ordered });
-        self.notices.push_back(Event::Conflict { address, gives_way, other_ordered });
     }
 
     fn give_way(&mut self, now: Time, hello: Bytes) {

@@ -31,9 +31,9 @@ impl Group {
             self.exclude_if_too_slow(now);
             self.push_decision(now);
             if !self.broken(Planted::NoHeartbeat) {
-                self.order.heartbeat_due = true;
+                self.order.beat_now(true);
             }
-            let keeps_asking = self.order.shut_since.is_some() || self.has_leavers();
+            let keeps_asking = self.waits_for_reports();
             let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
             self.order.heartbeat_at = Some(now + after);
             self.order.heartbeat_after = (after * 2).min(self.idle_period());
@@ -79,13 +79,19 @@ impl Group {
             stable: self.stable(),
             stamp: self.order.stamp,
             multicast: self.order.acting.is_some() && self.all_hear_multicast(),
+            asks: self.order.heartbeat_asks,
             late_ms: self.detector.late_ms(now),
         }
     }
 
+    /// True if the sequencer waits for what members report: for room, or for leavers that still need entries.
+    pub(crate) fn waits_for_reports(&self) -> bool {
+        self.order.shut_since.is_some() || self.has_leavers()
+    }
+
     /// Notes that a heartbeat went out to all members.
     pub(crate) fn note_heartbeat_sent(&mut self, now: Time) {
-        self.order.heartbeat_due = false;
+        self.order.heartbeat_is_done();
         self.order.beat_at = now;
         if self.audience().multicast {
             // It shows which members hear the multicast as well as a probe would.
@@ -141,7 +147,7 @@ impl Group {
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
         if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, ROLE_REPEAT_EVERY)) {
             // It shows nothing of the path on which the group is addressed.
-            let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
+            let heartbeat = Heartbeat { stamp: NO_STAMP, asks: true, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));
         }
     }

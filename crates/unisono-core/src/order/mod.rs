@@ -44,7 +44,9 @@ pub(crate) struct Order {
     /// Last seqno that it assigned.
     pub(crate) numbered: Seqno,
     /// True if a heartbeat is to go with the next datagram to all members, now.
-    pub(crate) heartbeat_due: bool,
+    heartbeat_due: bool,
+    /// True if the members are to answer it. An accept alone is no question.
+    heartbeat_asks: bool,
     heartbeat_at: Option<Time>,
     heartbeat_after: Duration,
     pub(crate) stamp: u32,
@@ -96,6 +98,22 @@ impl Order {
         Numbered { term: self.taken.unwrap_or(0), after: self.numbered_from, through: self.numbered }
     }
 
+    /// Sends a heartbeat with the next datagram to all members. They answer it if `asks`, or if they have reported
+    /// nothing for a while.
+    pub(crate) fn beat_now(&mut self, asks: bool) {
+        self.heartbeat_due = true;
+        self.heartbeat_asks |= asks;
+    }
+
+    pub(crate) fn heartbeat_is_due(&self) -> bool {
+        self.heartbeat_due
+    }
+
+    /// Notes that the heartbeat that was due went out, or is not needed any more.
+    pub(crate) fn heartbeat_is_done(&mut self) {
+        (self.heartbeat_due, self.heartbeat_asks) = (false, false);
+    }
+
     pub(crate) fn heartbeat_at(&self) -> Option<Time> {
         self.heartbeat_at
     }
@@ -132,6 +150,6 @@ impl Order {
     pub(crate) fn stop(&mut self) {
         self.acting = None;
         self.heartbeat_at = None;
-        self.heartbeat_due = false;
+        self.heartbeat_is_done();
     }
 }

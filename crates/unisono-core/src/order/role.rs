@@ -52,7 +52,7 @@ impl Group {
         self.audience_is_stale = true;
         self.outbox.restart();
         self.beat_soon(now);
-        self.order.heartbeat_due = true;
+        self.order.beat_now(true);
     }
 
     /// True if the log names another member that shows no sign of it yet.
@@ -93,7 +93,7 @@ impl Group {
             return;
         }
         if self.order.numbered == event {
-            self.order.heartbeat_due = true;
+            self.order.beat_now(true);
         } else {
             let heartbeat = self.say_heartbeat(now);
             self.post(named, Frame::Heartbeat(heartbeat));

@@ -147,6 +147,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             stable: from.mark("stable")?,
             stamp: from.u32("stamp")?,
             multicast: from.flag("multicast")?,
+            asks: from.flag("asks")?,
             late_ms: from.u8("late")?,
         }),
         FrameKind::Watermarks => Frame::Watermarks(Watermarks {
@@ -202,7 +203,9 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             cookie: from.u64("cookie")?,
             instance: from.u128("instance").map(Instance)?,
             ordered: from.mark("ordered")?,
+            ordered_here: from.mark("ordered here")?,
             gives_way: from.flag("gives way")?,
+            from_other: from.flag("from other")?,
             address: read_address(from)?,
         }),
         FrameKind::JoinRequest => Frame::JoinRequest {
@@ -388,6 +391,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(heartbeat.stable);
             out.u32(heartbeat.stamp);
             out.flag(heartbeat.multicast);
+            out.flag(heartbeat.asks);
             out.u8(heartbeat.late_ms);
         }
         Frame::Watermarks(watermarks) => {
@@ -435,7 +439,9 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(met.cookie);
             out.u128(met.instance.0);
             out.u64(met.ordered);
+            out.u64(met.ordered_here);
             out.flag(met.gives_way);
+            out.flag(met.from_other);
             write_address(out, &met.address);
         }
         Frame::JoinRequest { cookie, name, hello } => {

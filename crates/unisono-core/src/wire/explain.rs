@@ -271,13 +271,15 @@ impl fmt::Display for Frame {
                 }
             }
             Frame::Heartbeat(heartbeat) => {
-                let Heartbeat { term, acting, end, accepted, stable, stamp, multicast, late_ms } = *heartbeat;
+                let Heartbeat { term, acting, end, accepted, stable, stamp, multicast, asks, late_ms } =
+                    *heartbeat;
                 write!(
                     f,
-                    "stamp {stamp}, term {term}, {}; {}; {}{}",
+                    "stamp {stamp}, term {term}, {}; {}; {}{}{}",
                     if acting { "from the sequencer" } else { "from a predecessor or a witness" },
                     Progress { end, accepted, stable },
                     if multicast { "all members hear multicasts" } else { "not all members hear multicasts" },
+                    if asks { "; asks for watermarks" } else { "" },
                     Late(late_ms)
                 )
             }
@@ -331,12 +333,14 @@ impl fmt::Display for Frame {
             ),
             Frame::Met(met) => write!(
                 f,
-                "another group, founding {:032x}, has a member at {} and {} events ordered; {} group is to give way, cookie \
-                 {:016x}",
+                "another group, founding {:032x}, has a member at {}; it had {} events ordered, the receiver's {}; {} group \
+                 is to give way, {}, cookie {:016x}",
                 met.instance.0,
                 met.address,
                 met.ordered,
+                met.ordered_here,
                 if met.gives_way { "the receiver's" } else { "that" },
+                if met.from_other { "says that group" } else { "says the receiver's group" },
                 met.cookie,
             ),
             Frame::JoinRequest { cookie, name, hello } => {

@@ -504,6 +504,8 @@ pub struct Heartbeat {
     pub stamp: u32,
     /// The sequencer sees that every member hears the group's multicasts, so other members may multicast too.
     pub multicast: bool,
+    /// It asks the members for their watermarks. Otherwise it only announces what is accepted.
+    pub asks: bool,
     /// How late the sender's timers fired recently, in milliseconds; 255: 255 ms or more.
     pub late_ms: u8,
 }
@@ -556,10 +558,14 @@ pub struct Met {
     pub cookie: u64,
     /// Founding of the group that the receiver's group has met.
     pub instance: Instance,
-    /// Number of events that that group had ordered when they met.
+    /// Number of events that that group had ordered when the verdict was decided.
     pub ordered: Seqno,
+    /// Number of events that the receiver's group had ordered then.
+    pub ordered_here: Seqno,
     /// True if the receiver's group is the one to give way.
     pub gives_way: bool,
+    /// True if that group has said so; always in a frame to the other group.
+    pub from_other: bool,
     /// Address of a member of that group.
     pub address: SocketAddr,
 }

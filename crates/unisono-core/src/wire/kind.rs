@@ -66,7 +66,7 @@ kinds! {
     Ordered = 0x02, 29;
     Numbers = 0x03, 27;
     Change = 0x04, 17;
-    Heartbeat = 0x05, 39;
+    Heartbeat = 0x05, 40;
     Watermarks = 0x06, 30;
     Nack = 0x07, 18;
     Want = 0x08, 16;
@@ -84,7 +84,7 @@ kinds! {
     Refused = 0x24, 9;
     LeaveRequest = 0x25, 10;
     Farewell = 0x26, 16;
-    Met = 0x27, 40;
+    Met = 0x27, 49;
     // reset
     Invite = 0x30, 14;
     Vote = 0x31, 30;

@@ -335,12 +335,112 @@ fn two_busy_groups_get_one_verdict() {
     }
 }
 
+fn is_of(first: usize, member: usize) -> bool {
+    (member < 3) == (first < 3)
+}
+
+/// Only the group whose first member is `first` can ask the other one. If `untold`, its verdict does not arrive there.
+fn only_asks(net: &mut Net, first: usize, untold: bool) {
+    net.filter(move |seen| {
+        let asks = seen.has(|frame| matches!(frame, Frame::Locate { .. }));
+        let tells = seen.has(|frame| matches!(frame, Frame::Met(_)));
+        let passes = is_of(first, seen.from) == is_of(first, seen.to)
+            || !(asks && !is_of(first, seen.from)) && !(tells && untold);
+        if passes { PROMPT } else { LOST }
+    });
+}
+
+/// Returns two groups each of which takes the other for the one to give way: the group of `first` decided so while it had
+/// ordered more, the other group after it had overtaken that one, and neither word arrived.
+fn two_verdicts(first: usize) -> Net {
+    let mut net = two_groups(0, &unicast());
+    for (busy, messages) in [(first, 5), (3 - first, 20)] {
+        net.filter(|seen| if is_of(0, seen.from) == is_of(0, seen.to) { PROMPT } else { LOST });
+        for _ in 0..messages {
+            net.send(busy, b"more").unwrap();
+            net.run(MS);
+        }
+        net.run(200 * MS);
+        only_asks(&mut net, busy, true);
+        let all_told = |net: &Net| {
+            (0..5).filter(|member| is_of(busy, *member)).all(|member| !conflicts(net, member).is_empty())
+        };
+        assert!(net.run_until(MS, 20_000 * MS, all_told), "the case was not reached");
+    }
+    assert!((0..5).all(|member| conflicts(&net, member) == [false]), "the case was not reached");
+    net
+}
+
+// A verdict was lost, so that each group decided that the other is to give way. One of the groups changes its mind,
+// whichever can ask; otherwise both would stay for ever.
+#[test]
+fn two_groups_that_both_mean_to_stay_agree() {
+    for (first, asks) in [(0, 0), (0, 3), (3, 0), (3, 3)] {
+        let mut net = two_verdicts(first);
+        only_asks(&mut net, asks, false);
+        net.run(60_000 * MS);
+        let instance = |member: usize| net.group(member).info().instance;
+        let larger = if instance(0) > instance(3) { 0 } else { 3 };
+        for member in 0..5 {
+            let expected: &[bool] = if is_of(larger, member) { &[false, true] } else { &[false] };
+            assert_eq!(conflicts(&net, member), expected, "m{member}, m{first} first, m{asks} asks");
+        }
+    }
+}
+
+// The group that gives way has ordered more since. The newcomer must not be told to stay because its group has fewer.
+#[test]
+fn an_old_verdict_is_repeated_with_its_counts() {
+    for (stays, asks) in [(0, 0), (0, 3), (3, 0), (3, 3)] {
+        let mut net = two_groups(0, &unicast());
+        for _ in 0..5 {
+            net.send(stays, b"more").unwrap();
+            net.run(MS);
+        }
+        net.run(200 * MS);
+        net.calm();
+        let all_told = |net: &Net| (0..5).all(|member| !conflicts(net, member).is_empty());
+        assert!(net.run_until(MS, 20_000 * MS, all_told), "the case was not reached");
+        for _ in 0..20 {
+            net.send(3 - stays, b"more").unwrap();
+            net.run(MS);
+        }
+        let joiner = net.members.len();
+        net.filter(move |seen| {
+            let asks_back =
+                !is_of(asks, seen.from) && seen.has(|frame| matches!(frame, Frame::Locate { .. }));
+            let hears = |member: usize| member == joiner || is_of(stays, member);
+            let is_joiners = seen.from == joiner || seen.to == joiner;
+            let passes = if is_joiners { hears(seen.from) && hears(seen.to) } else { !asks_back };
+            if passes { PROMPT } else { LOST }
+        });
+        net.add(EntryMode::Join, unicast());
+        net.run(60_000 * MS);
+        let told: Vec<_> = net.events[joiner]
+            .iter()
+            .filter_map(|event| match event {
+                Event::Conflict { gives_way, other_ordered, .. } => Some((*gives_way, *other_ordered < 5)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [(false, true)], "m{stays} stays, m{asks} asks");
+    }
+}
+
 // A verdict counts only with the cookie of a recent answer to the member that sends it.
 #[test]
 fn a_verdict_without_the_cookie_of_an_answer_is_ignored() {
     let mut net = group_of(2, 1);
     net.run(100 * MS);
-    let met = Met { cookie: 5, instance: Instance(1), ordered: 9, gives_way: true, address: address(9) };
+    let met = Met {
+        cookie: 5,
+        instance: Instance(1),
+        ordered: 9,
+        ordered_here: 8,
+        gives_way: true,
+        from_other: true,
+        address: address(9),
+    };
     let forged = forge(net.group(0).tag(), EpochTag::OUTSIDE, uid(9), 1, &[Frame::Met(met)]);
     net.inject(0, address(9), &forged);
     net.run(1_000 * MS);

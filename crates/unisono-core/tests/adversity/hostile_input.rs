@@ -369,6 +369,7 @@ impl Liar<'_> {
                 stable: self.watermark(),
                 stamp: self.below(50) as u32,
                 multicast: self.chance(0.3),
+                asks: self.chance(0.5),
                 late_ms: self.below(256) as u8,
             }),
             5 => Frame::Watermarks(Watermarks {

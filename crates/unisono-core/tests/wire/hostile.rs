@@ -126,8 +126,18 @@ fn values_out_of_range_are_refused() {
         Frame::Data(Data { sender: uid, first, base, method, resilience, pieces })
     };
     let heartbeat = |end| {
-        let (term, acting, accepted, stable, stamp, multicast) = (0, true, 0, 0, 0, false);
-        Frame::Heartbeat(Heartbeat { term, acting, end, accepted, stable, stamp, multicast, late_ms: 0 })
+        let (term, acting, accepted, stable, stamp, multicast, asks) = (0, true, 0, 0, 0, false, true);
+        Frame::Heartbeat(Heartbeat {
+            term,
+            acting,
+            end,
+            accepted,
+            stable,
+            stamp,
+            multicast,
+            asks,
+            late_ms: 0,
+        })
     };
     let proposal = |start, members: &[Uid]| Proposal {
         epoch: EpochId::default(),

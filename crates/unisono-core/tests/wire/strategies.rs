@@ -35,8 +35,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             (place(), change()).prop_map(|(seqno, change)| Frame::Change { seqno, change }).boxed()
         }
         FrameKind::Heartbeat => {
-            (mark(), any::<bool>(), mark(), mark(), mark(), any::<u32>(), any::<bool>(), any::<u8>())
-                .prop_map(|(term, acting, end, accepted, stable, stamp, multicast, late_ms)| {
+            (mark(), any::<bool>(), mark(), mark(), mark(), any::<u32>(), any::<[bool; 2]>(), any::<u8>())
+                .prop_map(|(term, acting, end, accepted, stable, stamp, [multicast, asks], late_ms)| {
                     Frame::Heartbeat(Heartbeat {
                         term,
                         acting,
@@ -45,6 +45,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                         stable,
                         stamp,
                         multicast,
+                        asks,
                         late_ms,
                     })
                 })
@@ -98,9 +99,10 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 })
                 .boxed()
         }
-        FrameKind::Met => (any::<u64>(), any::<u128>(), mark(), any::<bool>(), address())
-            .prop_map(|(cookie, instance, ordered, gives_way, address)| {
-                Frame::Met(Met { cookie, instance: Instance(instance), ordered, gives_way, address })
+        FrameKind::Met => (any::<u64>(), any::<u128>(), mark(), mark(), any::<[bool; 2]>(), address())
+            .prop_map(|(cookie, instance, ordered, ordered_here, [gives_way, from_other], address)| {
+                let instance = Instance(instance);
+                Frame::Met(Met { cookie, instance, ordered, ordered_here, gives_way, from_other, address })
             })
             .boxed(),
         FrameKind::JoinRequest => (any::<u64>(), name(), greeting())

@@ -137,7 +137,7 @@ mod tests {
 
     fn property(resilience: u8, quorum: Quorum) -> Confirmed {
         let config = GroupConfig { resilience, quorum, ..GroupConfig::default() };
-        Confirmed::new(&GroupTerms { config, founders_min: 1 })
+        Confirmed::new(&GroupTerms { config, founders_min: 1, is_quiet: false })
     }
 
     fn confirm(fixture: &mut Fixture, number: u64, through: Seqno) {

@@ -59,7 +59,7 @@ impl Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
         let mut fixture = Fixture {
             records: Vec::new(),
-            terms: GroupTerms { config, founders_min: 1 },
+            terms: GroupTerms { config, founders_min: 1, is_quiet: false },
             at: Time::ZERO,
             log: Vec::new(),
             epoch: Epoch(0),
@@ -156,6 +156,15 @@ impl Fixture {
         let hash = number * 1_000 + u64::from(life.0) + 1;
         actor.under_way.push((number, pieces, hash));
         self.record(life, What::Sent { number, resilience: 0, hash, bytes: 8 });
+        number
+    }
+
+    /// A member sends a message that asks for a resilience of its own.
+    pub(super) fn send_resilient(&mut self, life: Life, asked: u8) -> MessageNumber {
+        let number = self.send(life);
+        if let Some(What::Sent { resilience, .. }) = self.records.last_mut().map(|record| &mut record.what) {
+            *resilience = asked;
+        }
         number
     }
 
@@ -446,6 +455,16 @@ impl Fixture {
         }
     }
 
+    /// These members go on alone. The others hear nothing of that, and go on in the old epoch.
+    pub(super) fn split_off(&mut self, members: &[Life]) {
+        let mut apart = self.clone();
+        apart.reset(members);
+        let theirs = apart.records.drain(self.records.len()..);
+        self.records.extend(theirs.filter(|record| members.contains(&record.life)));
+        self.at = apart.at;
+        members.iter().for_each(|life| self.actor(*life).over = true);
+    }
+
     fn enter_epoch(&mut self, life: Life, epoch: Epoch, start: Seqno) {
         if self.actors[life.index()].crashed {
             return;
@@ -497,7 +516,7 @@ impl Fixture {
             under_way: actor.under_way.len(),
             events: 0,
         });
-        End { at: self.at, standings: standings.collect() }
+        End { at: self.at, standings: standings.collect(), datagrams: 0 }
     }
 
     /// Returns the last record that `pick` accepts.

@@ -16,6 +16,7 @@ mod change_quorum;
 mod confirmed;
 mod conflicts_end;
 mod consensus;
+mod datagrams;
 mod directory;
 mod ended_is_silent;
 mod facts;
@@ -134,6 +135,8 @@ pub struct GroupTerms {
     /// Minimum number of members of a founding that no application created alone; 1 if processes found a group when they
     /// find none.
     pub founders_min: usize,
+    /// True if nothing is lost, no process fails, and every message fits a datagram.
+    pub is_quiet: bool,
 }
 
 /// Returns all properties of groups.
@@ -175,6 +178,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(confirmed::Confirmed::new(terms)),
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::new(resources::Resources::new(terms)),
+        Box::new(datagrams::Datagrams::new(terms)),
     ]
 }
 

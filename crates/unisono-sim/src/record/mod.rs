@@ -507,6 +507,8 @@ pub struct End {
     pub at: Time,
     /// The state of each life that has not crashed, including paused ones.
     pub standings: Vec<Standing>,
+    /// Number of datagrams that were sent; a multicast counts once.
+    pub datagrams: u64,
 }
 
 /// The state of one life at the end of the run.

@@ -15,8 +15,11 @@ const FORMATION_MAX: u64 = 20 * SECOND;
 
 impl Scenario {
     pub(super) fn run_group(&self, trace: Option<Box<dyn Write>>) -> Course {
-        let checkers =
-            Checkers::new(properties::all(&GroupTerms { config: self.config.clone(), founders_min: 1 }));
+        let checkers = Checkers::new(properties::all(&GroupTerms {
+            config: self.config.clone(),
+            founders_min: 1,
+            is_quiet: false,
+        }));
         let common = GroupCommon::new(self.config.history_messages);
         let mut stage = Stage::<GroupSide>::new(self, common, Recorder::new(checkers, trace));
         if stage.form_group() {

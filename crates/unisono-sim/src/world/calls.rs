@@ -452,7 +452,7 @@ impl World<CallSide> {
                 self.probes |= resident.side.probes();
             }
         }
-        self.recorder.finish(&End { at: Time::from_nanos(self.now), standings: Vec::new() });
+        self.recorder.finish(&End { at: Time::from_nanos(self.now), ..End::default() });
     }
 
     fn note_holdings(&mut self, process: usize) {

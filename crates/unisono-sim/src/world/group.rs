@@ -495,6 +495,6 @@ impl World<GroupSide> {
                 events: std::iter::from_fn(|| resident.side.group.poll_event()).count(),
             });
         }
-        End { at: Time::from_nanos(self.now), standings }
+        End { at: Time::from_nanos(self.now), standings, datagrams: self.network.traffic.datagrams }
     }
 }

@@ -142,7 +142,7 @@ impl World<ReplicaSide> {
                 self.probes |= resident.side.probes();
             }
         }
-        let end = record::End { at: Time::from_nanos(self.now), standings: Vec::new() };
+        let end = record::End { at: Time::from_nanos(self.now), ..record::End::default() };
         self.recorder.finish(&end);
     }
 }
