@@ -1,6 +1,6 @@
 //! G10, acknowledged is durable: a message reported *ok* with a seqno is delivered at that seqno. At the time of the
 //! report, r + 1 members of the view below it have held it. The message is in the log of every later view, unless
-//! more members are missing than its resilience covers.
+//! more members of that view are missing than its resilience covers.
 //!
 //! Exception, for a reset: a message that a decided reset keeps needs no r + 1 holders, since a quorum holds the
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
@@ -133,10 +133,10 @@ impl AcknowledgedDurable {
                 self.settle(epoch, |_| false, facts)?;
             }
         }
-        if start.is_some() { self.keep(record, epoch, seqno, resilience, facts) } else { Ok(()) }
+        if is_passed { self.keep(record, epoch, seqno, resilience, facts) } else { Ok(()) }
     }
 
-    /// Checks that every later log keeps it, as far as the view is known.
+    /// Checks that every later log keeps it. The view below it is known, or will not be known better.
     fn keep(
         &mut self,
         record: &Record,
@@ -148,9 +148,8 @@ impl AcknowledgedDurable {
         if !self.rule.intersects() && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        let members = facts.views.at(epoch, seqno).map_or(1, <[Life]>::len);
-        let durability = Durability::Resilience(resilience.min(members.saturating_sub(1) as u8));
-        match self.keeping.seen(epoch, seqno, durability) {
+        let Some(view) = facts.views.at(epoch, seqno.saturating_sub(1)) else { return Ok(()) };
+        match self.keeping.seen(epoch, seqno, Durability::Resilience(resilience), view) {
             Some(start) => broken(self, record, || format!("the reset at {start} lost it")),
             None => Ok(()),
         }
@@ -211,7 +210,9 @@ impl AcknowledgedDurable {
             if *seqno < start || settled.is_err() {
                 return false;
             }
-            settled = self.keep(record, epoch, *seqno, *resilience, facts);
+            if *is_passed {
+                settled = self.keep(record, epoch, *seqno, *resilience, facts);
+            }
             let held = |life| holders.contains(life);
             if !*is_passed || Self::enough(&facts.views, epoch, *seqno, *resilience, held) {
                 return !*is_passed;
@@ -311,15 +312,12 @@ impl Property for AcknowledgedDurable {
             }
             What::Reset(reset) => {
                 let stream = facts.before();
-                let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
-                let (parent, missing) = (stream.epoch, missing.count());
-                let child = reset.view.epoch;
-                let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
+                let (child, members) = (reset.view.epoch, &reset.view.members);
+                let lost =
+                    stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, reset.seqno, members));
                 if let Some(lost) = lost {
                     return broken(self, record, || {
-                        format!(
-                            "seqno {lost} was reported ok and is lost, with only {missing} members missing"
-                        )
+                        format!("seqno {lost} was reported ok and is lost, though its resilience covers it")
                     });
                 }
                 self.pass(stream, reset.seqno.saturating_sub(1), facts)?;
@@ -340,7 +338,11 @@ impl Property for AcknowledgedDurable {
         open.into_iter().try_for_each(|epoch| {
             let there = || streams.iter().filter(|stream| stream.epoch == Some(epoch));
             let any_passed = |seqno| there().any(|stream| has_passed(stream, stream.last, seqno));
-            self.settle(epoch, any_passed, facts)
+            self.settle(epoch, any_passed, facts)?;
+            // No application has received everything below what is left.
+            let left = std::mem::take(&mut self.states.at(epoch).undecided);
+            left.iter()
+                .try_for_each(|case| self.keep(&case.record, epoch, case.seqno, case.resilience, facts))
         })
     }
 
@@ -496,6 +498,30 @@ mod tests {
         let accepted = Record { life: Life(1), what: accepted, ..fixture.records[promise].clone() };
         fixture.records.insert(promise, accepted);
         assert!(check(&fixture).is_err());
+    }
+
+    /// Life 2 goes on alone. The others, and three joiners that life 2 does not know, hold a message that is reported.
+    #[test]
+    fn an_earlier_reset_owes_a_message_by_the_view_in_which_it_was_numbered() {
+        for (late, asked) in [(false, 3), (true, 3)] {
+            let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
+            (0..2).for_each(|_| _ = fixture.join());
+            let mut apart = fixture.clone();
+            apart.split_off(&[Life(2)]);
+            if !late {
+                fixture = apart.clone();
+            }
+            (0..3).for_each(|_| _ = fixture.join());
+            let number = fixture.send_resilient(Life(0), asked);
+            fixture.order(Life(0), number);
+            fixture.deliver_all();
+            if late {
+                let reset =
+                    apart.records.into_iter().filter(|r| r.life == Life(2) && r.what.kind() == Kind::Reset);
+                fixture.records.extend(reset);
+            }
+            assert!(check(&fixture).is_ok(), "late: {late}");
+        }
     }
 
     #[test]

@@ -1,33 +1,62 @@
 //! What a reset must keep, for [`super::uniformity`] and [`super::acknowledged_durable`]. An event was *seen* if it
-//! was delivered, or reported to its sender. If its resilience covers the members missing from the next view, its
-//! seqno must be below the one at which the next epoch begins.
+//! was delivered, or reported to its sender. Its seqno must be below the one at which the next epoch begins, if its
+//! resilience covers the members that are missing: those of the view just below it that are not in the first view of
+//! the next epoch. They are its possible holders; who else is missing holds nothing that could be lost. Under *at
+//! least n* a member that resets alone may have another view at the end of its log than the members that go on in the
+//! epoch.
 
 use super::tables::Table;
-use crate::record::Epoch;
+use crate::record::{Epoch, Life};
 use unisono_core::Seqno;
 
 /// Which resets an event survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Resets from whose view at most this number of members is missing.
+    /// Resets from whose first view at most this number of members of the event's view is missing.
     Resilience(u8),
     /// All resets: a quorum holds a join or leave, with everything below it.
     Quorum,
 }
 
 /// A reset that ended an epoch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ending {
     child: Epoch,
     start: Seqno,
-    missing: usize,
+    /// First view of the next epoch.
+    view: Vec<Life>,
+}
+
+impl Ending {
+    /// True if an event of this durability survives, that was numbered in `view`.
+    fn keeps(&self, durability: Durability, view: &[Life]) -> bool {
+        match durability {
+            Durability::Resilience(resilience) => {
+                missing(view, &self.view) <= usize::from(resilience).min(view.len().saturating_sub(1))
+            }
+            Durability::Quorum => true,
+        }
+    }
+}
+
+/// Returns the number of members of a view that are not in the next one.
+pub(super) fn missing(view: &[Life], next: &[Life]) -> usize {
+    view.iter().filter(|member| !next.contains(member)).count()
+}
+
+/// Events with one durability that were numbered in one view.
+#[derive(Clone, Debug)]
+struct Kept {
+    durability: Durability,
+    view: Vec<Life>,
+    /// Highest seqno seen.
+    through: Seqno,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    /// Highest seqno seen, by resilience.
-    by_resilience: Vec<Seqno>,
-    by_quorum: Seqno,
+    /// The one that was looked up last comes last.
+    kept: Vec<Kept>,
     endings: Vec<Ending>,
 }
 
@@ -36,43 +65,53 @@ struct Seen {
 pub(super) struct Keeping(Table<Seen>);
 
 impl Keeping {
-    /// Takes note that an event was seen. Returns the seqno of a reset that dropped it although it had to keep it.
-    pub(super) fn seen(&mut self, epoch: Epoch, seqno: Seqno, durability: Durability) -> Option<Seqno> {
-        let seen = self.0.at(epoch);
-        match durability {
-            Durability::Resilience(resilience) => {
-                let resilience = usize::from(resilience);
-                if resilience >= seen.by_resilience.len() {
-                    seen.by_resilience.resize(resilience + 1, 0);
-                }
-                let most = &mut seen.by_resilience[resilience];
-                *most = (*most).max(seqno);
-            }
-            Durability::Quorum => seen.by_quorum = seen.by_quorum.max(seqno),
-        }
-        let cut = |ending: &&Ending| match durability {
-            Durability::Resilience(resilience) => ending.missing <= usize::from(resilience),
-            Durability::Quorum => true,
-        };
-        let cuts = seen.endings.iter().filter(|ending| seqno >= ending.start);
-        cuts.filter(cut).map(|ending| ending.start).next()
-    }
-
-    /// Takes note that an epoch ended: `child` begins at `start`, and `missing` members of the last view are not in
-    /// the next. Returns the highest seqno that was seen and had to be kept, but was not.
-    pub(super) fn ended(
+    /// Takes note that an event was seen that was numbered in `view`. Returns the seqno of a reset that dropped it
+    /// although it had to keep it.
+    #[inline]
+    pub(super) fn seen(
         &mut self,
         epoch: Epoch,
-        child: Epoch,
-        start: Seqno,
-        missing: usize,
+        seqno: Seqno,
+        durability: Durability,
+        view: &[Life],
     ) -> Option<Seqno> {
+        let seen = self.0.at(epoch);
+        match seen.kept.last_mut() {
+            Some(last) if last.durability == durability && last.view == view => {
+                last.through = last.through.max(seqno);
+            }
+            _ => seen.look_up(seqno, durability, view),
+        }
+        let cuts = seen.endings.iter().filter(|ending| seqno >= ending.start);
+        cuts.filter(|ending| ending.keeps(durability, view)).map(|ending| ending.start).next()
+    }
+
+    /// Takes note that an epoch ended: `child` begins at `start` with this view. Returns the highest seqno that was
+    /// seen and had to be kept, but was not.
+    pub(super) fn ended(&mut self, epoch: Epoch, child: Epoch, start: Seqno, view: &[Life]) -> Option<Seqno> {
         let seen = self.0.at(epoch);
         if seen.endings.iter().any(|ending| ending.child == child) {
             return None;
         }
-        seen.endings.push(Ending { child, start, missing });
-        let kept = seen.by_resilience.iter().skip(missing).copied();
-        kept.chain([seen.by_quorum]).max().filter(|seen| *seen >= start)
+        let ending = Ending { child, start, view: view.to_vec() };
+        let lost = seen.kept.iter().filter(|kept| kept.through >= start);
+        let lost = lost.filter(|kept| ending.keeps(kept.durability, &kept.view)).map(|kept| kept.through);
+        let lost = lost.max();
+        seen.endings.push(ending);
+        lost
+    }
+}
+
+impl Seen {
+    /// Takes note of an event with another durability, or of another view, than the last one.
+    #[cold]
+    fn look_up(&mut self, seqno: Seqno, durability: Durability, view: &[Life]) {
+        let same = |kept: &Kept| kept.durability == durability && kept.view == view;
+        let mut kept = match self.kept.iter().position(same) {
+            Some(index) => self.kept.remove(index),
+            None => Kept { durability, view: view.to_vec(), through: 0 },
+        };
+        kept.through = kept.through.max(seqno);
+        self.kept.push(kept);
     }
 }

@@ -6,8 +6,9 @@
 //! view. Such cases are checked again at the end, with the watermarks from the time when the entry was freed.
 //!
 //! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, and one more for each
-//! reset since an entry was last freed. Here n counts the members that the application knows, and all lives that may
-//! have joined since.
+//! reset since an entry was last freed. Here n counts the members of all views in force at the seqnos that the history
+//! holds, and all lives that may have joined since. Views that the application no longer has, or never had, count:
+//! the log of a joiner begins below its join, and may have leavers in its view whose leaves come later in it.
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
@@ -42,6 +43,8 @@ pub(super) struct Stability {
     leaves: Table<Vec<(Epoch, Seqno)>>,
     /// By life, the number of resets since it freed an entry.
     resets: Table<u32>,
+    /// By life, how far it has freed its history.
+    freed: Table<Seqno>,
     /// By epoch, the seqno through which all members hold everything, or which is checked at the end.
     stable: Table<Seqno>,
     undecided: Vec<Undecided>,
@@ -59,6 +62,7 @@ impl Stability {
             accepted: Table::default(),
             leaves: Table::default(),
             resets: Table::default(),
+            freed: Table::default(),
             stable: Table::default(),
             undecided: Vec::new(),
             checked: 0,
@@ -88,16 +92,36 @@ impl Stability {
         if entries <= most {
             return None;
         }
-        let known = &facts.stream(life).members;
+        let known = self.members_held(life, entries, facts);
         let may_be_there = |life: &Life| !self.over.contains(*life) || known.contains(*life);
         let members = (0..self.lives).map(Life).filter(may_be_there).count() as u32;
         let most = most + members + 2 + resets;
         (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
     }
 
+    /// Returns the members of the views in force at the seqnos that a life's history of this many entries holds.
+    fn members_held(&self, life: Life, entries: u32, facts: &Facts) -> Lives {
+        let mut members = facts.stream(life).members.clone();
+        let mark = self.marks.of(life);
+        let freed = self.freed.get(life).copied().unwrap_or_default();
+        let base = freed.max(mark.stored.saturating_sub(entries.into()));
+        let mut through = mark.stored;
+        for epoch in mark.epoch.into_iter().flat_map(|epoch| facts.lineage.line(epoch)) {
+            let start = facts.lineage.start(epoch).unwrap_or(0);
+            let views = facts.views.between(epoch, base, through);
+            views.flatten().for_each(|member| members.insert(*member));
+            if start <= base {
+                break;
+            }
+            through = start - 1;
+        }
+        members
+    }
+
     /// Everything through a seqno has left the history of `record`'s life.
     fn purge(&mut self, record: &Record, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
         *self.resets.at(record.life) = 0;
+        *self.freed.at(record.life) = through;
         self.checked += 1;
         if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
             return None;
@@ -305,6 +329,24 @@ mod tests {
         assert!(check(&fixture).is_ok());
         fixture.record(Life(1), What::HistoryUsed { entries: most + 1 });
         assert!(check(&fixture).is_err());
+    }
+
+    // The log of a joiner begins below two leaves. Its application never knew the leavers, but their share is allowed.
+    #[test]
+    fn members_of_a_view_in_the_log_raise_the_limit() {
+        let mut fixture = Fixture::of(5, 1);
+        fixture.leave(Life(3));
+        fixture.leave(Life(4));
+        fixture.purge();
+        let joiner = fixture.join();
+        let most = fixture.terms.config.history_messages + 4 + 2;
+        for (life, leavers) in [(joiner, 2), (Life(0), 0)] {
+            for (entries, is_good) in [(most + leavers, true), (most + leavers + 1, false)] {
+                let mut fixture = fixture.clone();
+                fixture.record(life, What::HistoryUsed { entries });
+                assert_eq!(check(&fixture).is_ok(), is_good, "{life:?}: {entries}");
+            }
+        }
     }
 
     /// Only life 0 and life 1 hold the message after the join of life 2.

@@ -202,6 +202,14 @@ impl Views {
         self.sides(epoch, seqno).next()
     }
 
+    /// Iterates over the views in force from one seqno of an epoch through another.
+    pub(super) fn between(&self, epoch: Epoch, from: Seqno, through: Seqno) -> impl Iterator<Item = &[Life]> {
+        let views = self.0.get(epoch).map_or(&[][..], Vec::as_slice);
+        let first = views.partition_point(|(seqno, _)| *seqno <= from).saturating_sub(1);
+        let views = views[first..].iter().take_while(move |(seqno, _)| *seqno <= through);
+        views.map(|(_, view)| view.as_slice())
+    }
+
     /// Returns the view just after a seqno of an epoch, then the view before that one.
     pub(super) fn sides(&self, epoch: Epoch, seqno: Seqno) -> impl Iterator<Item = &[Life]> {
         let views = self.0.get(epoch).into_iter().flatten().rev();

@@ -3,12 +3,13 @@
 //! r members are missing and r > 0, the reset event says *degraded*; otherwise it does not. Joins and leaves are kept
 //! however many members are missing.
 //!
-//! A member is missing if it is in the view at the end of the log with which the next epoch begins, and not in the
-//! next view. Under *at least n* below a majority, quorums need not intersect. Joins and leaves are then kept under
+//! For *degraded* a member is missing if it is in the view at the end of the log with which the next epoch begins, and
+//! not in the next view. For an event it is missing if it is in the view just below the event, and not in the next
+//! view. Under *at least n* below a majority, quorums need not intersect. Joins and leaves are then kept under
 //! the same conditions as messages. What a decision revealed to a member, a leaver included, binds only the line of
 //! that decision.
 
-use super::keeping::{Durability, Keeping};
+use super::keeping::{Durability, Keeping, missing};
 use super::streams::{AcceptedBeforePromise, Messages, SEQUENCED};
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
@@ -63,14 +64,7 @@ impl Uniformity {
         if !self.is_single && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        let durability = match durability {
-            // A message can be held by no more members than there are.
-            Durability::Resilience(r) => {
-                Durability::Resilience(r.min(stream.view.len().saturating_sub(1) as u8))
-            }
-            Durability::Quorum => Durability::Quorum,
-        };
-        match self.keeping.seen(epoch, seqno, durability) {
+        match self.keeping.seen(epoch, seqno, durability, &stream.view) {
             Some(start) => broken(self, record, || {
                 format!("the reset at {start} lost seqno {seqno}, which it had to keep")
             }),
@@ -102,9 +96,7 @@ impl Property for Uniformity {
             What::Reset(reset) => {
                 self.checked += 1;
                 let stream = facts.before();
-                let missing = stream.view.iter().filter(|member| !reset.view.members.contains(member));
-                let missing = missing.count();
-                let parent = stream.epoch;
+                let missing = missing(&stream.view, &reset.view.members);
                 let beyond = self.resilience > 0 && missing > usize::from(self.resilience);
                 if beyond != reset.degraded {
                     return broken(self, record, || {
@@ -114,11 +106,12 @@ impl Property for Uniformity {
                         )
                     });
                 }
-                let child = reset.view.epoch;
-                let lost = parent.and_then(|e| self.keeping.ended(e, child, reset.seqno, missing));
+                let (child, members) = (reset.view.epoch, &reset.view.members);
+                let lost =
+                    stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, reset.seqno, members));
                 if let Some(lost) = lost {
                     return broken(self, record, || {
-                        format!("seqno {lost} was delivered and is lost, with only {missing} members missing")
+                        format!("seqno {lost} was delivered and is lost, though its resilience covers it")
                     });
                 }
             }
@@ -211,6 +204,37 @@ mod tests {
             fixture.records.extend(apart.records.drain(known..));
             assert_eq!(check(&fixture).is_ok(), knows_from_decision);
         }
+    }
+
+    /// Life 2 goes on alone. The others, and three joiners that life 2 does not know, deliver a message.
+    fn later_view(asked: u8) -> Fixture {
+        let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
+        (0..2).for_each(|_| _ = fixture.join());
+        fixture.split_off(&[Life(2)]);
+        (0..3).for_each(|_| _ = fixture.join());
+        let number = fixture.send_resilient(Life(0), asked);
+        fixture.order(Life(0), number);
+        fixture.deliver_all();
+        fixture
+    }
+
+    // Of six members, four may hold a message with resilience 3, and none of these is life 2.
+    #[test]
+    fn an_earlier_reset_owes_a_message_by_the_view_in_which_it_was_numbered() {
+        assert!(check(&later_view(3)).is_ok());
+        assert!(check(&later_view(5)).is_err());
+    }
+
+    #[test]
+    fn members_that_left_before_a_message_are_not_missing() {
+        let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
+        (0..4).for_each(|_| _ = fixture.join());
+        fixture.split_off(&[Life(2), Life(3)]);
+        [4, 1].into_iter().for_each(|life| fixture.leave(Life(life)));
+        assert!(check(&fixture).is_ok());
+        // Two of lives 0, 2 and 3 hold it, so one of those that went on alone does.
+        fixture.message(Life(0));
+        assert!(check(&fixture).is_err());
     }
 
     #[test]
