@@ -123,6 +123,16 @@ pub enum OpenError {
         /// Address of the first member.
         address: SocketAddr,
     },
+    /// A former member of this process, of which no handle is left, is still leaving this group at this address. Try again
+    /// in five seconds, or give the next member another port.
+    #[error(
+        "a former member of this process is still leaving this group at {address}: try again in five seconds, or give the \
+         next one another port"
+    )]
+    StillLeaving {
+        /// Address of the former member.
+        address: SocketAddr,
+    },
     /// This process makes calls from this address under another key, with other seeds or settings. Choose another
     /// port.
     #[error(
@@ -152,7 +162,7 @@ pub enum OpenError {
 
 debug_as_sentence!(OpenError {
     GroupName, Unprotected, AddressInUse, NotOurAddress, NoAddress, NoMulticast, Socket, SeedPort,
-    SeedFamily, Unasked, Seeds, AlreadyMember, OtherCalls, OtherKey, Forked; of Config; by Join
+    SeedFamily, Unasked, Seeds, AlreadyMember, StillLeaving, OtherCalls, OtherKey, Forked; of Config; by Join
 });
 
 /// Returns the address as the user gave it: without the port if any free one was asked for.

@@ -151,7 +151,11 @@ impl Group {
                 let look = |member: &mut Membership, _| commands::enter(member);
                 match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
                     Some(entered) => break entered,
-                    None if is_cancelled(&group) => return Ok(None),
+                    None if is_cancelled(&group) => {
+                        // A life that no handle holds would stand in the way of the next one at its address.
+                        group.end();
+                        return Ok(None);
+                    }
                     None => {}
                 }
             };

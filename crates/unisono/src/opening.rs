@@ -244,6 +244,21 @@ mod tests {
         assert!(matches!(told, Some(Err(OpenError::Join(JoinFailure::TimedOut)))), "{told:?}");
     }
 
+    #[test]
+    fn a_former_member_at_an_address_is_told_from_another_member_there() {
+        let name = format!("former-{}", std::process::id());
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let fixed = Options { bind: Some(free), ..Options::default() };
+        let one = crate::Group::create(&name, GroupConfig::default(), &Options::default()).unwrap();
+        let two = crate::Group::join(&name, "", &fixed).unwrap();
+        let again = || crate::Group::join(&name, "", &fixed).unwrap_err();
+        assert!(matches!(again(), OpenError::AlreadyMember { .. }));
+        // Its leave does not end, because no other member hears it.
+        one.shared().cut_off(true);
+        drop(two);
+        assert!(matches!(again(), OpenError::StillLeaving { address } if address == free));
+    }
+
     // A founder that gives way may be in no group for long; its leave must still end.
     #[test]
     fn a_member_of_no_group_leaves_within_the_time_of_a_leave() {

@@ -68,7 +68,11 @@ impl Engine {
                 return engine.admit(state, way, spin, make);
             }
             if place.bind.port() != 0 {
-                return Err(OpenError::AlreadyMember { address: engine.address });
+                let address = engine.address;
+                return Err(match state.is_abandoned(way.tag) {
+                    true => OpenError::StillLeaving { address },
+                    false => OpenError::AlreadyMember { address },
+                });
             }
         }
         Engine::begin(&mut engines, place, |engine| engine.admit(engine.lock(), way, spin, make))

@@ -279,6 +279,11 @@ impl Membership {
         self.out_by.get_or_insert(now + LEAVE_MAX);
     }
 
+    /// True if no handle is left.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
     fn depart(&mut self, now: Time) -> bool {
         let inside = matches!(self.phase, Phase::Member | Phase::Resetting);
         inside && self.leave(now, Bytes::new()).is_ok()

@@ -127,6 +127,11 @@ impl Slot {
         matches!(self, Slot::Calls(_))
     }
 
+    /// True if it is a member of which no handle is left.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(self, Slot::Membership(member) if member.is_abandoned())
+    }
+
     /// True if no other process needs it any more.
     pub(crate) fn is_out(&self) -> bool {
         match self {

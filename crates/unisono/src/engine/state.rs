@@ -116,6 +116,12 @@ impl State {
         self.by_tag.contains_key(&tag)
     }
 
+    /// True if no handle is left of the member with this tag.
+    pub(crate) fn is_abandoned(&self, tag: GroupTag) -> bool {
+        let slot = self.find(tag).and_then(|index| self.slots[index].as_ref());
+        slot.is_some_and(|entry| entry.slot.is_abandoned())
+    }
+
     /// Returns the index of the slot that receives datagrams with this tag.
     pub(crate) fn find(&self, tag: GroupTag) -> Option<usize> {
         self.by_tag.get(&tag).copied()
