@@ -104,6 +104,8 @@ named! {
         ServesBelowMinimum,
         /// A process that is only to join or form founds a group alone when it hears no answer.
         FoundsAfterSilence,
+        /// The answer of a halted group keeps a participant silent in its formation until its time is over.
+        HaltedAnswerKept,
         /// Of two groups that meet, chance decides which gives way, not the number of events ordered.
         GivesWayByLot,
         /// A member that promised a ballot confirms.
@@ -236,6 +238,10 @@ named! {
         JoinerCountedEarly,
         /// A reset goes on without the members that have the state.
         StateLeftBehind,
+        /// A member that lacks the state counts towards the minimum of a service in memory.
+        NewcomerCounted,
+        /// A second process of a name that has one vote is admitted while the first is in the view.
+        DoubledNameCounted,
     }
 }
 

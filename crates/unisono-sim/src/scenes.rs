@@ -1,4 +1,5 @@
-//! Scenes: bugs that only an attacker with recordings can use, each shown by a few datagrams that are sent by hand.
+//! Scenes: bugs that only an attacker with recordings can use, or that need one answer at one moment, each shown by a few
+//! datagrams that are sent by hand.
 //!
 //! The director of a simulated world replays what it has recorded of the same run. It knows nothing of an earlier start
 //! of the same processes.
@@ -8,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::wire::{
-    Decoder, Founding, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection, ProtectionKind,
-    Writer,
+    Condition, Decoder, Founding, Frame, HEADER_BYTES, Header, HereIs, KeyContext, PADDED_BYTES, Protection,
+    ProtectionKind, Writer,
 };
 use unisono_core::{
     Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Phase,
@@ -27,6 +28,7 @@ pub(crate) fn of(bug: Planted) -> Option<Scene> {
         Planted::ReplayTaken => Some(copied_datagram),
         Planted::WindowBeforeOpening => Some(forged_number),
         Planted::JoinCookieUnchecked => Some(guessed_cookie),
+        Planted::HaltedAnswerKept => Some(answer_of_the_dead),
         _ => None,
     }
 }
@@ -106,7 +108,35 @@ fn recorded_proposal(bug: Option<Planted>) -> Option<&'static str> {
         .then_some("recordings_prepare_nothing")
 }
 
-/// A founder and a member that has joined it, and the last datagram of the founder to the member.
+/// The last member of a halted group answers a participant of a formation, and dies. The formation has time for more.
+fn answer_of_the_dead(bug: Option<Planted>) -> Option<&'static str> {
+    let participants: Vec<Name> = (0..3).map(|place| member(place).name).collect();
+    let formation = Formation { participants, at_least: 2, within: Duration::from_secs(30) };
+    let entry = || EntryMode::JoinOrForm(formation.clone(), GroupConfig::default());
+    let mut couple = Couple::entering([entry(), entry()], bug)?;
+    let question = said(&mut couple.groups[0], couple.now).into_iter().find_map(|frame| match frame {
+        Frame::Locate { nonce } => Some(nonce),
+        _ => None,
+    })?;
+    let dead = member(2);
+    let here = HereIs {
+        nonce: question,
+        cookie: 1,
+        instance: Instance(7),
+        epoch_counter: 0,
+        sequencer: dead.address,
+        members: 3,
+        condition: Condition::Halted,
+        ordered: 9,
+    };
+    let datagram = sealed(&couple.groups[0], dead.uid, 1, &Frame::HereIs(here))?;
+    couple.groups[0].handle_datagram(couple.now, dead.address, datagram);
+    couple.run(Duration::from_secs(10));
+    let have_formed = couple.groups.iter().all(|group| group.phase() == Phase::Member);
+    (!have_formed).then_some("answers_age")
+}
+
+/// Two processes of one group, and the last datagram of the first to the second.
 struct Couple {
     now: Time,
     groups: [Group; 2],
@@ -114,9 +144,17 @@ struct Couple {
 }
 
 impl Couple {
+    /// Returns a founder and a member that has joined it.
     fn new(bug: Option<Planted>) -> Option<Couple> {
-        let now = Time::from_nanos(1_000_000_000);
         let entries = [EntryMode::Found(GroupConfig::default()), EntryMode::Join];
+        let mut couple = Couple::entering(entries, bug)?;
+        couple.run(Duration::from_millis(500));
+        couple.groups.iter().all(|group| group.phase() == Phase::Member).then_some(couple)
+    }
+
+    /// Returns two processes that begin to enter.
+    fn entering(entries: [EntryMode; 2], bug: Option<Planted>) -> Option<Couple> {
+        let now = Time::from_nanos(1_000_000_000);
         let mut groups = Vec::new();
         for (place, entry) in (0..).zip(entries) {
             let (port, random) = (Port::from_name("scene"), Random::from_u64(place.into()));
@@ -127,8 +165,7 @@ impl Couple {
         }
         let mut couple = Couple { now, groups: groups.try_into().ok()?, last: Vec::new() };
         couple.groups.iter_mut().for_each(|group| bug.into_iter().for_each(|bug| group.plant(bug)));
-        couple.run(Duration::from_millis(500));
-        couple.groups.iter().all(|group| group.phase() == Phase::Member).then_some(couple)
+        Some(couple)
     }
 
     /// Lets time pass. Datagrams arrive at once.

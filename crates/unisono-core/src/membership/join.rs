@@ -45,6 +45,11 @@ const JOIN_PATIENCE: u32 = 10;
 pub(super) const JOIN_WITHIN: Duration = Duration::from_secs(4);
 /// A joiner that has listened for 2 s sends `Locate` again: it may take the wrong member for the sequencer.
 const SEARCH_EVERY: Duration = Duration::from_secs(2);
+/// An answer keeps a participant silent in its formation for 1 s: sixteen questions, or all requests to a sequencer that
+/// does not answer. Members that have gone would otherwise keep it out until its time is over.
+const ANSWER_LASTS: Duration = Duration::from_secs(1);
+const _: () =
+    assert!(ANSWER_LASTS.as_millis() > COLLECT.as_millis() + ASKS_MAX as u128 * JOIN_ASK_EVERY.as_millis());
 /// Minimum interval between two questions to a sequencer that another member named: 25 ms.
 const REDIRECT_EVERY: Duration = Duration::from_millis(25);
 
@@ -286,11 +291,12 @@ impl Group {
         }
     }
 
-    /// Gives up this process's part in a formation, because a group exists. Returns false if this life ends instead: it
-    /// has promised a founding that may have named it, and a reset has excluded that founding's absent members since.
-    fn prefer_to_join(&mut self, here: &HereIs) -> bool {
+    /// Falls silent in a formation, because a group exists. Returns false if this life ends instead: it has promised a
+    /// founding that may have named it, and a reset has excluded that founding's absent members since.
+    fn prefer_to_join(&mut self, now: Time, here: &HereIs) -> bool {
+        let keeps = self.broken(Planted::HaltedAnswerKept) && here.condition == Condition::Halted;
         let Some(forming) = &mut self.forming else { return true };
-        forming.fall_silent();
+        forming.fall_silent(if keeps { Time::NEVER } else { now + ANSWER_LASTS });
         if forming.has_promised() && here.epoch_counter > 0 {
             self.join_failed(JoinFailure::Reset);
             return false;
@@ -317,7 +323,7 @@ impl Group {
                 return;
             }
             joining.exists |= here.condition != Condition::Pristine;
-            if !self.prefer_to_join(&here) {
+            if !self.prefer_to_join(now, &here) {
                 return;
             }
             let by_lot = self.broken(Planted::GivesWayByLot);

@@ -218,11 +218,9 @@ impl Forming {
         self.silent_until = at;
     }
 
-    /// Takes no part any more, except that it learns of a decision: a group exists.
-    pub(crate) fn fall_silent(&mut self) {
-        (self.silent_until, self.begin_at, self.attempt) = (Time::NEVER, Time::NEVER, None);
-        // The search for the group has a deadline of its own.
-        self.give_up_at = Time::NEVER;
+    /// Takes no part before this time, except that it learns of a decision: a group has answered.
+    pub(crate) fn fall_silent(&mut self, until: Time) {
+        (self.silent_until, self.begin_at, self.attempt) = (until, until, None);
     }
 
     /// True if a founding may name this life: only those that promised a ballot are named.
@@ -235,6 +233,10 @@ impl Forming {
     }
 
     pub(crate) fn wake_at(&self) -> Time {
+        if self.silent_until >= self.give_up_at {
+            // It takes no part any more. The search for the group has a deadline of its own.
+            return Time::NEVER;
+        }
         let begins = if self.completes { Time::NEVER } else { self.begin_at };
         self.attempt.as_ref().map_or(begins, Attempt::wake_at).min(self.give_up_at)
     }
@@ -300,7 +302,8 @@ impl Forming {
     // --- coordinating ---
 
     pub(super) fn timeout(&mut self, now: Time, random: &mut Random) {
-        if self.attempt.is_none() && self.begin_at <= now && !self.completes {
+        let has_time = self.silent_until < self.give_up_at;
+        if self.attempt.is_none() && self.begin_at <= now && !self.completes && has_time {
             self.begin(now, random);
         }
         self.step(now, random);

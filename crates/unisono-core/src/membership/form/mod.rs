@@ -19,8 +19,8 @@
 //! participants with which the restarted one forms again may have started later still. Only a disk would.
 //!
 //! **Join or form.** A process that may also join looks for the group all the while, and is silent in the formation for
-//! the time of one search. Once a member of a group answers, it is silent for good: it promises and prepares nothing
-//! more. It then enters in one of two ways. If the group that answered is the one that this formation decided, with this
+//! the time of one search. Once a member of a group answers, it promises and prepares nothing until no member has
+//! answered for a second. It then enters in one of two ways. If the group that answered is the one that this formation decided, with this
 //! process as a member, the sequencer answers its request to join with the decision. Otherwise it joins.
 //!
 //! `consensus` decides and knows nothing of the group; `founding` says what may be decided. This file connects them to
