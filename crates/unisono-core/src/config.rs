@@ -19,7 +19,8 @@ pub struct GroupConfig {
     pub resilience: u8,
     /// Minimum number of members with which messages are ordered: while the view has fewer, messages wait, and a lone
     /// founder or survivor acknowledges nothing. Joins, leaves and resets are ordered all the same, so the group can
-    /// grow. 1 to `members_max`; 1 by default.
+    /// grow. With [`Quorum::MajorityOfNamed`] only members with these names count, and in a replicated service only those
+    /// that have the state. 1 to `members_max`; 1 by default.
     pub members_min: u16,
     /// Maximum number of members. 1 to 4,096; 256 by default.
     pub members_max: u16,
@@ -79,6 +80,11 @@ pub enum Quorum {
     MajorityOfView,
     /// More than half of these names, whatever the view is. The names must all differ.
     MajorityOf(Vec<Name>),
+    /// More than half of the view's members with these names, or half of them with the first. Each name has one vote: a
+    /// second process of a name is admitted only when the first is out of the view. Members with other names are admitted,
+    /// vote for nothing and do not count towards [`GroupConfig::members_min`]. For services whose servers are known by
+    /// name and whose group may shrink. The names must all differ.
+    MajorityOfNamed(Vec<Name>),
     /// All members of the view: a reset then excludes none.
     All,
     /// At least this number of members of the view. Below a majority, two halves may both continue, as groups that
@@ -275,7 +281,7 @@ impl GroupConfig {
         check_between("message_bytes_max", message, 0, 16 << 20, "at most 16,777,216")?;
         check_between("window", self.window.into(), 1, 1 << 16, "1 to 65,536")?;
         match &self.quorum {
-            Quorum::MajorityOf(names) => {
+            Quorum::MajorityOf(names) | Quorum::MajorityOfNamed(names) => {
                 let count = names.len() as u64;
                 check_between("quorum names", count, 1, 4096, "1 to 4,096 names")?;
                 // A name has one vote. The same name twice would be a vote that no member has.

@@ -95,6 +95,13 @@ pub enum Event {
     },
     /// The halted group goes on. Follows the [`Event::Reset`] with which it does.
     Resumed,
+    /// Only in groups that [keep a state](crate::GroupConfig::keeps_state): a reset is complete, and messages come before
+    /// its event that it may have accepted. As many members hold them as go on, which may be fewer than when they got their
+    /// seqnos.
+    ResetAhead {
+        /// Seqno of the reset's event.
+        seqno: Seqno,
+    },
     /// A reset excluded this member. Its stream ends here. It may come back as a new member.
     Excluded {
         /// The epoch that began without it, if that is known.
@@ -134,6 +141,7 @@ impl Event {
             | Event::HandedOver { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
             Event::Suspected { .. }
+            | Event::ResetAhead { .. }
             | Event::Halted { .. }
             | Event::Resumed
             | Event::Excluded { .. }
@@ -228,6 +236,7 @@ impl View {
             Event::HandedOver { sequencer, .. } => self.sequencer = *sequencer,
             Event::Message { .. }
             | Event::Suspected { .. }
+            | Event::ResetAhead { .. }
             | Event::Halted { .. }
             | Event::Resumed
             | Event::Excluded { .. }

@@ -155,6 +155,7 @@ fn the_entries_of_a_log_are_as_the_page_says() {
         durability: Durability::HeldByAll,
         message_bytes_max: 1 << 20,
         members_min: 1,
+        names: Vec::new(),
         digest: sha256,
     };
     let replica = Replica::with_disk(Uid(5), Nothing, settings, &start).unwrap();

@@ -307,7 +307,7 @@ pub(crate) fn words(notice: &Notice) -> String {
             format!("the group is halted: {} of the members that it needs do not answer", names(missing))
         }
         Notice::BelowMinimum { members, needed } => format!(
-            "the group orders nothing: it has {} and needs {needed}",
+            "no command is carried out: {} with the state, and {needed} are needed",
             several(*members as u64, "member")
         ),
         Notice::Resumed => "the group goes on".into(),

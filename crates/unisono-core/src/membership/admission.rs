@@ -322,9 +322,8 @@ impl Group {
         }
         let stable = self.announced_stable();
         let view = self.history.view();
-        let listed = matches!(self.config.quorum, Quorum::MajorityOf(_));
         // A view never contains two lives of one listed name.
-        let barred = |peer: &Peer| listed && view.iter().any(|member| member.name == peer.member.name);
+        let barred = |peer: &Peer| self.has_voter_named(view, &peer.member.name);
         let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
         let Standing::Observer { hello, .. } = &ready.standing else { return None };
         Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })

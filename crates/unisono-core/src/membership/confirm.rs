@@ -185,8 +185,8 @@ impl Group {
         let spared = missing.filter(|_| self.broken(Planted::ConfirmedEarly));
         let counts = |member: &Member| answers(member) || Some(member.uid) == spared;
         // Below the group's minimum the others may have formed another group, of which no member of this one knows.
-        let is_enough =
-            after.iter().filter(|member| counts(member)).count() >= usize::from(self.config.members_min);
+        let is_enough = after.iter().filter(|member| counts(member) && self.counts(member)).count()
+            >= usize::from(self.config.members_min);
         (is_enough && self.is_quorum(&before, counts) && self.is_quorum(&after, counts))
             .then_some((number, through))
     }

@@ -4,7 +4,7 @@ use crate::config::Quorum;
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
 use crate::history::Members;
-use crate::identity::{Member, Seqno, Uid};
+use crate::identity::{Member, Name, Seqno, Uid};
 use crate::peers::{Peer, Standing};
 use crate::planted::Planted;
 use crate::time::Time;
@@ -25,12 +25,47 @@ impl Group {
                 let small = view.iter().filter(listed).count() * 2 <= names.len();
                 named * 2 > names.len() || (small && members == view.len())
             }
+            Quorum::MajorityOfNamed(names) if view.iter().any(|member| names.contains(&member.name)) => {
+                let named = || view.iter().filter(|member| names.contains(&member.name));
+                let (count, all) = (named().filter(|member| is_in(member)).count(), named().count());
+                count * 2 > all || (count * 2 == all && named().next().is_some_and(&is_in))
+            }
+            // The named ones have left.
+            Quorum::MajorityOfNamed(_) => members == view.len(),
             Quorum::MajorityOfView | Quorum::MajorityOf(_) => {
                 members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
             }
             Quorum::All => members == view.len(),
             Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),
         }
+    }
+
+    /// True if this member counts towards the group's minimum.
+    pub(crate) fn counts(&self, member: &Member) -> bool {
+        match &self.config.quorum {
+            Quorum::MajorityOfNamed(names) => names.contains(&member.name),
+            _ => true,
+        }
+    }
+
+    /// Returns the number of members of the present view that count towards the group's minimum.
+    pub(crate) fn counted(&self) -> usize {
+        match &self.config.quorum {
+            Quorum::MajorityOfNamed(_) => {
+                self.history.view().iter().filter(|member| self.counts(member)).count()
+            }
+            _ => self.history.view().len(),
+        }
+    }
+
+    /// True if `view` has a member of this name, which has one vote.
+    pub(crate) fn has_voter_named(&self, view: &Members, name: &Name) -> bool {
+        let names = match &self.config.quorum {
+            Quorum::MajorityOf(names) => names,
+            Quorum::MajorityOfNamed(names) if !self.broken(Planted::DoubledNameCounted) => names,
+            _ => return false,
+        };
+        names.contains(name) && view.iter().any(|member| member.name == *name)
     }
 
     /// True if all members of `view` together are a quorum, so that a reset could find one.

@@ -73,9 +73,9 @@ impl Group {
             && !self.broken(Planted::QuorumOfView)
     }
 
-    /// Returns the number of members that the group's minimum lacks.
+    /// Returns the number of members that the group's minimum lacks, of those that count.
     pub(crate) fn members_below_minimum(&self) -> usize {
-        usize::from(self.config.members_min).saturating_sub(self.history.view().len())
+        usize::from(self.config.members_min).saturating_sub(self.counted())
     }
 
     /// Returns since when messages wait because the group has too few members; now, if this member does not know it.
@@ -87,7 +87,7 @@ impl Group {
     /// True if a leave waits for the last piece of a message: after the leave no message could be numbered.
     fn leave_waits_for_pieces(&self) -> bool {
         self.config.members_min > 1
-            && self.history.view().len() == usize::from(self.config.members_min)
+            && self.counted() == usize::from(self.config.members_min)
             && self.has_leave_requests()
             && self.history.inside_a_message()
     }

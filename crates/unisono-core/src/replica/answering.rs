@@ -123,7 +123,9 @@ impl<S: StateMachine> Replica<S> {
         let Some(state) = &self.replicated else { return };
         let (at, position) = (state.at(), state.position());
         let places = state.ledger().map(|ledger| (ledger.end(), ledger.applied()));
-        while let Some(read) = self.reads.take_ready(at) {
+        while self.may_answer()
+            && let Some(read) = self.reads.take_ready(at)
+        {
             match places {
                 // What this member held may have been answered elsewhere, and is shown only once it is durable.
                 Some((held, applied)) if held > applied => {

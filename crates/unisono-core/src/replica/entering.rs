@@ -18,12 +18,16 @@ impl<S: StateMachine> Replica<S> {
         let machine =
             match (self.replicated.take(), self.arriving.take().and_then(|arriving| arriving.machine)) {
                 // A founder that is alone and has ordered nothing gave way to another group.
-                (Some(state), _) => state.into_machine(),
+                (Some(state), _) => {
+                    self.is_used = true;
+                    state.into_machine()
+                }
                 (None, Some(machine)) => machine,
                 (None, None) => return,
             };
         self.view = Some(view.clone());
         if seqno == 0 {
+            let Some(machine) = self.as_at_first(machine) else { return };
             let founded = Replicated::founded(machine, view, &self.settings);
             return self.begin_with(now, founded);
         }
@@ -31,6 +35,19 @@ impl<S: StateMachine> Replica<S> {
         fetch.keep(self.settings.digest, &machine.snapshot());
         self.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
         self.fetch_more(now);
+    }
+
+    /// Returns the state machine with the state that the program gave; `None` if it does not take that back.
+    fn as_at_first(&mut self, mut machine: S) -> Option<S> {
+        if self.is_used
+            && let Some(beginning) = &self.beginning
+            && let Err(reason) = machine.restore(beginning)
+        {
+            self.stop(StopReason::NotRestored(reason));
+            return None;
+        }
+        self.is_used = false;
+        Some(machine)
     }
 
     /// Begins to apply events, and submits the own commands that waited for that.
@@ -42,8 +59,8 @@ impl<S: StateMachine> Replica<S> {
         if self.serves() {
             self.outputs.push_back(Output::Informed);
         }
-        for command in self.waiting.commands(now) {
-            self.submit(Word::Command(command));
+        if self.durable.is_some() {
+            self.submit_all_commands(now);
         }
         self.ask_for_confirmation();
         self.serve_reads();
@@ -55,7 +72,11 @@ impl<S: StateMachine> Replica<S> {
         let donors = self.adopting.as_ref().map_or(view, |(_, donors)| donors);
         arriving.fetch.advance(now, self.me, donors);
         if arriving.fetch.is_lost() {
-            return self.stop(StopReason::StateLost);
+            return match self.durable {
+                Some(_) => self.stop(StopReason::StateLost),
+                // Another group may have the state, or the servers form the service anew.
+                None => self.reenter(),
+            };
         }
         if let Some(reason) = arriving.fetch.is_impossible() {
             return self.stop(StopReason::NotRestored(reason));
@@ -92,6 +113,7 @@ impl<S: StateMachine> Replica<S> {
                 self.outputs.push_back(Output::StateFetched);
             }
             Err((machine, reason)) => {
+                self.is_used = true;
                 fetch.give_up(donor, reason);
                 self.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
             }

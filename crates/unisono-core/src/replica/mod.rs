@@ -11,6 +11,7 @@
 //! | `word` | the messages of replicas to each other, in the group's order |
 //! | `replicated` | everything that is the same at each member after the same event |
 //! | `memory` | the commands that were executed, and their outcomes |
+//! | `minimum` | how many members have to have the state, and outcomes that are held back until they do |
 //! | `chain` | digests over all outcomes, and the comparison of copies |
 //! | `waiting` | requests and own commands whose outcome is not known yet |
 //! | `reads` | reads that wait for a confirmation or for a command |
@@ -29,6 +30,7 @@ mod entering;
 mod fetch;
 mod machine;
 mod memory;
+mod minimum;
 mod ordering;
 mod reads;
 mod recovering;
@@ -64,6 +66,7 @@ use core::time::Duration;
 use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
 use memory::COMMAND_WAITS_MAX_MS;
+use minimum::{HeldBack, counted};
 use reads::Reads;
 use replicated::Replicated;
 use waiting::Waiting;
@@ -108,8 +111,16 @@ pub struct Replica<S> {
     is_stopped: bool,
     /// The group's reset finds no quorum.
     has_no_quorum: bool,
-    /// Number of members, while that is below the group's minimum.
+    /// Number of members that have the state, while that is below the group's minimum.
     below_minimum: Option<usize>,
+    held_back: HeldBack,
+    /// Commands may be carried out and callers answered, as of the last event.
+    may_answer: bool,
+    /// State with which the service begins, as the program gave it: a life may follow one that had another state. `None` at
+    /// a server with a disk.
+    beginning: Option<Vec<Bytes>>,
+    /// The state machine may have another state than that.
+    is_used: bool,
     watched: Watched,
     /// Present at a server with a disk.
     durable: Option<Durable>,
@@ -161,6 +172,7 @@ impl<S: StateMachine> Replica<S> {
     pub fn new(me: Uid, machine: S, settings: ReplicaSettings) -> Replica<S> {
         let mut replica = Replica::empty(me, settings);
         let (backlog, fetch) = (Backlog::default(), Fetch::new());
+        replica.beginning = Some(machine.snapshot());
         replica.arriving = Some(Arriving { machine: Some(machine), backlog, fetch });
         replica
     }
@@ -182,6 +194,10 @@ impl<S: StateMachine> Replica<S> {
             is_stopped: false,
             has_no_quorum: false,
             below_minimum: None,
+            held_back: HeldBack::default(),
+            may_answer: false,
+            beginning: None,
+            is_used: false,
             watched: Watched::default(),
             durable: None,
             closed: None,
@@ -203,6 +219,11 @@ impl<S: StateMachine> Replica<S> {
         let reset = matches!(event, Event::Reset { .. });
         let resumed = matches!(event, Event::Resumed);
         match event {
+            Event::ResetAhead { seqno } => self.held_back.reset_ahead(seqno),
+            Event::Reset { seqno, .. } => self.held_back.reset_came(seqno),
+            _ => {}
+        }
+        match event {
             Event::Entered { seqno, view } => self.enter(now, seqno, view),
             event if event.seqno().is_some() => self.follow(now, event),
             Event::Excluded { .. } | Event::Gone => self.end(),
@@ -217,6 +238,7 @@ impl<S: StateMachine> Replica<S> {
         if reset {
             self.repeat_all(now);
         }
+        self.note_answering(now, reset);
     }
 
     /// Handles a request of a caller.
@@ -255,7 +277,7 @@ impl<S: StateMachine> Replica<S> {
             Kind::Command => {
                 self.tidy_by(now);
                 let command = self.waiting.add_request(now, request);
-                self.submit(Word::Command(command));
+                self.submit_command(command);
             }
         }
     }
@@ -294,6 +316,8 @@ impl<S: StateMachine> Replica<S> {
         arriving.fetch.handle(call, reply, &mut self.watched);
         self.take_state(now);
         self.fetch_more(now);
+        self.note_minimum(false);
+        self.note_answering(now, false);
     }
 
     /// Does what is due at the time that [`Replica::poll_timeout`] returned. Harmless at any other time.
@@ -358,7 +382,7 @@ impl<S: StateMachine> Replica<S> {
         let service = self.replicated.as_ref().filter(|_| !self.is_stopped).map(Replicated::founded_in);
         let (number, command) = self.waiting.add_own(now, payload, deadline, service);
         if service.is_some() {
-            self.submit(Word::Command(command));
+            self.submit_command(command);
         }
         number
     }
@@ -425,10 +449,12 @@ impl<S: StateMachine> Replica<S> {
                 next.closed = closed;
             }
             None => {
+                next.is_used = self.is_used || self.replicated.is_some();
                 let arriving = self.arriving.and_then(|arriving| arriving.machine);
                 let machine = self.replicated.map(Replicated::into_machine).or(arriving);
                 let (backlog, fetch) = (Backlog::default(), Fetch::new());
                 next.arriving = Some(Arriving { machine, backlog, fetch });
+                next.beginning = self.beginning;
             }
         }
         next.waiting.take_own(self.waiting);
@@ -619,30 +645,36 @@ impl<S: StateMachine> Replica<S> {
         self.outputs.push_back(Output::Notice(notice));
     }
 
-    /// Reports that the group has too few members to order commands, or that it goes on. `resumed` is true if it has its
+    /// Reports that the group has too few copies to carry out commands, or that it goes on. `resumed` is true if it has its
     /// quorum again.
     fn note_minimum(&mut self, resumed: bool) {
-        let (members, needed) = self.members_and_minimum();
+        let (copies, needed) = self.copies_and_minimum();
         // A view without members is that of a member that has left.
-        let lacks = (1..needed).contains(&members) && !self.is_stopped;
+        let is_in = self.view.as_ref().is_some_and(|view| !view.members.is_empty());
+        let lacks = is_in && copies < needed && !self.is_stopped;
         let (was_halted, before) = (self.is_halted(), self.below_minimum);
         self.has_no_quorum &= !resumed;
-        self.below_minimum = lacks.then_some(members);
+        self.below_minimum = lacks.then_some(copies);
         if lacks && before != self.below_minimum {
-            self.outputs.push_back(Output::Notice(Notice::BelowMinimum { members, needed }));
+            self.outputs.push_back(Output::Notice(Notice::BelowMinimum { members: copies, needed }));
         } else if was_halted && !self.is_halted() && !self.is_stopped {
             self.outputs.push_back(Output::Notice(Notice::Resumed));
         }
     }
 
-    /// Returns the number of members, and the number below which the group orders no commands. Outside of a group both
-    /// are 0.
-    fn members_and_minimum(&self) -> (usize, usize) {
-        let members = self.view.as_ref().map(|view| view.members.len());
-        members.map_or((0, 0), |members| (members, self.settings.members_min.into()))
+    /// Returns the number of members that have the state, and the number below which no command is carried out. A member
+    /// that lacks the state does not know which have it, and counts all; so does a server with a disk, where other rules say
+    /// what counts.
+    fn copies_and_minimum(&self) -> (usize, usize) {
+        let members = |view| counted(&self.settings.names, view, &|_| true);
+        let copies = match &self.replicated {
+            Some(state) if self.durable.is_none() => state.minimum().copies(self.watched),
+            _ => self.view.as_ref().map_or(0, members),
+        };
+        (copies, self.settings.members_min.into())
     }
 
-    /// True if the group orders no commands at present: it lacks its quorum, or has fewer members than its minimum.
+    /// True if no command is carried out at present: the group lacks its quorum, or has fewer copies than its minimum.
     pub fn is_halted(&self) -> bool {
         self.has_no_quorum || self.below_minimum.is_some()
     }

@@ -1,8 +1,8 @@
 //! A replica follows the order: it applies events, repeats what a reset dropped, and compares its copy with the others.
 
 use super::chain;
-use super::replicated::Applied;
-use super::word::Word;
+use super::replicated::{Applied, Replicated};
+use super::word::{Ordered, Word};
 use super::{Output, Replica, StateMachine, StopReason};
 use crate::event::Event;
 use crate::identity::Uid;
@@ -67,7 +67,11 @@ impl<S: StateMachine> Replica<S> {
             Applied::Logged(entry) => self.write_entry(entry),
             Applied::DiskHeard => self.write_heard(),
             Applied::Command { client, call, position, outcome } => {
-                self.conclude(client, call, position, outcome);
+                match self.may_answer() {
+                    true => self.conclude(client, call, position, outcome),
+                    false if !self.waiting.has(client, call) => {}
+                    false => self.held_back.add((client, call), (position, outcome)),
+                }
                 self.agree();
             }
             Applied::Digest { by, position, digest } => {
@@ -83,10 +87,47 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let words: Vec<Word> = self.unseen.iter().cloned().collect();
-        let commands = self.waiting.commands(now).into_iter().map(Word::Command);
-        for word in words.into_iter().chain(commands) {
-            self.submit(word);
+        words.into_iter().for_each(|word| self.submit(word));
+        self.submit_all_commands(now);
+    }
+
+    /// Submits the commands that wait here.
+    pub(super) fn submit_all_commands(&mut self, now: Time) {
+        for command in self.waiting.commands(now) {
+            self.submit_command(command);
         }
+    }
+
+    /// Submits a command, unless too few members have the state: then it waits here.
+    pub(super) fn submit_command(&mut self, command: Ordered) {
+        let is_early = |state: &Replicated<S>| !state.minimum().is_met(self.watched);
+        if self.durable.is_some() || !self.replicated.as_ref().is_some_and(is_early) {
+            self.submit(Word::Command(command));
+        }
+    }
+
+    /// Answers what was held back and submits the commands that wait, if callers may be answered from now on. After a reset
+    /// these have been submitted.
+    pub(super) fn note_answering(&mut self, now: Time, after_reset: bool) {
+        let may_answer = self.may_answer();
+        let could_answer = core::mem::replace(&mut self.may_answer, may_answer);
+        if !self.may_answer || could_answer || self.durable.is_some() || self.is_stopped {
+            return;
+        }
+        for ((client, call), (position, outcome)) in self.held_back.take() {
+            self.conclude(client, call, position, outcome);
+        }
+        if !after_reset {
+            self.submit_all_commands(now);
+        }
+        self.serve_reads();
+    }
+
+    /// True if what this copy has applied may be shown to callers: enough members have it.
+    pub(super) fn may_answer(&self) -> bool {
+        let has_enough = |state: &Replicated<S>| state.minimum().is_met(self.watched);
+        self.durable.is_some()
+            || !self.held_back.awaits_reset() && self.replicated.as_ref().is_some_and(has_enough)
     }
 
     pub(super) fn submit(&mut self, word: Word) {

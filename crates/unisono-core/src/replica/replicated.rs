@@ -7,6 +7,7 @@ use super::disk::{DiskDurability, Escape, Heard};
 use super::durable::{Entry, Ledger, Place, Plan, What};
 use super::machine::{Command, NotRestored, Outcome, Position, Server, StateMachine};
 use super::memory::{Known, Memory};
+use super::minimum::Minimum;
 use super::snapshot::Snapshot;
 use super::types::{Digest, ReplicaSettings};
 use super::word::{Ordered, Word};
@@ -35,6 +36,7 @@ pub(super) struct Replicated<S> {
     chain: Chain,
     /// Members that have the state.
     copies: BTreeSet<Uid>,
+    minimum: Minimum,
     view: Option<View>,
     /// Seqno of the last event that was applied.
     at: Seqno,
@@ -84,12 +86,14 @@ impl<S: StateMachine> Replicated<S> {
             memory: Memory::default(),
             chain: Chain::new(settings.digest, 0, Digest::default()),
             copies: view.members.iter().map(|member| member.uid).collect(),
+            minimum: Minimum::of(settings),
             view: Some(view),
             at: 0,
             members_due: false,
             ledger: None,
             logged_bytes: 0,
         };
+        founded.recount();
         founded.show_members();
         founded
     }
@@ -118,6 +122,7 @@ impl<S: StateMachine> Replicated<S> {
             memory: head.memory,
             chain: Chain::new(settings.digest, head.position, head.digest),
             copies: BTreeSet::new(),
+            minimum: Minimum::of(settings),
             view: None,
             at: 0,
             members_due: false,
@@ -157,6 +162,7 @@ impl<S: StateMachine> Replicated<S> {
             memory: head.memory,
             chain: Chain::new(settings.digest, head.position, head.digest),
             copies,
+            minimum: Minimum::of(settings),
             view,
             at,
             members_due: false,
@@ -288,6 +294,8 @@ impl<S: StateMachine> Replicated<S> {
                 Applied::Nothing
             }
             Word::IsOpen | Word::Round { .. } => Applied::Nothing,
+            // It takes effect nowhere: each copy sees here that too few members have the state.
+            Word::Command(_) if !self.minimum.is_met(watched) => Applied::Nothing,
             Word::Command(command) => {
                 let applied = self.execute(sender, command, watched);
                 if self.members_due && sender == me {
@@ -299,6 +307,7 @@ impl<S: StateMachine> Replicated<S> {
             Word::HasState => {
                 if self.view.as_ref().is_some_and(|view| view.contains(sender)) {
                     self.copies.insert(sender);
+                    self.recount();
                 }
                 Applied::Nothing
             }
@@ -491,9 +500,14 @@ impl<S: StateMachine> Replicated<S> {
         self.machine.members(&servers);
     }
 
+    fn recount(&mut self) {
+        self.minimum.recount(self.view.as_ref(), |uid| self.copies.contains(&uid));
+    }
+
     fn forget_former_members(&mut self) {
         let Some(view) = &self.view else { return };
         self.copies.retain(|copy| view.contains(*copy));
+        self.minimum.recount(Some(view), |uid| self.copies.contains(&uid));
         self.memory.retain_members(|member| view.contains(member));
         if let Some(ledger) = &mut self.ledger {
             ledger.retain_members(|member| view.contains(member));
@@ -535,6 +549,11 @@ impl<S: StateMachine> Replicated<S> {
     pub(super) fn copies(&self) -> impl Iterator<Item = Uid> {
         let members = self.view.iter().flat_map(|view| &view.members).map(|member| member.uid);
         members.filter(|member| self.copies.contains(member))
+    }
+
+    /// Returns how many members have to have the state, and how many have it.
+    pub(super) fn minimum(&self) -> &Minimum {
+        &self.minimum
     }
 
     /// Returns the number of clients, and the bytes of outcomes that are kept.

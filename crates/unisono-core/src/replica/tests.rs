@@ -140,6 +140,7 @@ impl Made {
             durability: self.durability,
             message_bytes_max: 1 << 20,
             members_min: self.members_min,
+            names: Vec::new(),
             digest,
         };
         self.replicas.insert(uid, Replica::new(Uid(uid), Words::default(), settings));
@@ -461,16 +462,21 @@ fn a_state_is_copied_for_members_only() {
 }
 
 #[test]
-fn a_state_that_no_member_has_is_lost_and_said_to_be() {
-    let mut made = Made::of(&[1]);
+fn members_whose_state_is_lost_enter_again_and_form_the_service_as_it_was_at_first() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "a");
+    // Member 2 is excluded, and has the state of its last life when it comes back.
+    made.reset_without(&[2]);
+    let mut next = made.replicas.remove(&2).unwrap().into_next(Uid(4));
     made.silent = vec![1];
-    made.join(2);
     made.join(3);
     made.reset_without(&[1]);
-    assert_eq!(
-        (made.stopped(2), made.stopped(3)),
-        (Some(StopReason::StateLost), Some(StopReason::StateLost))
-    );
+    let reenters = |made: &Made| made.seen[&3].iter().filter(|output| **output == Output::Reenter).count();
+    assert_eq!((reenters(&made), made.stopped(3)), (1, None));
+    let view = View::new(EpochId::default(), [4, 5].map(member).to_vec(), Uid(4), 1);
+    next.handle_event(NOW, Event::Entered { seqno: 0, view });
+    assert_eq!(next.machine().unwrap().0, ["(2)"]);
+    assert_eq!(next.position(), 0);
 }
 
 #[test]
@@ -485,6 +491,7 @@ fn a_state_that_cannot_be_restored_ends_the_newcomer_only() {
         durability: Durability::HeldByAll,
         message_bytes_max: 1 << 20,
         members_min: 1,
+        names: Vec::new(),
         digest,
     };
     let head = state.snapshot(Watched::default()).parts[0].clone();
@@ -583,6 +590,7 @@ fn a_copy_that_differs_from_the_majority_stops_and_names_the_commands() {
         durability: Durability::HeldByAll,
         message_bytes_max: 1 << 20,
         members_min: 1,
+        names: Vec::new(),
         digest,
     };
     let Ok(spoiled) = Replicated::restored(spoiled, (0, &parts), Some(view), &settings) else { panic!() };
@@ -885,4 +893,85 @@ fn a_group_that_a_forced_reset_leaves_below_its_minimum_goes_on_only_with_enough
     made.join(3);
     notices.push(Notice::Resumed);
     assert_eq!(made.notices(1), notices);
+}
+
+#[test]
+fn a_member_without_the_state_does_not_count_towards_the_minimum() {
+    let mut made = Made::with_minimum(2, &[1, 2]);
+    made.silent = vec![1, 2];
+    made.join(3);
+    // A command is under way when the second copy leaves, and another one comes after that.
+    made.holds = true;
+    made.request(1, 1, 77, 1, "early");
+    made.leave(2);
+    made.holds = false;
+    for (sender, payload) in core::mem::take(&mut made.held) {
+        made.order(|seqno| Event::Message {
+            seqno,
+            sender: Uid(sender),
+            number: 1,
+            payload: payload.clone(),
+        });
+    }
+    made.request(1, 2, 78, 1, "late");
+    made.request(1, 3, 79, 1, "read");
+    let below = Notice::BelowMinimum { members: 1, needed: 2 };
+    assert_eq!(
+        (made.notices(1), made.words(1)),
+        (vec![below.clone()], vec!["(2)".into(), "(3)".into(), "(2)".into()])
+    );
+    assert!((1..4).all(|index| made.answer(index).is_none()));
+    made.silent.clear();
+    made.replica(3).handle_timeout(NOW + Duration::from_secs(1));
+    made.settle();
+    assert!((1..4).all(|index| made.answer(index).is_some()));
+    assert_eq!(made.notices(1), [below, Notice::Resumed]);
+    assert_eq!(made.words(1)[3..], ["early", "late"]);
+    made.assert_all_agree();
+}
+
+#[test]
+fn a_command_that_a_reset_accepted_is_answered_once_enough_members_have_it() {
+    let mut made = Made::with_minimum(2, &[1, 2]);
+    made.silent = vec![1, 2];
+    made.join(3);
+    made.holds = true;
+    made.request(1, 1, 77, 1, "kept");
+    made.holds = false;
+    let reset_at = made.seqno + 2;
+    for (sender, payload) in core::mem::take(&mut made.held) {
+        made.replica(1).handle_event(NOW, Event::ResetAhead { seqno: reset_at });
+        made.order(|seqno| Event::Message {
+            seqno,
+            sender: Uid(sender),
+            number: 1,
+            payload: payload.clone(),
+        });
+        made.settle();
+    }
+    assert_eq!((made.words(1).last().map(String::as_str), made.answer(1)), (Some("kept"), None));
+    made.reset_without(&[2]);
+    assert_eq!(made.answer(1), None);
+    made.silent.clear();
+    made.replica(3).handle_timeout(NOW + Duration::from_secs(1));
+    made.settle();
+    assert_eq!(made.answer(1).as_deref(), Some("3"));
+    made.assert_all_agree();
+}
+
+#[test]
+fn only_members_with_the_names_count_towards_the_minimum() {
+    let mut settings = Made::of(&[1]).replicas[&1].settings.clone();
+    (settings.members_min, settings.names) = (2, ["a", "b"].map(|name| Name::new(name).unwrap()).to_vec());
+    for (name, enough) in [("b", true), ("c", false)] {
+        let mut members = vec![member(1), member(2)];
+        (members[0].name, members[1].name) = (Name::new("a").unwrap(), Name::new(name).unwrap());
+        let mut replica = Replica::new(Uid(1), Words::default(), settings.clone());
+        let view = View::new(EpochId::default(), members, Uid(1), 1);
+        replica.handle_event(NOW, Event::Entered { seqno: 0, view });
+        replica.command(NOW, "a".into(), NOW + Duration::from_secs(5));
+        let submits = |output: &Output| matches!(output, Output::Submit(_));
+        let submitted = core::iter::from_fn(|| replica.poll_output()).any(|output| submits(&output));
+        assert_eq!((submitted, replica.is_halted()), (enough, !enough));
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
-use crate::identity::{Member, Uid};
+use crate::config::{GroupConfig, Quorum};
+use crate::identity::{Member, Name, Uid};
 use crate::rpc::RequestId;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -52,7 +53,7 @@ impl Durability {
 }
 
 /// Settings of one life of a replica.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReplicaSettings {
     /// Uid under which the commands of this process are remembered. It stays the same when a member re-enters. No
     /// endpoint may have it: the numbers of an endpoint's calls are its own.
@@ -61,10 +62,22 @@ pub struct ReplicaSettings {
     pub durability: Durability,
     /// Maximum size of a message of the group in bytes. A command may have 41 bytes less.
     pub message_bytes_max: usize,
-    /// Minimum number of members with which the group orders commands.
+    /// Minimum number of members that have the state with which commands are carried out.
     pub members_min: u16,
+    /// The names that count towards this minimum; all members count if there are none.
+    pub names: Vec<Name>,
     /// Hash function for the parts of snapshots and for the comparison of copies.
     pub digest: fn(&[u8]) -> Digest,
+}
+
+impl ReplicaSettings {
+    /// Returns the names that count towards the minimum of a group with this configuration; none if all members count.
+    pub fn names_of(config: &GroupConfig) -> Vec<Name> {
+        match &config.quorum {
+            Quorum::MajorityOfNamed(names) => names.clone(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What a driver is to do for a replica.
@@ -202,16 +215,17 @@ pub enum Notice {
         /// The members that do not answer.
         missing: Vec<Member>,
     },
-    /// The group has fewer members than its minimum: no command gets an outcome until more have joined.
+    /// Fewer members have the state than the group's minimum: no command gets an outcome until more have it.
     BelowMinimum {
-        /// Number of members.
+        /// Number of members that have the state.
         members: usize,
         /// The minimum ([`GroupConfig::members_min`](crate::GroupConfig::members_min)).
         needed: usize,
     },
-    /// The group goes on: it has its quorum, and as many members as its minimum.
+    /// The group goes on: it has its quorum, and as many members have the state as its minimum.
     Resumed,
-    /// This member's life in the group is over: it was excluded, its group lost its quorum or gave way. It enters again.
+    /// This member's life in the group is over: it was excluded, or its group lost its quorum or its state, or gave way. It
+    /// enters again.
     Reentering,
 }
 

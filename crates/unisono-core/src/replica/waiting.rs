@@ -133,6 +133,11 @@ impl Waiting {
         live.map(|(key, entry)| entry.ordered(now, *key)).collect()
     }
 
+    /// True if something here waits for this command.
+    pub(super) fn has(&self, client: Uid, call: CallNumber) -> bool {
+        self.commands.contains_key(&(client, call))
+    }
+
     /// Takes out those that wait for a command, which has an outcome.
     pub(super) fn take(&mut self, client: Uid, call: CallNumber) -> Option<Waiters> {
         if self.commands.is_empty() {

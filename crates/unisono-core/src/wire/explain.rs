@@ -822,6 +822,10 @@ impl fmt::Display for Config<'_> {
             Quorum::MajorityOfView => f.write_str("a majority of the view")?,
             Quorum::All => f.write_str("all")?,
             Quorum::AtLeast(least) => write!(f, "at least {least}")?,
+            Quorum::MajorityOfNamed(names) => {
+                f.write_str("a majority of the view's members named ")?;
+                f.debug_list().entries(names.iter().map(|name| name.as_str())).finish()?;
+            }
             Quorum::MajorityOf(names) => {
                 f.write_str("a majority of ")?;
                 f.debug_list().entries(names.iter().map(|name| name.as_str())).finish()?;

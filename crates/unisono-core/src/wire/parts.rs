@@ -198,6 +198,7 @@ pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
         Quorum::MajorityOf(names) => (2, names.len(), &names[..]),
         Quorum::All => (3, 0, &[][..]),
         Quorum::AtLeast(least) => (4, usize::from(*least), &[][..]),
+        Quorum::MajorityOfNamed(names) => (5, names.len(), &names[..]),
     };
     out.u8(rule);
     out.count(number, usize::from(u16::MAX));
@@ -243,17 +244,18 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
         other => return Err(from.out_of_range("migration", other)),
     };
     let rule = from.u8("quorum rule")?;
-    if !(1..=4).contains(&rule) {
+    if !(1..=5).contains(&rule) {
         return Err(from.out_of_range("quorum rule", rule));
     }
     let number = match rule {
-        2 => from.count("quorum number", 1..=MEMBERS_MAX, 1)?,
+        2 | 5 => from.count("quorum number", 1..=MEMBERS_MAX, 1)?,
         4 => from.count("quorum number", 1..=usize::from(u16::MAX), 0)?,
         _ => from.count("quorum number", 0..=0, 0)?,
     };
     let quorum = match rule {
         1 => Quorum::MajorityOfView,
         2 => Quorum::MajorityOf((0..number).map(|_| read_name(from)).collect::<Result<_>>()?),
+        5 => Quorum::MajorityOfNamed((0..number).map(|_| read_name(from)).collect::<Result<_>>()?),
         3 => Quorum::All,
         _ => Quorum::AtLeast(number as u16),
     };

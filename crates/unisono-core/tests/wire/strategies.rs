@@ -415,6 +415,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     let quorum = prop_oneof![
         Just(Quorum::MajorityOfView),
         vec(name(), 1..10).prop_map(Quorum::MajorityOf),
+        vec(name(), 1..10).prop_map(Quorum::MajorityOfNamed),
         Just(Quorum::All),
         (1..=u16::MAX).prop_map(Quorum::AtLeast),
     ];

@@ -76,11 +76,11 @@ pub struct Place {
 /// What a record of replicated state says of the life that it is of: a caller, or a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplicaRecord {
-    /// What the whole run has: which durability, and how many server processes.
+    /// What the whole run has: which durability, and how many servers.
     Terms {
         /// True if all members hold what is answered.
         held_by_all: bool,
-        /// Number of server processes.
+        /// Number of servers, which are told apart by their names.
         servers: usize,
         /// How many disks hold a command before it is answered, if the servers have disks.
         disks: Option<DiskDurability>,
@@ -113,6 +113,13 @@ pub enum ReplicaRecord {
         service: Service,
         /// The life that joined.
         life: Life,
+    },
+    /// These members founded a service, and have its state.
+    Founded {
+        /// The service.
+        service: Service,
+        /// The members.
+        members: Vec<Life>,
     },
     /// A member went on with these by a reset.
     WentOn {

@@ -22,9 +22,9 @@ use crate::world::{
     AIMED, Birth, CallService, Former, Heard, Notice, Over, ReplicaBirth, ReplicaCommon, ReplicaSide,
     ServerBirth, Trigger, WATCH, World,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use unisono_core::replica::{DISK_ENTERS_WITHIN, Durability};
+use unisono_core::replica::{DISK_ENTERS_WITHIN, Durability, ReplicaSettings};
 use unisono_core::rpc::{PrivatePort, ServeOptions};
 use unisono_core::wire::FrameKind;
 use unisono_core::{EntryMode, Phase, Port, Random, Settings, Uid};
@@ -82,6 +82,8 @@ pub(crate) struct Director {
     pub(super) is_busy: bool,
     /// True once no fault strikes any more.
     pub(super) is_calm: bool,
+    /// The server process that does not run any more, because another one has its name.
+    pub(super) retired: Option<usize>,
     pub(super) planted: Option<Planted>,
     /// The servers' disks; none if they keep their state in memory.
     pub(super) places: Vec<Place>,
@@ -163,6 +165,7 @@ impl Director {
             watches: BTreeMap::new(),
             is_busy: true,
             is_calm: false,
+            retired: None,
             planted,
             places: match plan.on_disk() {
                 true => (0..plan.servers).map(|_| Place::default()).collect(),
@@ -194,7 +197,7 @@ impl Director {
         let held_by_all = self.plan.durability == Durability::HeldByAll;
         self.world.note_world(ReplicaRecord::Terms {
             held_by_all,
-            servers: self.plan.servers,
+            servers: self.plan.names(),
             disks: self.plan.disks.as_ref().map(|disks| disks.durability),
         });
         for (part, at) in self.plan.parts.beginnings() {
@@ -328,6 +331,7 @@ impl Director {
             durability: self.plan.durability,
             message_bytes_max: self.plan.config.message_bytes_max as usize,
             members_min: self.plan.config.members_min,
+            names: ReplicaSettings::names_of(&self.plan.config),
             disk,
             former,
         };
@@ -441,13 +445,14 @@ impl Director {
                 })
         };
         let copies: Vec<usize> = (0..self.plan.servers).filter(keeps).collect();
+        let servers: BTreeSet<usize> = copies.iter().map(|place| self.plan.server_of(*place)).collect();
         let uids: Vec<Uid> =
             copies.iter().filter_map(|place| self.world.resident(*place)).map(|r| r.uid).collect();
         let has_quorum = |view: &[Uid]| 2 * view.iter().filter(|uid| uids.contains(uid)).count() > view.len();
         self.plan.is_reckless
             || victim >= self.plan.servers
             || self.world.frame_faults.is_empty()
-                && 2 * copies.len() > self.plan.servers
+                && 2 * servers.len() > self.plan.names()
                 && self.views().iter().all(|view| has_quorum(view))
     }
 
@@ -511,6 +516,7 @@ impl Director {
         self.world.common.job_faults = Default::default();
         self.calm_story();
         self.injector.end(&mut self.world);
+        self.retire_double();
         for process in 0..self.process_count() {
             self.world.schedule_crash(process, None);
             self.world.resume(process);
@@ -520,6 +526,23 @@ impl Director {
                 self.start_later(process);
             }
         }
+    }
+
+    /// Ends one of two processes of a name: one without the state, if there is one. Only one of them can be a member.
+    fn retire_double(&mut self) {
+        if !self.plan.has_double {
+            return;
+        }
+        let is_copy = |process: &usize| {
+            let resident = self.world.resident(*process);
+            resident
+                .and_then(|resident| resident.side.server.as_deref())
+                .is_some_and(|server| server.is_copy())
+        };
+        let pair = [self.plan.servers - 1, 0];
+        let retired = pair.into_iter().find(|process| !is_copy(process)).unwrap_or(pair[0]);
+        self.retired = Some(retired);
+        self.world.crash(retired);
     }
 
     /// Returns the members that have the state.

@@ -20,6 +20,8 @@ use unisono_core::{
 pub(crate) struct Plan {
     /// Number of server processes, which come first, and of client processes.
     pub(crate) servers: usize,
+    /// One server process more than there are names: the last has the name of the first.
+    pub(crate) has_double: bool,
     pub(crate) clients: usize,
     pub(crate) durability: Durability,
     /// True if the service keeps directories and files, false if it keeps small objects.
@@ -91,6 +93,8 @@ const REPLICA: u64 = 0x7265_706c_6963_6121;
 const DIRECTORY: u64 = 0x6469_7265_6374_6f72;
 /// Random stream of what the disks of a run do.
 const DISKS: u64 = 0x6469_736b_7321_2121;
+/// Random stream of the names of servers.
+const NAMES: u64 = 0x6e61_6d65_7321_2121;
 /// Random stream of how transfers of the state fail.
 const TRANSFERS: u64 = 0x7472_616e_7366_6572;
 
@@ -137,6 +141,9 @@ impl Plan {
         }
         plan.draw_disks(&mut Random::from_u64(seed ^ DISKS));
         plan.draw_transfers(&mut Random::from_u64(seed ^ TRANSFERS));
+        if !plan.on_disk() {
+            plan.name_servers(&mut Random::from_u64(seed ^ NAMES));
+        }
         plan
     }
 
@@ -147,6 +154,7 @@ impl Plan {
         let local_only = durability == Durability::Ordered;
         Plan {
             servers,
+            has_double: false,
             clients: random.between(1, 6) as usize,
             durability,
             directory: false,
@@ -305,10 +313,31 @@ impl Plan {
         }
     }
 
+    /// Lets names vote in a service in memory, and starts a second process of a name in some runs.
+    fn name_servers(&mut self, random: &mut Random) {
+        self.config.quorum =
+            Quorum::MajorityOfNamed((0..self.servers).map(|server| self.name(server)).collect());
+        if self.corrupts_at.is_none() && random.chance(0.2) {
+            self.has_double = true;
+            self.servers += 1;
+        }
+    }
+
+    /// Returns the number of names of servers.
+    pub(crate) fn names(&self) -> usize {
+        self.servers - usize::from(self.has_double)
+    }
+
+    /// Returns the number of the server that a server process runs as.
+    pub(crate) fn server_of(&self, process: usize) -> usize {
+        process % self.names()
+    }
+
     /// Returns the name of a process. A server with a disk is named after its id.
     pub(crate) fn name(&self, process: usize) -> Name {
-        match self.on_disk() && process < self.servers {
-            true => Name::new(&(process + 1).to_string()).unwrap_or_default(),
+        match process < self.servers {
+            true if self.on_disk() => Name::new(&(process + 1).to_string()).unwrap_or_default(),
+            true => name(self.server_of(process), false),
             false => name(process, false),
         }
     }
@@ -333,7 +362,7 @@ impl Plan {
 
     /// Returns how a server enters that begins anew.
     pub(super) fn entry(&self, random: &mut Random) -> EntryMode {
-        let participants = (0..self.servers).map(|server| self.name(server)).collect();
+        let participants = (0..self.names()).map(|server| self.name(server)).collect();
         let at_least = self.config.members_min;
         let within = match self.within.is_empty() {
             true => self.within.start,

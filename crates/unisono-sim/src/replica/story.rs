@@ -34,7 +34,8 @@ const COMMANDS: &[JobKind] = &[JobKind::Append, JobKind::Snapshot];
 impl Director {
     /// True if a server may run at present.
     pub(super) fn may_run(&self, process: usize) -> bool {
-        self.scene.as_ref().is_none_or(|scene| scene.present.contains(&process))
+        self.retired != Some(process)
+            && self.scene.as_ref().is_none_or(|scene| scene.present.contains(&process))
             && self.script.as_ref().is_none_or(|script| script.may_run(process))
     }
 

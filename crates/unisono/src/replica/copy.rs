@@ -331,6 +331,7 @@ impl<S: StateMachine> Copy<S> {
             durability: settings.durability,
             message_bytes_max: settings.config.message_bytes_max as usize,
             members_min: settings.config.members_min,
+            names: ReplicaSettings::names_of(&settings.config),
             digest: transfer::sha256,
         }
     }

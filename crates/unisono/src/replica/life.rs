@@ -86,6 +86,7 @@ impl Life {
             durability: durability_of(&config),
             message_bytes_max: config.message_bytes_max as usize,
             members_min: config.members_min,
+            names: ReplicaSettings::names_of(&config),
             digest,
         }
     }

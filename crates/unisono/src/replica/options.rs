@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use unisono_core::replica::Durability;
-use unisono_core::{EntryMode, Formation, GroupConfig, SlowMember};
+use unisono_core::{EntryMode, Formation, GroupConfig, Quorum, SlowMember};
 
 /// Time after which a member whose application does not receive is excluded.
 const SLOW_REPLICA_MAX: Duration = Duration::from_secs(10);
@@ -26,12 +26,15 @@ pub enum Founding {
 
 impl Founding {
     /// Returns how the first life enters. Fewer members than can form the service acknowledge nothing: the others may have
-    /// formed it anew.
+    /// formed it anew. What counts there counts here: the participants' names.
     pub(super) fn entry(&self, mut config: GroupConfig) -> EntryMode {
-        if let (Founding::Form(formation) | Founding::JoinOrForm(formation), Durability::HeldByAll) =
-            (self, durability_of(&config))
-        {
-            config.members_min = config.members_min.max(formation.at_least);
+        if let Founding::Form(formation) | Founding::JoinOrForm(formation) = self {
+            if durability_of(&config) == Durability::HeldByAll {
+                config.members_min = config.members_min.max(formation.at_least);
+            }
+            if config.quorum == Quorum::MajorityOfView {
+                config.quorum = Quorum::MajorityOfNamed(formation.participants.clone());
+            }
         }
         match self.clone() {
             Founding::Create => EntryMode::Found(config),
@@ -59,7 +62,8 @@ pub struct ReplicaOptions {
     /// Configuration of the group, if this process founds it. The durability sets the resilience. Where it says
     /// [`SlowMember::Wait`], a member that does not receive is excluded after 10 s all the same, and `keeps_state` is
     /// set. `members_min` is at least that of the formation with which the service is founded, unless it is only
-    /// *ordered*.
+    /// *ordered*. With a formation, *majority of the view* counts only members with the participants' names
+    /// ([`Quorum::MajorityOfNamed`]).
     pub config: GroupConfig,
     /// What holds a command before its caller gets the answer, if this process founds the service in memory. On disk all
     /// members hold it, whatever stands here, and [`DiskOptions::durability`](super::DiskOptions::durability) says how many

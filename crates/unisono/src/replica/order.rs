@@ -62,6 +62,11 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 rest(copy, &mut pause);
                 continue;
             }
+            Err(OpenError::StillLeaving { .. }) => {
+                // It is a life of this process that has ended, and no other member.
+                rest(copy, &mut pause);
+                continue;
+            }
             Err(error) => {
                 let error = Arc::new(error);
                 if !tries_again(copy, &error) {
@@ -234,6 +239,8 @@ fn next_entry<S: StateMachine>(copy: &Copy<S>, ended: Ended) -> Result<EntryMode
     match ended {
         Ended::Forked => Err(ReplicaEnd::Forked),
         _ if state.is_closing => Err(ReplicaEnd::Closed),
+        // Its process founded the service, and would found another one beside that of the others.
+        _ if reenters && copy.founding == Founding::Create => Err(ReplicaEnd::Stopped(StopReason::StateLost)),
         _ if reenters || copy.disk.is_some() && !matches!(ended, Ended::Left) => {
             drop(state);
             Ok(copy.entry())

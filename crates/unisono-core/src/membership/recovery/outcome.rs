@@ -140,6 +140,9 @@ impl Group {
         }
         self.counters.resets += 1;
         self.enter_if_joined(now);
+        if was_in && self.config.keeps_state && (self.entered_at..keep).contains(&self.delivered) {
+            self.notices.push_back(Event::ResetAhead { seqno: start });
+        }
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
         self.acknowledging.due = true;
         self.detector.look_soon(now);

@@ -4,7 +4,7 @@
 //!
 //! With the durability *ordered*, that holds if no copy was lost at all.
 
-use super::{Map, Property, Violation, broken, content};
+use super::{Map, Namesakes, Property, Violation, broken, content};
 use crate::properties::{Facts, final_result};
 use crate::record::{End, Kind, Life, OpOutcome, Place, Record, ReplicaRecord, Service, What};
 use std::collections::BTreeSet;
@@ -29,6 +29,7 @@ pub(super) struct AnsweredKept {
     held_by_all: bool,
     on_disk: bool,
     servers: usize,
+    namesakes: Namesakes,
     services: Map<Service, Kept>,
     names: Vec<(Life, u64)>,
     executed: Map<(Life, u64), (Service, u64)>,
@@ -45,7 +46,8 @@ impl AnsweredKept {
         }
         for kept in self.services.values_mut() {
             if kept.copies.remove(&life) {
-                kept.may_be_lost |= kept.is_complete && 2 * kept.copies.len() <= servers || !held_by_all;
+                let copies = self.namesakes.count(kept.copies.iter());
+                kept.may_be_lost |= kept.is_complete && 2 * copies <= servers || !held_by_all;
             }
         }
     }
@@ -61,7 +63,7 @@ impl AnsweredKept {
         let servers = self.servers;
         let kept = self.services.entry(service).or_default();
         kept.copies.insert(record.life);
-        kept.is_complete |= 2 * kept.copies.len() > servers;
+        kept.is_complete |= 2 * self.namesakes.count(kept.copies.iter()) > servers;
         Ok(())
     }
 }
@@ -72,10 +74,11 @@ impl Property for AnsweredKept {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit() | Kind::Crashed.bit()
+        Kind::Replica.bit() | Kind::Crashed.bit() | Kind::Started.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        self.namesakes.note(record);
         if record.what == What::Crashed {
             self.lose(record.life);
         }

@@ -4,6 +4,7 @@
 mod answered_kept;
 mod calls_once;
 mod copies_agree;
+mod copies_meet_minimum;
 mod created_once;
 mod disks_agree;
 mod ended_is_silent;
@@ -20,8 +21,9 @@ mod state_goes_on;
 pub(super) mod wing_gong;
 
 use super::{Property, Violation, broken};
-use crate::record::{Record, ReplicaRecord, What};
-use std::collections::BTreeMap;
+use crate::record::{Life, Record, ReplicaRecord, What};
+use std::collections::{BTreeMap, BTreeSet};
+use unisono_core::Name;
 
 /// Returns all properties of replicated state.
 pub fn all() -> Vec<Box<dyn Property>> {
@@ -43,6 +45,7 @@ fn with(replay_equals: replay_equals::ReplayEquals) -> Vec<Box<dyn Property>> {
         Box::<answered_kept::AnsweredKept>::default(),
         Box::new(replay_equals),
         Box::<copies_agree::CopiesAgree>::default(),
+        Box::<copies_meet_minimum::CopiesMeetMinimum>::default(),
         Box::<calls_once::CallsOnce>::default(),
         Box::<one_service::OneService>::default(),
         Box::<goes_on::GoesOn>::default(),
@@ -57,6 +60,27 @@ fn content(record: &Record) -> Option<&ReplicaRecord> {
     match &record.what {
         What::Replica(content) => Some(content),
         _ => None,
+    }
+}
+
+/// The names of lives: lives of one name are one server.
+#[derive(Debug, Default)]
+struct Namesakes(Map<Life, Name>);
+
+impl Namesakes {
+    fn note(&mut self, record: &Record) {
+        if let What::Started { name } = &record.what {
+            self.0.insert(record.life, name.clone());
+        }
+    }
+
+    /// Returns the number of servers that these lives are of.
+    fn count<'a>(&self, lives: impl Iterator<Item = &'a Life>) -> usize {
+        let (named, other): (Vec<_>, Vec<_>) =
+            lives.map(|life| (self.0.get(life), life)).partition(|(name, _)| name.is_some());
+        let names: BTreeSet<_> = named.iter().map(|(name, _)| name).collect();
+        let lives: BTreeSet<_> = other.iter().map(|(_, life)| life).collect();
+        names.len() + lives.len()
     }
 }
 

@@ -10,7 +10,7 @@
 //! With the durability *ordered* the sequencer answers alone. If it stood still while the later service began, it answers for
 //! the earlier one until it notices that the others are gone.
 
-use super::{Map, Property, Violation, broken, content};
+use super::{Map, Namesakes, Property, Violation, broken, content};
 use crate::properties::Facts;
 use crate::record::{Kind, Life, Record, ReplicaRecord, Service, What};
 use std::collections::BTreeSet;
@@ -38,6 +38,7 @@ pub(super) struct OneService {
     on_disk: bool,
     held_by_all: bool,
     servers: usize,
+    namesakes: Namesakes,
     /// When each life went on last after it stood still.
     awake_since: Map<Life, Time>,
     services: Map<Service, Known>,
@@ -52,13 +53,14 @@ impl OneService {
     fn inform(&mut self, service: Service, life: Life) {
         let known = self.services.entry(service).or_default();
         known.copies.insert(life);
-        known.was_complete |= 2 * known.copies.len() > self.servers;
+        known.was_complete |= 2 * self.namesakes.count(known.copies.iter()) > self.servers;
     }
 
     fn lose(&mut self, life: Life) {
         for known in self.services.values_mut() {
             known.copies.remove(&life);
-            known.has_lost_majority |= known.was_complete && 2 * known.copies.len() <= self.servers;
+            let copies = self.namesakes.count(known.copies.iter());
+            known.has_lost_majority |= known.was_complete && 2 * copies <= self.servers;
         }
     }
 
@@ -95,10 +97,11 @@ impl Property for OneService {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit() | Kind::Crashed.bit() | Kind::Resumed.bit()
+        Kind::Replica.bit() | Kind::Crashed.bit() | Kind::Started.bit() | Kind::Resumed.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        self.namesakes.note(record);
         match record.what {
             What::Crashed => self.lose(record.life),
             What::Resumed => _ = self.awake_since.insert(record.life, record.at),

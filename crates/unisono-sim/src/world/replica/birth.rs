@@ -15,7 +15,7 @@ use std::time::Duration;
 use unisono_core::replica::disk::Block;
 use unisono_core::replica::{CommandNumber, DiskStart, Durability, ReadNumber, Replica};
 use unisono_core::rpc::CallSettings;
-use unisono_core::{EntryMode, Instance, Port, Settings, Uid};
+use unisono_core::{EntryMode, Instance, Name, Port, Settings, Uid};
 use unisono_table::Limits;
 
 /// Data that all processes share.
@@ -124,6 +124,8 @@ pub(crate) struct ServerBirth {
     pub(crate) durability: Durability,
     pub(crate) message_bytes_max: usize,
     pub(crate) members_min: u16,
+    /// The names that count towards the minimum.
+    pub(crate) names: Vec<Name>,
     /// Present for a server with a disk, which has no former life or begins anew from it.
     pub(crate) disk: Option<DiskBirth>,
     /// What is left of the last life, if the member was excluded or could not join.

@@ -33,7 +33,13 @@ impl Server {
             cx.note(ReplicaRecord::Joined { service, life });
         };
         match event {
-            Event::Entered { seqno: 1.., .. } => joins(cx, cx.life),
+            Event::Entered { seqno: 0, view } => {
+                let service = cx.common.service_of(self.service());
+                let names = &mut cx.recorder.names;
+                let members = view.members.iter().map(|member| names.life(member.uid)).collect();
+                cx.note(ReplicaRecord::Founded { service, members });
+            }
+            Event::Entered { .. } => joins(cx, cx.life),
             Event::Joined { member, .. } => {
                 let life = cx.recorder.names.life(member.uid);
                 joins(cx, life);

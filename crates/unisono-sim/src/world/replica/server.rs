@@ -99,12 +99,14 @@ impl Server {
         context: &BirthContext,
         birth: ServerBirth,
     ) -> Result<Server, ConfigError> {
-        let ServerBirth { entry, settings, durability, message_bytes_max, members_min, disk, former } = birth;
+        let ServerBirth { entry, settings, durability, message_bytes_max, members_min, names, disk, former } =
+            birth;
         let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
-        let of_replica = ReplicaSettings { client, durability, message_bytes_max, members_min, digest };
+        let of_replica =
+            ReplicaSettings { client, durability, message_bytes_max, members_min, names, digest };
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
         let (replica, watch, client, own, disk) = match (former, disk) {

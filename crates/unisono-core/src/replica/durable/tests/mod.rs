@@ -119,6 +119,7 @@ impl Made {
             durability: Durability::HeldByAll,
             message_bytes_max: 1 << 20,
             members_min: 1,
+            names: Vec::new(),
             digest,
         };
         let Ok(replica) = Replica::with_disk(Uid(uid), Words::default(), settings, &start) else { panic!() };
