@@ -179,7 +179,7 @@ fn read_slot(file: &[u8], place: Range<usize>) -> Read {
         return Read::Bad;
     }
     head.advance(4);
-    match check_version(BLOCK_FILE, head.get_u16()) {
+    match check_version(BLOCK_FILE, head.get_u16(), FORMAT_VERSION) {
         Err(error @ StoreError::NewerVersion { .. }) => return Read::Newer(error),
         Err(_) => return Read::Bad,
         Ok(()) => {}

@@ -43,6 +43,9 @@ pub trait Files {
     /// # Errors
     /// The file does not exist, or the disk fails.
     fn remove(&mut self, name: &str) -> Result<(), FileError>;
+
+    /// Notes that the store has done some work without an operation on a file, such as hashing a part of a snapshot.
+    fn gets_on(&self) {}
 }
 
 impl<F: Files> Files for &mut F {
@@ -68,6 +71,10 @@ impl<F: Files> Files for &mut F {
 
     fn remove(&mut self, name: &str) -> Result<(), FileError> {
         (**self).remove(name)
+    }
+
+    fn gets_on(&self) {
+        (**self).gets_on();
     }
 }
 

@@ -57,7 +57,7 @@ impl Head {
         if file.len() < 6 || file[..4] != MAGIC {
             return Err(bad("it does not begin like a log"));
         }
-        check_version(&name, u16::from_be_bytes([file[4], file[5]]))?;
+        check_version(&name, u16::from_be_bytes([file[4], file[5]]), FORMAT_VERSION)?;
         let Some((head, mut checksum)) =
             file.get(..LOG_HEAD_BYTES).map(|head| head.split_at(LOG_HEAD_BYTES - 4))
         else {

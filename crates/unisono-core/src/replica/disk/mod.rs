@@ -3,7 +3,7 @@
 //! A [`Store`] is a folder with a commit block, a log of commands and the parts of a snapshot. The **block** is small and
 //! says what counts: which service and server this disk belongs to, the generation of the state, the snapshot and the log
 //! file. The **log** grows by one synced record for each batch of commands. A **snapshot** replaces the beginning of the log;
-//! its parts are files named by their digest, each written once. A new state (a snapshot, or what another server gave) is
+//! its new parts are written to one file together, and those that do not change stay where they are. A new state (a snapshot, or what another server gave) is
 //! written aside, synced, and counts from one write of the block. So a crash leaves the old state or the new one, and what
 //! a call has returned for is never lost.
 //!
@@ -14,15 +14,16 @@
 //! |---|---|
 //! | `block` | two slots of 4096 bytes; both hold the last block, and at least one of them is good at any moment |
 //! | `log-N` | the log with number N. Only the log that the block names counts |
-//! | `snapshot-P-N` | manifest: digests and lengths of the parts of the state after command P. N is the number of its log |
-//! | `part-D` | a part of a snapshot. D is the first half of its digest in hexadecimal digits |
+//! | `snapshot-P-N` | manifest: the parts of the state after command P, and where they are. N is the number of its log |
+//! | `parts-N` | a pack: parts of snapshots, one after the other, the first of which had the log with number N |
 //!
 //! | module | subject |
 //! |---|---|
 //! | `files` | what a store asks of a folder |
 //! | `block` | the commit block and its two slots |
 //! | `log` | records of the log, and how a torn tail differs from a spoiled middle |
-//! | `parts` | the files of a snapshot |
+//! | `parts` | the files of a snapshot, and which parts are written when |
+//! | `writer` | writes a new file, with a sync for every 8 MiB |
 //! | `store` | the order of writes, and what is read at the start |
 //! | `memory_files` | a folder in memory that can crash, for tests and the simulator |
 
@@ -34,6 +35,7 @@ mod parts;
 mod store;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use block::{Block, Created, Digest16, DiskDurability, Escape, SnapshotName};
 pub use files::{FileError, FileErrorKind, Files};
@@ -43,15 +45,17 @@ pub use store::{Heard, Loaded, Store, StoreError};
 
 use alloc::string::ToString;
 
-/// Version of the formats of all files.
+/// Version of the formats of all files but manifests.
 const FORMAT_VERSION: u16 = 1;
 
-/// Refuses a file that a newer version wrote.
-fn check_version(file: &str, found: u16) -> Result<(), StoreError> {
+/// Refuses a file whose format has another version than the one that is known here.
+fn check_version(file: &str, found: u16, knows: u16) -> Result<(), StoreError> {
+    let file = || file.to_string();
     match found {
-        FORMAT_VERSION => Ok(()),
-        0 => Err(spoiled(file, "no version writes format 0")),
-        _ => Err(StoreError::NewerVersion { file: file.to_string(), found, knows: FORMAT_VERSION }),
+        0 => Err(spoiled(&file(), "no version writes format 0")),
+        _ if found > knows => Err(StoreError::NewerVersion { file: file(), found, knows }),
+        _ if found < knows => Err(StoreError::OlderVersion { file: file(), found, knows }),
+        _ => Ok(()),
     }
 }
 

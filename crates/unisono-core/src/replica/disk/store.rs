@@ -6,11 +6,15 @@ use super::super::types::Digest;
 use super::block::{self, BLOCK_FILE, Block, Slot, Slots, SnapshotName};
 use super::files::{FileError, FileErrorKind, Files};
 use super::log::{self, Head, Log, Record};
-use super::parts::{Manifest, is_name_of_store, manifest_name, part_head, part_name, read_part};
+use super::parts::{
+    Arranged, Manifest, Packs, check_pack, is_name_of_store, manifest_name, pack_head, pack_name,
+};
 use super::spoiled;
+use super::writer::Writer;
 use crate::planted::Planted;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use thiserror::Error;
@@ -79,6 +83,19 @@ pub enum StoreError {
         /// Newest version that is known here.
         knows: u16,
     },
+    /// An older version of this program has written a file, in a format that is not known any more.
+    #[error(
+        "the file {file} has format {found}; this version reads format {knows}: make a backup with the version that \
+         wrote it, and restore that with this one"
+    )]
+    OlderVersion {
+        /// Name of the file.
+        file: String,
+        /// Version of its format.
+        found: u16,
+        /// The version that is known here.
+        knows: u16,
+    },
     /// A file is not as it was written: the disk has lost or changed bytes, or a file was changed by hand.
     #[error(
         "the file {file} is spoiled: {what}; start with an empty folder and --replace, or name the right --log-dir"
@@ -115,10 +132,10 @@ pub enum StoreError {
     },
 }
 
-crate::debug_as_sentence!(StoreError { NewerVersion, Spoiled, Unusable, Blank, Misplaced, TooLarge; of Files });
+crate::debug_as_sentence!(StoreError { NewerVersion, OlderVersion, Spoiled, Unusable, Blank, Misplaced, TooLarge; of Files });
 
 /// The storage of one server. See the module.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store<F> {
     files: F,
     digest: fn(&[u8]) -> Digest,
@@ -130,8 +147,8 @@ pub struct Store<F> {
     log_bytes: u64,
     end: Position,
     heard: BTreeMap<u8, Heard>,
-    /// Names of the parts of the snapshot. Their files are good.
-    parts: BTreeSet<String>,
+    /// Where the parts of the snapshot are.
+    packs: Packs,
     has_failed: bool,
     watched: Watched,
 }
@@ -164,7 +181,7 @@ impl<F: Files> Store<F> {
             log_bytes: 0,
             end: 0,
             heard: BTreeMap::new(),
-            parts: BTreeSet::new(),
+            packs: Packs::default(),
             has_failed: false,
             watched: Watched::with(bug),
         };
@@ -224,15 +241,20 @@ impl<F: Files> Store<F> {
         if (self.digest)(&file) != snapshot.digest || manifest.position != snapshot.position {
             return Err(spoiled(&name, "it is not the one that the block names"));
         }
-        let mut parts = Vec::new();
-        for (digest, length) in manifest.parts {
-            let name = part_name(&digest);
-            let part = read_part(&name, self.read(&name)?.into())?;
-            if part.len() as u64 != length || (self.digest)(&part) != digest {
-                return Err(spoiled(&name, "it does not have the digest that its name says"));
+        let mut parts = vec![Bytes::new(); manifest.parts.len()];
+        let mut places: Vec<_> = manifest.parts.into_iter().zip(&mut parts).collect();
+        places.sort_by_key(|(stored, _)| stored.pack);
+        // One pack after the other, so that only one of them is in memory besides the parts.
+        for of_pack in places.chunk_by_mut(|(one, _), (next, _)| one.pack == next.pack) {
+            let number = of_pack[0].0.pack;
+            let name = pack_name(number);
+            let pack = self.read(&name)?;
+            check_pack(&name, &pack)?;
+            self.packs.add_pack(number, pack.len() as u64);
+            for (stored, part) in of_pack {
+                **part = stored.read(&name, &pack, self.digest)?;
+                self.packs.add_part(*stored);
             }
-            self.parts.insert(name);
-            parts.push(part);
         }
         Ok((snapshot.position, parts))
     }
@@ -352,10 +374,14 @@ impl<F: Files> Store<F> {
         let number = self.block.as_ref().map_or(0, |old| old.log) + 1;
         let end = after.checked_add(entries.len() as u64).filter(|end| *end < Position::MAX);
         let end = end.ok_or(StoreError::Misplaced { position: after, end: self.end })?;
-        let manifest = snapshot.map(|(position, parts)| {
-            let parts = parts.iter().map(|part| ((self.digest)(part), part.len() as u64));
-            Manifest { position, parts: parts.collect() }
+        let parts = snapshot.map_or(&[][..], |(_, parts)| parts);
+        let digests = parts.iter().map(|part| {
+            self.files.gets_on();
+            ((self.digest)(part), part.len() as u64)
         });
+        let digests: Vec<_> = digests.collect();
+        let Arranged { packs, listed, to_write } = self.packs.arrange(&digests, number);
+        let manifest = snapshot.map(|(position, _)| Manifest { position, parts: listed });
         let manifest_file = manifest.as_ref().map(Manifest::write);
         let name = manifest.as_ref().zip(manifest_file.as_ref()).map(|(manifest, file)| SnapshotName {
             position: manifest.position,
@@ -368,28 +394,23 @@ impl<F: Files> Store<F> {
         Slot { sequence: self.sequence, block: block.clone(), log_bytes: 0, log_mark: 0 }.write()?;
 
         if self.block.is_none() {
-            self.write_synced(BLOCK_FILE, &block::nothing_yet())?;
+            self.write_synced(BLOCK_FILE.into(), &block::nothing_yet())?;
         }
-        let mut part_names = BTreeSet::new();
-        let listed = manifest.iter().flat_map(|manifest| &manifest.parts);
-        let parts = snapshot.map_or(&[][..], |(_, parts)| parts);
-        for ((digest, _), part) in listed.zip(parts) {
-            let name = part_name(digest);
-            if !self.parts.contains(&name) && !part_names.contains(&name) {
-                let head = part_head();
-                self.files.write(&name, 0, &head)?;
-                self.files.write(&name, head.len() as u64, part)?;
-                self.files.sync(&name)?;
+        if !to_write.is_empty() {
+            let mut pack = Writer::new(&mut self.files, pack_name(number));
+            pack.write(&pack_head())?;
+            for index in to_write {
+                pack.write(&parts[index])?;
             }
-            part_names.insert(name);
+            pack.sync()?;
         }
         if let (Some(file), Some(manifest)) = (&manifest_file, &manifest) {
-            self.write_synced(&manifest_name(manifest.position, number), file)?;
+            self.write_synced(manifest_name(manifest.position, number), file)?;
         }
-        self.write_synced(&log::name(number), &log)?;
+        self.write_synced(log::name(number), &log)?;
 
         (self.log, self.log_bytes, self.end) = (head, log.len() as u64, end);
-        (self.heard, self.parts) = (heard.clone(), part_names);
+        (self.heard, self.packs) = (heard.clone(), packs);
         self.write_block(block)?;
         self.remove_what_does_not_count()
     }
@@ -421,9 +442,11 @@ impl<F: Files> Store<F> {
         Ok(())
     }
 
-    fn write_synced(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        self.files.write(name, 0, bytes)?;
-        Ok(self.files.sync(name)?)
+    /// Writes a new file.
+    fn write_synced(&mut self, name: String, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut writer = Writer::new(&mut self.files, name);
+        writer.write(bytes)?;
+        Ok(writer.sync()?)
     }
 
     fn remove_what_does_not_count(&mut self) -> Result<(), StoreError> {
@@ -431,7 +454,7 @@ impl<F: Files> Store<F> {
         let log = block.map(|block| log::name(block.log));
         let snapshot = block.and_then(|block| Some(manifest_name(block.snapshot?.position, block.log)));
         for name in self.files.list()? {
-            let counts = self.parts.contains(&name) || [&log, &snapshot].contains(&&Some(name.clone()));
+            let counts = self.packs.has_file(&name) || [&log, &snapshot].contains(&&Some(name.clone()));
             if is_name_of_store(&name) && !counts {
                 self.files.remove(&name)?;
             }
@@ -451,7 +474,10 @@ impl<F: Files> Store<F> {
         let done = work(self);
         self.has_failed = matches!(
             done,
-            Err(StoreError::Files(_) | StoreError::Spoiled { .. } | StoreError::NewerVersion { .. })
+            Err(StoreError::Files(_)
+                | StoreError::Spoiled { .. }
+                | StoreError::NewerVersion { .. }
+                | StoreError::OlderVersion { .. })
         );
         done
     }
@@ -474,6 +500,11 @@ impl<F: Files> Store<F> {
     /// Returns the folder.
     pub fn files(&self) -> &F {
         &self.files
+    }
+
+    /// Returns the folder, for a driver that wants to know how the store gets on with it.
+    pub fn files_mut(&mut self) -> &mut F {
+        &mut self.files
     }
 
     /// Returns the folder, and closes the store.

@@ -185,18 +185,52 @@ fn what_counts_no_more_is_removed_and_parts_are_written_once() {
     store.commit(sample()).unwrap();
     store.append(1, &entries(1, 3), &heard(3)).unwrap();
     store.snapshot(1, &parts(1)).unwrap();
-    // The block, the log, the manifest and three different parts.
-    assert_eq!(store.files().list().unwrap().len(), 6);
+    // The block, the log, the manifest and the pack with three different parts.
+    assert_eq!(store.files().list().unwrap().len(), 4);
     let before = store.files().writes();
     store.snapshot(2, &parts(2)).unwrap();
-    // One part, the manifest, the log, two slots; each synced. The part has two writes. Three files are removed.
-    assert_eq!(store.files().writes() - before, 11 + 3);
-    assert_eq!(store.files().list().unwrap().len(), 6);
+    // A pack, the manifest, the log, two slots; each synced. The pack has three writes: its head, the large part that is new, and
+    // with it a small one of before. Three files are removed.
+    assert_eq!(store.files().writes() - before, 12 + 3);
+    assert_eq!(store.files().list().unwrap().len(), 4);
+    // What does not change stays where it is.
+    let before = store.files().writes();
+    store.snapshot(3, &parts(2)).unwrap();
+    assert_eq!(store.files().writes() - before, 8 + 2);
     let before = store.files().writes();
     store.append(4, &entries(4, 8), &heard(9)).unwrap();
     assert_eq!(store.files().writes() - before, 2);
     store.append(9, &[], &heard(9)).unwrap();
     assert_eq!(store.files().writes() - before, 2, "nothing is new");
+}
+
+#[test]
+fn a_snapshot_costs_as_many_syncs_with_many_parts_as_with_few() {
+    // Each part is one write; all else is the same.
+    let costs = |count: u32| {
+        let (mut store, _) = open(MemoryFiles::new()).unwrap();
+        store.commit(sample()).unwrap();
+        let before = store.files().writes();
+        let parts: Vec<Bytes> = (0..count).map(|number| number.to_be_bytes().to_vec().into()).collect();
+        store.snapshot(0, &parts).unwrap();
+        let (store, loaded) = reopened(store);
+        assert_eq!(loaded.unwrap().parts, parts);
+        (store.files().writes() - before) as u32 - count
+    };
+    assert_eq!(costs(5_000), costs(5));
+}
+
+#[test]
+fn a_large_part_is_written_with_several_syncs() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    let before = store.files().writes();
+    let large: Vec<Bytes> = vec![vec![7; (8 << 20) - 6].into(), vec![8; 9 << 20].into()];
+    store.snapshot(0, &large).unwrap();
+    // The pack has three syncs, as no sync has more than 8 MiB to do. What else is written has ten operations with the
+    // removals.
+    assert_eq!(store.files().writes() - before, (1 + 1 + 2) + 3 + 8 + 1);
+    assert_eq!(reopened(store).1.unwrap().parts, large);
 }
 
 #[test]
@@ -315,12 +349,13 @@ fn a_newer_version_is_refused_by_name() {
     let (files, _) = furnished();
     for name in files.list().unwrap() {
         let mut newer = files.clone();
-        newer.write(&name, 4, &[0, 2]).unwrap();
+        let knows = if name.starts_with("snapshot-") { 2 } else { 1 };
+        newer.write(&name, 4, &[0, 3]).unwrap();
         if name == block::BLOCK_FILE {
             // A newer version writes both slots.
-            newer.write(&name, block::SLOT_BYTES as u64 + 4, &[0, 2]).unwrap();
+            newer.write(&name, block::SLOT_BYTES as u64 + 4, &[0, 3]).unwrap();
         }
-        let error = StoreError::NewerVersion { file: name, found: 2, knows: 1 };
+        let error = StoreError::NewerVersion { file: name, found: 3, knows };
         assert_eq!(open(newer).unwrap_err(), error);
     }
 }
