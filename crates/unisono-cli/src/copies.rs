@@ -145,7 +145,7 @@ fn why(status: Option<&CopyStatus>) -> Option<String> {
             Some(format!("it waits for {}", servers(&status.waits_for)))
         }
         Some(status) if status.has_state => Some("its group orders nothing at present".into()),
-        Some(_) => Some("it fetches the state".into()),
+        Some(_) => Some("it fetches the state, or writes it to its disk".into()),
         None => Some("it does not answer".into()),
     }
 }

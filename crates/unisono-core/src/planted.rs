@@ -212,6 +212,8 @@ named! {
         QuorumOfView,
         /// A confirmed read shows what the server holds, durable or not.
         ReadShowsUndurable,
+        /// A disk that is not done with a job after 10 s counts as hung, although it gets on.
+        ClockPerJob,
         /// A snapshot on disk claims to contain what was not applied yet.
         SnapshotBeyondApplied,
         /// The log is cut before the block that names the snapshot is on disk.

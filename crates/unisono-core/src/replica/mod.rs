@@ -527,9 +527,15 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// True if this member has the state and may serve callers. A server with a disk that has opened the service waits until
-    /// everything of before is durable.
+    /// everything of before is durable, and one that has joined until its disk has the state.
     pub fn serves(&self) -> bool {
-        self.replicated.is_some() && self.durable.as_ref().is_none_or(|durable| durable.first.is_none())
+        let has_begun = |durable: &Durable| durable.first.is_none() && durable.has_state();
+        self.replicated.is_some() && self.durable.as_ref().is_none_or(has_begun)
+    }
+
+    /// True if this member has fetched the state, and its disk does not have all of it yet.
+    pub fn is_storing(&self) -> bool {
+        self.replicated.is_some() && self.durable.as_ref().is_some_and(|durable| !durable.has_state())
     }
 
     /// Returns the position of the last command that was applied here: their number since the service was founded.

@@ -69,12 +69,22 @@ impl<S: StateMachine> Replica<S> {
                 {
                     let disk = durable.as_heard();
                     self.say(Word::OnDisk(disk));
+                    if self.serves() {
+                        self.outputs.push_back(Output::Informed);
+                    }
                 }
             }
             Some(After::Round(key, word)) => self.say_in_round(key, word),
             Some(After::Nothing) | None => {}
         }
         self.work(now);
+    }
+
+    /// Handles the news that the disk gets on with a job that takes long. A disk that does not get on for 10 s counts as hung.
+    pub fn handle_progress(&mut self, now: Time, job: JobNumber) {
+        if let Some(durable) = &mut self.durable {
+            durable.note_progress(now, job, self.watched);
+        }
     }
 
     /// Returns the ids of the servers that this one waits for; empty if it waits for none.

@@ -109,6 +109,7 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
         ReplicaState::Fetching { bytes_here, bytes_total } if bytes_total > 0 => {
             (State::Joining, format!("it fetches the state: {bytes_here} of {bytes_total} bytes"))
         }
+        ReplicaState::Storing => (State::Joining, "it writes the state to its disk".into()),
         ReplicaState::Entering | ReplicaState::Reentering => {
             (State::Recovering, "it looks for the other servers".into())
         }

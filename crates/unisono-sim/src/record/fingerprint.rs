@@ -218,7 +218,7 @@ fn of_stop(reason: Stop) -> u64 {
         Stop::Differs(since, through) => fold([0, since, through]),
         Stop::GivesWay => 1,
         Stop::StateLost => 2,
-        Stop::DiskHangs => 3,
+        Stop::DiskHangs { .. } => 3,
         Stop::Other(_) => 4,
         Stop::DiskFailed => 5,
         Stop::ReplaceNeeded => 6,

@@ -2,6 +2,7 @@
 
 use super::{Epoch, Life};
 pub use crate::replica::{Op, Reply};
+use std::time::Duration;
 use unisono_core::replica::disk::DiskDurability;
 
 /// A caller's operation, numbered in the order in which operations of a run begin.
@@ -265,8 +266,11 @@ pub enum Stop {
     GivesWay,
     /// No member has the state.
     StateLost,
-    /// The disk has not finished a job for too long.
-    DiskHangs,
+    /// The disk is said to hang.
+    DiskHangs {
+        /// For how long it had not got on.
+        idle: Duration,
+    },
     /// The disk has failed.
     DiskFailed,
     /// Its disk is blank and takes the place of another one, which no operator has said.

@@ -137,6 +137,7 @@ impl Director {
             spoils: plan.spoils,
             stumbles: plan.stumbles,
             job_faults: plan.disks.as_ref().map_or_else(Default::default, |disks| disks.faults),
+            ballast: plan.disks.as_ref().map_or(0, |disks| disks.ballast),
             aim: None,
             effects: None,
             good_disks: Default::default(),

@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_restored_copy_goes_on_as_the_other_does() {
-        let copy = || Copy::new(State::Objects(Objects::default()), Rc::default());
+        let copy = || Copy::new(State::Objects(Objects::with_ballast(3)), Rc::default());
         let (mut one, mut other) = (copy(), copy());
         let apply = |copy: &mut Copy, word: u64| {
             copy.apply(&Command::for_test(&Op::Append(word).write(Kind::Command, 0)))

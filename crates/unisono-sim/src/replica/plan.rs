@@ -62,6 +62,8 @@ pub(crate) struct Plan {
 pub(crate) struct DiskPlan {
     pub(crate) durability: DiskDurability,
     pub(crate) faults: JobFaults,
+    /// Number of parts that never change, in snapshots of objects.
+    pub(crate) ballast: u64,
     /// Present if crashes follow a story; otherwise they strike at random.
     pub(crate) story: Option<Story>,
 }
@@ -95,6 +97,8 @@ const DIRECTORY: u64 = 0x6469_7265_6374_6f72;
 const DISKS: u64 = 0x6469_736b_7321_2121;
 /// Random stream of the names of servers.
 const NAMES: u64 = 0x6e61_6d65_7321_2121;
+/// Random stream of which runs have states of many parts.
+const PARTS: u64 = 0x7061_7274_7321_2121;
 /// Random stream of how transfers of the state fail.
 const TRANSFERS: u64 = 0x7472_616e_7366_6572;
 
@@ -140,6 +144,7 @@ impl Plan {
             plan.draw_faults(random);
         }
         plan.draw_disks(&mut Random::from_u64(seed ^ DISKS));
+        plan.draw_parts(&mut Random::from_u64(seed ^ PARTS));
         plan.draw_transfers(&mut Random::from_u64(seed ^ TRANSFERS));
         if !plan.on_disk() {
             plan.name_servers(&mut Random::from_u64(seed ^ NAMES));
@@ -264,14 +269,28 @@ impl Plan {
         self.give_disks(random);
     }
 
+    /// Lets some states on disk have so many parts, and writes take so long, that a snapshot of all of them takes more than
+    /// 10 s. Crashes would end most of these, so nothing else fails in half of these runs.
+    fn draw_parts(&mut self, random: &mut Random) {
+        let Some(disks) = self.disks.as_mut().filter(|_| random.chance(0.2)) else { return };
+        disks.ballast = random.between(100, 300);
+        disks.faults.write_takes = random.duration(10_500, 14_000) / disks.ballast as u32;
+        if random.chance(0.5) {
+            disks.story = None;
+            self.faults.clear();
+            (self.ends_every, self.load.every) = (None, random.millis(20, 80));
+        }
+    }
+
     fn give_disks(&mut self, random: &mut Random) {
         let durability = random.weigh(&[(3, DiskDurability::Majority), (2, DiskDurability::One)]);
         let faults = JobFaults {
             stalls: random.pick(&[0.0, 0.0, 0.002, 0.01]),
             fails: random.pick(&[0.0, 0.0, 0.002]),
+            write_takes: Duration::from_nanos(random.spread(1_000, 200_000)),
         };
         let story = random.chance(0.6).then(|| self.draw_story(random));
-        self.keep_on_disk(DiskPlan { durability, faults, story });
+        self.keep_on_disk(DiskPlan { durability, faults, ballast: 0, story });
     }
 
     /// Lets the servers keep their state on disk.

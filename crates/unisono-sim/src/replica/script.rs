@@ -140,7 +140,7 @@ fn plan(durability: DiskDurability) -> Plan {
     let mut plan = Plan::quiet(random);
     plan.servers = SERVERS;
     plan.clients = 1;
-    plan.keep_on_disk(DiskPlan { durability, faults: Default::default(), story: None });
+    plan.keep_on_disk(DiskPlan { durability, faults: Default::default(), ballast: 0, story: None });
     plan.settings = Settings {
         silence: Duration::from_millis(60),
         patience: Duration::from_millis(60),

@@ -164,9 +164,16 @@ impl Model {
 pub(crate) struct Objects {
     model: Model,
     words: Vec<u64>,
+    /// Number of parts that its snapshots have besides.
+    ballast: u64,
 }
 
 impl Objects {
+    /// Returns the objects of a new service. Their snapshots have a number of parts that never change.
+    pub(crate) fn with_ballast(ballast: u64) -> Objects {
+        Objects { ballast, ..Objects::default() }
+    }
+
     pub(crate) fn apply(&mut self, op: Op) -> Reply {
         if let Op::Append(word) = op {
             self.words.push(word);
@@ -191,28 +198,37 @@ impl Objects {
             words.iter().for_each(|word| part.put_u64(*word));
             part.into()
         });
+        let parts = words.chain((0..self.ballast).map(ballast_part)).collect();
         let values = self.model.values.iter().flat_map(|value| [value.0, value.1]);
-        (words.collect(), [self.words.len() as u64].into_iter().chain(values).collect())
+        (parts, [self.words.len() as u64, self.ballast].into_iter().chain(values).collect())
     }
 
     /// Returns the objects of a snapshot, and whether its parts are those of which the head says something.
     pub(crate) fn of_parts(parts: &[Bytes], mut head: &[u8]) -> Result<(Objects, bool), NotRestored> {
         let mut next = || head.try_get_u64().map_err(|_| NotRestored("its head is short"));
-        let count = next()?;
+        let (count, ballast) = (next()?, next()?);
         let mut model = Model::default();
         for value in &mut model.values {
             *value = Value(next()?, next()?);
         }
+        let (parts, others) = parts.split_at(parts.len().saturating_sub(ballast as usize));
         let words: Vec<u64> = parts
             .iter()
             .flat_map(|part| part.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word)))
             .collect();
         // Only a transfer that mixes or spoils pieces makes them differ.
         let listed = Value(words.len() as u64, words.iter().fold(0, |hash, word| mix(hash, *word)));
-        let is_whole = words.len() as u64 == count && listed == model.values[0];
+        let is_whole = words.len() as u64 == count
+            && listed == model.values[0]
+            && (0..ballast).map(ballast_part).eq(others.iter().cloned());
         model.values[0] = listed;
-        Ok((Objects { model, words }, is_whole))
+        Ok((Objects { model, words, ballast }, is_whole))
     }
+}
+
+/// Returns a part that never changes.
+fn ballast_part(number: u64) -> Bytes {
+    number.to_be_bytes().repeat(2).into()
 }
 
 #[cfg(test)]

@@ -11,10 +11,14 @@ use unisono_core::replica::disk::{Block, FileError, Files, Loaded, MemoryFiles, 
 use unisono_core::replica::{Digest, Job};
 use unisono_core::{Planted, Random, Time};
 
-/// Most writes that a job consists of, about.
-const JOB_WRITES: u64 = 12;
+/// Operations on files that a job without parts consists of, about, at most.
+const JOB_OPERATIONS: u64 = 12;
 /// How names of log files begin.
 const LOG: &str = "log-";
+/// Shortest and longest time that a sync takes, in nanoseconds.
+const SYNC_TAKES: (u64, u64) = (50_000, 4_000_000);
+/// Minimum interval between two reports that a disk gets on.
+const REPORTS_EVERY: Duration = Duration::from_secs(1);
 /// Time after which a process gets to know that a job is done, if it is to be stopped between the two.
 const TOLD_AFTER: Duration = Duration::from_micros(1);
 /// How often a bit is drawn that a process would notice if it were flipped.
@@ -27,8 +31,17 @@ pub(crate) struct Disk(Rc<RefCell<Inner>>);
 #[derive(Debug, Default)]
 struct Inner {
     files: MemoryFiles,
-    /// The job that the process has given, if it is not done.
-    under_way: Option<Job>,
+    /// The job that the process has given, if it is not done, and the number of operations on files that it consists of.
+    under_way: Option<(Job, u64)>,
+    /// What was done with files since the beginning of a rehearsal.
+    rehearsed: Option<Vec<Operation>>,
+}
+
+/// An operation that takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Write,
+    Sync,
 }
 
 /// What a disk had at one moment.
@@ -55,11 +68,13 @@ impl JobKind {
     }
 }
 
-/// What befalls jobs of disks: fractions of those that take long, and of those that fail.
+/// What befalls jobs of disks: fractions of those that stall for a while, and of those that fail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JobFaults {
     pub(crate) stalls: f64,
     pub(crate) fails: f64,
+    /// Time that each write takes.
+    pub(crate) write_takes: Duration,
 }
 
 /// A disk in use.
@@ -78,9 +93,26 @@ pub(crate) struct DiskInUse {
 /// A job under way.
 struct UnderWay {
     number: u64,
-    done_at: Time,
+    /// When each of its operations ends: the job is done with the last one.
+    ends: Vec<Time>,
+    /// When it began, or when the process was last told that the disk gets on.
+    reported_at: Time,
+    begun_at: Time,
     /// Number of writes after which the disk fails.
     fails_after: Option<u64>,
+}
+
+impl UnderWay {
+    fn done_at(&self) -> Time {
+        self.ends.last().copied().unwrap_or(self.begun_at)
+    }
+
+    /// Returns when the process is told that the disk gets on: with the end of an operation, a second or more after it was
+    /// told before.
+    fn progress_at(&self) -> Option<Time> {
+        let due = self.reported_at + REPORTS_EVERY;
+        self.ends.iter().copied().find(|end| *end >= due).filter(|end| *end < self.done_at())
+    }
 }
 
 /// A job that has been done, or has failed.
@@ -102,23 +134,53 @@ impl Files for Disk {
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
+        self.note(Operation::Write);
         self.0.borrow_mut().files.write(name, at, bytes)
     }
 
     fn truncate(&mut self, name: &str, length: u64) -> Result<(), FileError> {
+        self.note(Operation::Write);
         self.0.borrow_mut().files.truncate(name, length)
     }
 
     fn sync(&mut self, name: &str) -> Result<(), FileError> {
+        self.note(Operation::Sync);
         self.0.borrow_mut().files.sync(name)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), FileError> {
+        self.note(Operation::Write);
         self.0.borrow_mut().files.remove(name)
     }
 }
 
 impl Disk {
+    fn note(&self, operation: Operation) {
+        if let Some(rehearsed) = &mut self.0.borrow_mut().rehearsed {
+            rehearsed.push(operation);
+        }
+    }
+
+    /// Returns the operations on files of which a job consists.
+    fn operations(&self, store: &Store<Disk>, job: &Job) -> Vec<Operation> {
+        let synced_writes = match job {
+            Job::Append { .. } => 1,
+            Job::Commit(_) if store.block().is_some() => 2,
+            _ => return self.rehearse(store, job),
+        };
+        [Operation::Write, Operation::Sync].repeat(synced_writes)
+    }
+
+    /// Returns the operations on files of a job that writes a whole state. Nothing on the disk changes.
+    fn rehearse(&self, store: &Store<Disk>, job: &Job) -> Vec<Operation> {
+        let files = self.0.borrow().files.clone();
+        self.0.borrow_mut().rehearsed = Some(Vec::new());
+        _ = carry_out(&mut store.clone(), job);
+        let mut inner = self.0.borrow_mut();
+        inner.files = files;
+        inner.rehearsed.take().unwrap_or_default()
+    }
+
     /// Begins to use the disk in a new process. Without a last process that ended in peace, it is as after a crash of the
     /// process or of its machine.
     pub(crate) fn open(
@@ -128,11 +190,11 @@ impl Disk {
         random: &mut Random,
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
         let under_way = self.0.borrow_mut().under_way.take();
-        if let Some(job) = under_way
+        if let Some((job, operations)) = under_way
             && random.chance(0.7)
             && let Ok((mut store, _)) = Store::open_planted(self.clone(), digest, bug)
         {
-            let writes = random.below(JOB_WRITES);
+            let writes = random.below(operations.max(JOB_OPERATIONS));
             self.0.borrow_mut().files.fail_after(writes);
             _ = carry_out(&mut store, &job);
             self.0.borrow_mut().files.repair();
@@ -165,7 +227,7 @@ impl Disk {
 
     /// Puts an image in the place of what the disk has. No process uses it.
     pub(crate) fn put_back(&self, image: &Image) {
-        *self.0.borrow_mut() = Inner { files: image.0.clone(), under_way: None };
+        *self.0.borrow_mut() = Inner { files: image.0.clone(), ..Inner::default() };
     }
 
     /// Puts a blank disk in its place. No process uses it.
@@ -232,16 +294,21 @@ impl DiskInUse {
         faults: JobFaults,
         random: &mut Random,
     ) {
-        let takes = match self.steady {
-            Some(takes) => takes,
-            None if random.chance(faults.stalls) => random.duration(500, 30_000),
-            None => Duration::from_nanos(random.spread(50_000, 8_000_000)),
+        let operations = self.disk.operations(&self.store, &job);
+        let count = operations.len() as u64;
+        let ends = match self.steady {
+            Some(takes) => vec![now + takes],
+            None if self.is_slow => vec![now + random.duration(200, 3_000)],
+            None => {
+                let stall =
+                    random.chance(faults.stalls).then(|| (random.below(count), random.duration(500, 30_000)));
+                ends(now, &operations, stall, faults.write_takes, random)
+            }
         };
-        let takes = if self.is_slow { random.duration(200, 3_000) } else { takes };
-        let fails_after =
-            (faults.fails > 0.0 && random.chance(faults.fails)).then(|| random.below(JOB_WRITES));
-        self.disk.0.borrow_mut().under_way = Some(job);
-        self.under_way = Some(UnderWay { number, done_at: now + takes, fails_after });
+        let most = count.max(JOB_OPERATIONS);
+        let fails_after = (faults.fails > 0.0 && random.chance(faults.fails)).then(|| random.below(most));
+        self.disk.0.borrow_mut().under_way = Some((job, count));
+        self.under_way = Some(UnderWay { number, ends, reported_at: now, begun_at: now, fails_after });
     }
 
     /// Lets all jobs take hundreds of milliseconds from now on, or no longer.
@@ -253,8 +320,16 @@ impl DiskInUse {
     pub(crate) fn go_on(&mut self, now: Time) {
         self.is_slow = false;
         if let Some(job) = &mut self.under_way {
-            job.done_at = job.done_at.min(now + Duration::from_millis(8));
+            let most = now + Duration::from_millis(8);
+            job.ends.iter_mut().for_each(|end| *end = (*end).min(most));
         }
+    }
+
+    /// Returns for how long the disk has not got on with the job under way.
+    pub(crate) fn idle(&self, now: Time) -> Duration {
+        let Some(job) = &self.under_way else { return Duration::ZERO };
+        let last = job.ends.iter().copied().rfind(|end| *end <= now);
+        now.since(last.unwrap_or(job.begun_at))
     }
 
     /// Lets each job take this time from now on.
@@ -272,10 +347,21 @@ impl DiskInUse {
         (self.store.block(), self.store.end())
     }
 
-    /// Returns when the job under way is done, or when the process gets to know that one is.
+    /// Returns when the job under way is done or the process is told that it gets on, or when the process gets to know that
+    /// one is done.
     pub(crate) fn due_at(&self) -> Option<Time> {
         let told_at = self.untold.as_ref().map(|(told_at, _)| *told_at);
-        told_at.or(self.under_way.as_ref().map(|job| job.done_at))
+        told_at.or(self.under_way.as_ref().map(|job| job.progress_at().unwrap_or(job.done_at())))
+    }
+
+    /// Returns the number of the job under way if the process is told now that it gets on.
+    pub(crate) fn gets_on(&mut self, now: Time) -> Option<u64> {
+        let job = self.under_way.as_mut()?;
+        let told = job.progress_at().is_some_and(|at| at <= now) && job.done_at() > now;
+        told.then(|| {
+            job.reported_at = now;
+            job.number
+        })
     }
 
     /// Keeps a job that is done for a moment before the process gets to know.
@@ -290,8 +376,8 @@ impl DiskInUse {
 
     /// Does the job under way if it is due.
     pub(crate) fn finish(&mut self, now: Time) -> Option<Finished> {
-        let UnderWay { number, fails_after, .. } = self.under_way.take_if(|job| job.done_at <= now)?;
-        let job = self.disk.0.borrow_mut().under_way.take()?;
+        let UnderWay { number, fails_after, .. } = self.under_way.take_if(|job| job.done_at() <= now)?;
+        let (job, _) = self.disk.0.borrow_mut().under_way.take()?;
         if let Some(writes) = fails_after {
             self.disk.0.borrow_mut().files.fail_after(writes);
         }
@@ -300,6 +386,31 @@ impl DiskInUse {
         let state = self.store.block().map_or((0, 0), |block| (block.service, block.generation));
         Some(Finished { number, job, outcome: done.map_err(|error| error.to_string()), state })
     }
+}
+
+/// Returns when operations end that begin now, one after the other. One of them may stall for a while.
+fn ends(
+    now: Time,
+    operations: &[Operation],
+    stall: Option<(u64, Duration)>,
+    write_takes: Duration,
+    random: &mut Random,
+) -> Vec<Time> {
+    let mut at = now;
+    let end = |(index, operation): (u64, &Operation)| {
+        at = at
+            + match operation {
+                Operation::Write => write_takes,
+                Operation::Sync => Duration::from_nanos(random.spread(SYNC_TAKES.0, SYNC_TAKES.1)),
+            };
+        if let Some((stalls, lasts)) = stall
+            && stalls == index
+        {
+            at = at + lasts;
+        }
+        at
+    };
+    (0..).zip(operations).map(end).collect()
 }
 
 fn carry_out(store: &mut Store<Disk>, job: &Job) -> Result<(), StoreError> {

@@ -10,6 +10,8 @@ use crate::rpc::{ServeOptions, Server};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -245,7 +247,9 @@ impl DiskError {
             DiskError::Folder { error, .. } | DiskError::Store { error: StoreError::Files(error), .. } => {
                 !matches!(error.what, FileErrorKind::Failed | FileErrorKind::Full)
             }
-            DiskError::Store { error, .. } => matches!(error, StoreError::NewerVersion { .. }),
+            DiskError::Store { error, .. } => {
+                matches!(error, StoreError::NewerVersion { .. } | StoreError::OlderVersion { .. })
+            }
             DiskError::NoRandom(_) => false,
             _ => true,
         }
@@ -351,12 +355,14 @@ impl DiskState {
 }
 
 /// Does the jobs for the disk, one after the other, until there are no more.
-pub(super) fn write<S: StateMachine>(
-    copy: &Copy<S>,
+pub(super) fn write<S: StateMachine + Send + 'static>(
+    copy: &Arc<Copy<S>>,
     mut store: Store<Folder>,
     jobs: &Receiver<(JobNumber, Box<Job>)>,
 ) {
+    let present = report_progress(copy, store.files_mut());
     for (number, job) in jobs {
+        present.store(number, Ordering::Relaxed);
         let done = match *job {
             Job::Append { first, entries, heard } => store.append(first, &entries, &heard),
             Job::Commit(block) => store.commit(block),
@@ -378,6 +384,23 @@ pub(super) fn write<S: StateMachine>(
             return;
         }
     }
+}
+
+/// Has the replica told that the disk gets on with the present job, whose number the caller sets.
+fn report_progress<S: StateMachine + Send + 'static>(
+    copy: &Arc<Copy<S>>,
+    folder: &mut Folder,
+) -> Arc<AtomicU64> {
+    let (copy, present) = (copy.clone(), Arc::new(AtomicU64::new(0)));
+    let number = present.clone();
+    folder.report_progress(move || {
+        copy.step(|state, now| {
+            if let Some(copy) = state.copy_mut() {
+                copy.handle_progress(now, number.load(Ordering::Relaxed));
+            }
+        });
+    });
+    present
 }
 
 /// Answers questions for this server's status while it is in no group, so that callers learn what it waits for.

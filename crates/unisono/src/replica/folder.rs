@@ -5,11 +5,14 @@
 //! folder, which this lock does not cover, so a folder that has one is refused.
 
 use rustix::fs::OFlags;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
 
 /// Name of the file that a process locks.
@@ -19,6 +22,11 @@ const LOG_PREFIX: &str = "log-";
 /// Name of the file that is written again and again, besides the log.
 const BLOCK_FILE: &str = "block";
 
+/// Number of bytes that one operation of the system reads or writes, 1 MiB: a slow disk gets on with each of them.
+const STEP_BYTES: usize = 1 << 20;
+/// Minimum interval between two reports that the disk gets on.
+const REPORTS_EVERY: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
+
 /// A folder, or one for the log and one for the rest. See the module.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -27,6 +35,19 @@ pub(super) struct Folder {
     log: Option<Directory>,
     /// Files that are kept open: those with writes that are not synced, and those that are written often.
     open: BTreeMap<String, File>,
+    progress: Option<Progress>,
+}
+
+/// Who is told that the disk gets on.
+struct Progress {
+    report: Box<dyn Fn() + Send>,
+    reported: Cell<Instant>,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").field("reported", &self.reported).finish_non_exhaustive()
+    }
 }
 
 /// A directory that this process has locked.
@@ -130,12 +151,17 @@ impl Folder {
         let data = Directory::open(data)?;
         let is_same = |path: &&Path| fs::canonicalize(path).is_ok_and(|path| path == data.path);
         let log = log.filter(|path| !is_same(path)).map(Directory::open).transpose()?;
-        let mut folder = Folder { data, log, open: BTreeMap::new() };
+        let mut folder = Folder { data, log, open: BTreeMap::new(), progress: None };
         // Someone may have removed the file that is locked.
         match folder.file(BLOCK_FILE) {
             Err(error) if error.what != FileErrorKind::NotFound => Err(error),
             _ => Ok(folder),
         }
+    }
+
+    /// Has `report` called when the store gets on, at most once a second.
+    pub(super) fn report_progress(&mut self, report: impl Fn() + Send + 'static) {
+        self.progress = Some(Progress { report: Box::new(report), reported: Cell::new(Instant::now()) });
     }
 
     fn directory(&self, name: &str) -> &Directory {
@@ -204,15 +230,27 @@ impl Files for Folder {
 
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
         let path = self.path(name);
-        let (mut file, mut bytes) = (open_file(OpenOptions::new().read(true), "read", &path)?, Vec::new());
-        file.read_to_end(&mut bytes).map_err(failed("read", &path))?;
+        let mut file = open_file(OpenOptions::new().read(true), "read", &path)?;
+        let length = file.metadata().map_err(failed("look at", &path))?.len();
+        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        while file.by_ref().take(STEP_BYTES as u64).read_to_end(&mut bytes).map_err(failed("read", &path))?
+            > 0
+        {
+            self.gets_on();
+        }
         Ok(bytes)
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         self.create_file(name)?;
-        let written = self.file(name)?.write_all_at(bytes, at);
-        written.map_err(failed("write", &self.path(name)))
+        let mut at = at;
+        for step in bytes.chunks(STEP_BYTES) {
+            let written = self.file(name)?.write_all_at(step, at);
+            written.map_err(failed("write", &self.path(name)))?;
+            at += step.len() as u64;
+            self.gets_on();
+        }
+        Ok(())
     }
 
     fn truncate(&mut self, name: &str, length: u64) -> Result<(), FileError> {
@@ -223,14 +261,16 @@ impl Files for Folder {
     fn sync(&mut self, name: &str) -> Result<(), FileError> {
         let synced = self.file(name)?.sync_data();
         synced.map_err(failed("sync", &self.path(name)))?;
+        self.gets_on();
         if !name.starts_with(LOG_PREFIX) && name != BLOCK_FILE {
-            // A snapshot may have more parts than a process may have open files.
+            // The files of a snapshot are written once.
             self.open.remove(name);
         }
         let directory = self.directory_mut(name);
         if directory.has_new_names {
             directory.file.sync_all().map_err(failed("sync", &directory.path))?;
             directory.has_new_names = false;
+            self.gets_on();
         }
         Ok(())
     }
@@ -238,7 +278,18 @@ impl Files for Folder {
     fn remove(&mut self, name: &str) -> Result<(), FileError> {
         self.open.remove(name);
         let path = self.path(name);
-        fs::remove_file(&path).map_err(failed("remove", &path))
+        fs::remove_file(&path).map_err(failed("remove", &path))?;
+        self.gets_on();
+        Ok(())
+    }
+
+    fn gets_on(&self) {
+        if let Some(Progress { report, reported }) = &self.progress
+            && reported.get().elapsed() >= REPORTS_EVERY
+        {
+            reported.set(Instant::now());
+            report();
+        }
     }
 }
 
@@ -420,6 +471,27 @@ mod tests {
         assert!(error.text.starts_with(&format!("cannot read {}: ", path.display())), "{error}");
         assert_eq!(error.what, FileErrorKind::NotFound);
         assert!(folder.list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn each_step_of_a_large_file_is_reported() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU32, Ordering};
+        let directory = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(directory.path(), None).unwrap();
+        let reports = Arc::new(AtomicU32::new(0));
+        let counted = reports.clone();
+        folder.report_progress(move || _ = counted.fetch_add(1, Ordering::Relaxed));
+        let reported = || reports.swap(0, Ordering::Relaxed);
+        folder.write("parts-1", 0, &vec![7; 3 * STEP_BYTES + 1]).unwrap();
+        assert_eq!(reported(), 4);
+        // The file, and its name in the folder.
+        folder.sync("parts-1").unwrap();
+        assert_eq!(reported(), 2);
+        assert_eq!(folder.read("parts-1").unwrap().len(), 3 * STEP_BYTES + 1);
+        assert_eq!(reported(), 4);
+        assert!(folder.sync("parts-2").is_err());
+        assert_eq!(reported(), 0);
     }
 
     #[test]

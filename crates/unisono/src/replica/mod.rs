@@ -180,7 +180,8 @@ impl<S: StateMachine + Send + 'static> Clone for Replica<S> {
 
 impl<S: StateMachine + Send + 'static> Replica<S> {
     /// Joins the service of this name, or forms it together with the other participants if no member answers: the safe
-    /// way in. Blocks until this process has the state, at most 30 s. `machine` is the state with which a founder begins.
+    /// way in. Blocks until this process has the state, at most 30 s, which count anew while the state arrives. `machine` is
+    /// the state with which a founder begins.
     pub fn join_or_form(
         name: &str,
         formation: Formation,
@@ -201,13 +202,8 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     ) -> Result<Replica<S>, ReplicaError> {
         let within = settings.open_within;
         let replica = Replica::begin(name, founding, machine, settings, options)?;
-        match replica.ready().wait(within)? {
-            true => Ok(replica),
-            false => {
-                let last = replica.copy().lock().last_failure.clone();
-                Err(ReplicaError::TimedOut { within, last })
-            }
-        }
+        replica.wait_for_state(within)?;
+        Ok(replica)
     }
 
     /// Like [`Replica::open`], but returns at once. [`Replica::ready`] waits for the state; to cancel the opening, drop
@@ -240,13 +236,8 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     ) -> Result<Replica<S>, ReplicaError> {
         let within = settings.open_within;
         let replica = Replica::begin_on_disk(name, disk, machine, settings, options)?;
-        match replica.ready().wait(within)? {
-            true => Ok(replica),
-            false => {
-                let last = replica.copy().lock().last_failure.clone();
-                Err(ReplicaError::TimedOut { within, last })
-            }
-        }
+        replica.wait_for_state(within)?;
+        Ok(replica)
     }
 
     /// Like [`Replica::open_on_disk`], but returns as soon as the folder has been read.
@@ -268,6 +259,26 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         let mut copy = Copy::new(name, disk.founding(), settings, &options, (client, copy));
         copy.disk = Some(disk);
         Replica::run(copy, Some(store))
+    }
+
+    /// Waits until this process has the state. The time counts anew while the state arrives or is written to the disk.
+    fn wait_for_state(&self, within: Duration) -> Result<(), ReplicaError> {
+        let mut before = self.status().state;
+        while !self.ready().wait(within)? {
+            let present = self.status().state;
+            let gets_on = match present {
+                ReplicaState::Fetching { bytes_here, .. } => bytes_here > 0 && present != before,
+                // A disk that does not get on ends the replica.
+                ReplicaState::Storing => true,
+                _ => false,
+            };
+            if !gets_on {
+                let last = self.copy().lock().last_failure.clone();
+                return Err(ReplicaError::TimedOut { within, last });
+            }
+            before = present;
+        }
+        Ok(())
     }
 
     /// Starts the threads.
@@ -448,6 +459,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             (None, None) => ReplicaState::Entering,
             (None, Some(_)) if state.is_halted => ReplicaState::Halted,
             (None, Some(_)) if state.is_informed() => ReplicaState::Serving,
+            (None, Some(_)) if copy.is_some_and(core::Replica::is_storing) => ReplicaState::Storing,
             (None, Some(_)) => ReplicaState::fetching(progress),
         };
         let view = copy.and_then(core::Replica::view).filter(|_| state.life.is_some());

@@ -69,7 +69,8 @@ pub struct ReplicaOptions {
     /// members hold it, whatever stands here, and [`DiskOptions::durability`](super::DiskOptions::durability) says how many
     /// disks have it.
     pub durability: Durability,
-    /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default.
+    /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default. It counts anew as long as the
+    /// state arrives or is written to the disk, however large it is.
     pub open_within: Duration,
     /// Maximum time for a command or read of this process. 60 s by default; for a command at most an hour.
     pub command_within: Duration,

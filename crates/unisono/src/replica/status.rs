@@ -21,6 +21,8 @@ pub enum ReplicaState {
         /// Bytes of the whole state; 0 while that is not known.
         bytes_total: u64,
     },
+    /// It has fetched the state and writes it to its disk. It serves once the disk has all of it.
+    Storing,
     /// It has the state, and applies commands.
     Serving,
     /// It has the state, and the group has no quorum: no command gets an outcome at present.

@@ -38,9 +38,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
-/// Time after which a job that the disk has not done counts as hung.
+/// Time after which a disk that has made no progress with its job counts as hung. A job may take longer.
 const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
-/// Time after which a server says that its disk does not get on, so that a recovery goes on without it.
+/// Time after which a server says that its disk is not done with its job, so that a recovery goes on without it. Progress does
+/// not count here: with enough other servers a recovery waits for none whose disk is busy.
 const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 /// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
 const APPEND_BYTES_MAX: usize = 8 << 20;
@@ -74,7 +75,8 @@ pub struct DiskStart {
 }
 
 /// What the driver is to do with the disk. It does one job at a time, in this order, and reports each
-/// ([`Replica::handle_stored`](super::Replica::handle_stored)) when it is synced.
+/// ([`Replica::handle_stored`](super::Replica::handle_stored)) when it is synced. While it does a long one, it reports now and
+/// then that the disk gets on ([`Replica::handle_progress`](super::Replica::handle_progress)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Append to the log.
@@ -150,7 +152,7 @@ pub(super) struct Durable {
     /// Since when it has been joining without a word of a donor.
     pub(super) joining_since: Option<Time>,
     jobs: VecDeque<(Job, After)>,
-    under_way: Option<(JobNumber, After, Time)>,
+    under_way: Option<UnderWay>,
     begun: JobNumber,
     /// Entries that are not in a job yet.
     unwritten: Vec<Bytes>,
@@ -166,6 +168,16 @@ pub(super) struct Durable {
     survives: bool,
     /// Generation in which the last entry was written: for a planted bug.
     last_generation: u64,
+}
+
+/// A job that the disk does.
+#[derive(Clone, Debug)]
+struct UnderWay {
+    number: JobNumber,
+    after: After,
+    begun: Time,
+    /// When the disk last got on with it.
+    progress: Time,
 }
 
 impl Durable {
@@ -341,7 +353,7 @@ impl Durable {
         // What was to be appended belongs to the state that is replaced.
         self.unwritten.clear();
         let jobs = self.jobs.iter_mut().map(|(_, after)| after);
-        let under_way = self.under_way.iter_mut().map(|(_, after, _)| after);
+        let under_way = self.under_way.iter_mut().map(|job| &mut job.after);
         // Nor does the end of a job say anything of a state that is adopted after it.
         let is_replaced = |after: &&mut After| match after {
             After::Synced(_) => true,
@@ -400,13 +412,13 @@ impl Durable {
         }
         let (job, after) = self.jobs.pop_front()?;
         self.begun += 1;
-        self.under_way = Some((self.begun, after, now));
+        self.under_way = Some(UnderWay { number: self.begun, after, begun: now, progress: now });
         Some((self.begun, job))
     }
 
     /// Notes that a job is done, and returns what is to be said.
     pub(super) fn done(&mut self, number: JobNumber) -> Option<After> {
-        let (_, after, _) = self.under_way.take_if(|(under_way, ..)| *under_way == number)?;
+        let UnderWay { after, .. } = self.under_way.take_if(|job| job.number == number)?;
         match after {
             After::Synced(place) => self.synced = place,
             After::View(generation, number) => self.view_on_disk = Some((generation, number)),
@@ -418,23 +430,37 @@ impl Durable {
         Some(after)
     }
 
+    /// Notes that the disk gets on with a job.
+    pub(super) fn note_progress(&mut self, now: Time, number: JobNumber, watched: Watched) {
+        if let Some(job) = self.under_way.as_mut().filter(|job| job.number == number)
+            && !watched.broken(Planted::ClockPerJob)
+        {
+            job.progress = now;
+        }
+    }
+
+    /// True if the disk has all of the state that this server holds, but for entries of the log.
+    pub(super) fn has_state(&self) -> bool {
+        self.adopted.is_none()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
     }
 
     /// True if the disk hangs. A process that was stopped meanwhile gives its disk the time once more.
     pub(super) fn hangs(&mut self, now: Time) -> bool {
-        let Some((_, _, since)) = &mut self.under_way else { return false };
-        if now.since(*since) > DISK_HANGS_AFTER + LATE {
-            *since = now;
+        let Some(job) = &mut self.under_way else { return false };
+        if now.since(job.progress) > DISK_HANGS_AFTER + LATE {
+            job.progress = now;
         }
-        now.since(*since) >= DISK_HANGS_AFTER
+        now.since(job.progress) >= DISK_HANGS_AFTER
     }
 
     /// Returns when this server has to say that its disk does not get on, if it has to.
     pub(super) fn stalls_at(&self) -> Option<Time> {
         let is_awaited = self.stage == Stage::Closed && self.said_stalls != Some(self.round.key);
-        self.under_way.as_ref().filter(|_| is_awaited).map(|(_, _, since)| *since + DISK_STALLS_AFTER)
+        self.under_way.as_ref().filter(|_| is_awaited).map(|job| job.begun + DISK_STALLS_AFTER)
     }
 
     /// True once in a round, if the disk does not get on.
@@ -448,6 +474,6 @@ impl Durable {
 
     /// Returns when the job under way counts as hung.
     pub(super) fn hangs_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|(_, _, since)| *since + DISK_HANGS_AFTER)
+        self.under_way.as_ref().map(|job| job.progress + DISK_HANGS_AFTER)
     }
 }

@@ -63,7 +63,7 @@ impl CopiesAgree {
             (
                 Stop::GivesWay
                 | Stop::StateLost
-                | Stop::DiskHangs
+                | Stop::DiskHangs { .. }
                 | Stop::DiskFailed
                 | Stop::ReplaceNeeded
                 | Stop::GivenUp

@@ -11,6 +11,7 @@ mod ended_is_silent;
 #[cfg(test)]
 mod fixture;
 mod goes_on;
+mod hung_truly;
 mod linearizable;
 mod logs;
 mod one_service;
@@ -49,6 +50,7 @@ fn with(replay_equals: replay_equals::ReplayEquals) -> Vec<Box<dyn Property>> {
         Box::<calls_once::CallsOnce>::default(),
         Box::<one_service::OneService>::default(),
         Box::<goes_on::GoesOn>::default(),
+        Box::<hung_truly::HungTruly>::default(),
         Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::<replica_bounds::ReplicaBounds>::default(),

@@ -33,6 +33,8 @@ pub(crate) struct ReplicaCommon {
     pub(crate) stumbles: f64,
     /// What befalls the jobs of disks.
     pub(crate) job_faults: JobFaults,
+    /// Number of parts that never change, in snapshots of objects.
+    pub(crate) ballast: u64,
     /// Step of a disk at which the director acts next.
     pub(crate) aim: Option<Aim>,
     /// Present if the director gets to know each effect: those that it does not know yet.

@@ -34,6 +34,10 @@ impl Server {
             self.learn_of_job(cx, finished);
             return true;
         }
+        if let Some(number) = disk.gets_on(cx.local) {
+            self.replica.handle_progress(cx.local, number);
+            return true;
+        }
         let Some(finished) = disk.finish(cx.local) else { return false };
         let kind = JobKind::of(&finished.job);
         if finished.outcome.is_ok()

@@ -7,6 +7,7 @@ use crate::record::{DirectoryRecord, OpOutcome, ReplicaRecord, Stop};
 use crate::replica::Reply;
 use crate::world::CallService;
 use bytes::Bytes;
+use std::time::Duration;
 use unisono_core::Phase;
 use unisono_core::replica::{Answer, CommandFailure, Kind, NO_COPY, Output, StopReason, instance_of};
 use unisono_core::rpc::{CallFailure, Endpoint, ForwardError, RequestId, ServeOptions};
@@ -98,7 +99,10 @@ impl Server {
             StopReason::GivesWay { .. } => Stop::GivesWay,
             StopReason::StateLost => Stop::StateLost,
             StopReason::Panicked { .. } => Stop::Other("panicked"),
-            StopReason::DiskHangs => Stop::DiskHangs,
+            StopReason::DiskHangs => {
+                let idle = self.disk.as_ref().map_or(Duration::ZERO, |disk| disk.idle(cx.local));
+                Stop::DiskHangs { idle }
+            }
             StopReason::DiskFailed(_) => Stop::DiskFailed,
             StopReason::ReplaceNeeded => Stop::ReplaceNeeded,
             StopReason::DiskGivenUp => Stop::GivenUp,

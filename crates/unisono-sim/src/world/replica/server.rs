@@ -78,7 +78,7 @@ pub(crate) struct Server {
 fn state(common: &ReplicaCommon, server: Uid) -> State {
     match common.directory {
         Some(limits) => State::Directory(Box::new(Directory::new(limits, common.planted, server.0))),
-        None => State::Objects(Objects::default()),
+        None => State::Objects(Objects::with_ballast(common.ballast)),
     }
 }
 

@@ -418,6 +418,54 @@ fn a_server_that_comes_back_is_brought_up_to_date_and_its_disk_counts() {
 }
 
 #[test]
+fn a_server_that_joins_serves_once_its_disk_has_the_state() {
+    let mut made = created();
+    made.reset_without(3);
+    made.request(1, 1, "a");
+    made.disks.remove(&3);
+    made.boot(3, true);
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.seen.clear();
+    made.join(3);
+    // It follows the order, and has nothing on its disk.
+    made.request(1, 2, "b");
+    assert_eq!(made.words(3), Some(vec!["a".into(), "b".into()]));
+    let third = |made: &Made| {
+        let replica = &made.servers[&3].replica;
+        let is_told = made.seen.get(&3).is_some_and(|seen| seen.contains(&Output::Informed));
+        (replica.serves(), replica.is_storing(), is_told)
+    };
+    assert_eq!(third(&made), (false, true, false));
+    made.do_one_job(3);
+    assert_eq!(third(&made), (true, false, true));
+    assert!(made.serves(3));
+}
+
+#[test]
+fn a_disk_hangs_only_if_it_does_not_get_on() {
+    let mut made = created();
+    let server = made.servers.get_mut(&1).unwrap();
+    server.disk_waits = true;
+    made.request(1, 1, "a");
+    let server = made.servers.get_mut(&1).unwrap();
+    let number = server.jobs[0].0;
+    let second = |count| NOW + Duration::from_secs(count);
+    let hangs = |server: &mut Server, at| {
+        server.replica.handle_timeout(at);
+        core::iter::from_fn(|| server.replica.poll_output())
+            .any(|output| output == Output::Stop(StopReason::DiskHangs))
+    };
+    for count in (4..60).step_by(4) {
+        server.replica.handle_progress(second(count), number);
+        assert!(!hangs(server, second(count + 3)), "{count}");
+    }
+    // Progress of another job is none.
+    server.replica.handle_progress(second(65), number + 1);
+    assert!(!hangs(server, second(65)));
+    assert!(hangs(server, second(66)));
+}
+
+#[test]
 fn a_server_leaves_a_donor_whose_state_cannot_be_restored_and_keeps_its_own_meanwhile() {
     for false_donors in [vec![2], vec![1, 2]] {
         let mut made = created();
