@@ -19,7 +19,8 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 /// Number of pieces that are asked for at once: while one is checked, the other travels. Not more, because the datagrams of
-/// commands wait behind what is under way.
+/// commands wait behind what is under way. After a piece that did not arrive in time it is half as many, down to one: on a slow
+/// path pieces that travel side by side are all late.
 const PIECES_UNDER_WAY: usize = 8;
 /// The next section of the list is asked for while fewer listed pieces than this wait.
 const PIECES_LISTED_AHEAD: usize = 2 * PIECES_UNDER_WAY;
@@ -27,7 +28,7 @@ const PIECES_LISTED_AHEAD: usize = 2 * PIECES_UNDER_WAY;
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A newcomer's transfer. See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fetch {
     stage: Stage,
     /// Pieces that are here.
@@ -35,6 +36,8 @@ pub(super) struct Fetch {
     /// Calls under way to the present donor, and the piece that each asks for; none if it asks for a section of the list.
     calls: BTreeMap<FetchNumber, Option<Digest>>,
     calls_made: FetchNumber,
+    /// Maximum number of pieces under way.
+    pieces_max: usize,
     to_call: VecDeque<(FetchNumber, SocketAddr, Bytes)>,
     /// Members of the present view that have no state.
     without_state: BTreeSet<Uid>,
@@ -105,14 +108,30 @@ impl Taking {
 
 impl Fetch {
     pub(super) fn new() -> Fetch {
-        Fetch::default()
+        Fetch {
+            stage: Stage::Seeking,
+            here: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            calls_made: 0,
+            pieces_max: PIECES_UNDER_WAY,
+            to_call: VecDeque::new(),
+            without_state: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            useless: BTreeSet::new(),
+            reason: None,
+            ask_at: None,
+            is_lost: false,
+            is_impossible: false,
+            insists: false,
+            former: Vec::new(),
+        }
     }
 
     /// Returns a transfer that never takes the state for lost. `asked` says when the members were asked before, if they
     /// were: they are asked again after a pause.
     pub(super) fn insisting(asked: Option<Time>) -> Fetch {
         let ask_at = asked.map(|asked| asked + ASK_AGAIN_AFTER);
-        Fetch { insists: true, ask_at, ..Fetch::default() }
+        Fetch { insists: true, ask_at, ..Fetch::new() }
     }
 
     /// Keeps the parts of an own, older state: pieces that are the same need not travel.
@@ -175,7 +194,7 @@ impl Fetch {
         let address = taking.donor.address;
         let mut under_way = self.calls.values().flatten().count();
         let mut asks = Vec::new();
-        while under_way < PIECES_UNDER_WAY
+        while under_way < self.pieces_max
             && let Some(digest) = taking.missing.pop_front()
         {
             asks.push((Question::Piece(digest), Some(digest)));
@@ -238,6 +257,7 @@ impl Fetch {
             (_, _) => {
                 if asked.is_some() {
                     watched.probe(Probe::DonorChanged);
+                    self.pieces_max = (self.pieces_max / 2).max(1);
                 }
                 self.leave_donor(true);
             }

@@ -10,8 +10,9 @@ use thiserror::Error;
 use unisono::rpc::{CallFailure, Port};
 use unisono_table::{Capability, Reply};
 
-/// Time for a piece to arrive.
-const PIECE_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time for a piece to arrive, at most 1 MiB, whatever the size of the backup. A server that dies is noticed earlier; this
+/// is for slow paths. It is less than the time for which a server keeps a backup that no client asks for.
+const PIECE_WITHIN: Duration = Duration::from_secs(30);
 /// Number of times that a backup is begun again because its server was lost.
 const TRIES_MAX: u32 = 5;
 

@@ -14,8 +14,9 @@ use std::time::Duration;
 use unisono_core::replica::{CopyStatus, Digest, Donor, FetchNumber, Hashed, Present};
 use unisono_core::rpc::CallFailure;
 
-/// Maximum time for an answer of another member.
-const FETCH_MAX: Duration = Duration::from_secs(10);
+/// Maximum time for an answer of another member, at most 1 MiB of the state. A member that dies is noticed earlier; this is for
+/// slow paths, on which a piece alone needs 35 kB/s.
+const FETCH_MAX: Duration = Duration::from_secs(30);
 
 /// Returns the hash by which parts of the state are recognised.
 pub(super) fn sha256(bytes: &[u8]) -> Digest {
