@@ -63,6 +63,11 @@ impl Copies {
         known.map_or(&[], |status| &status.anew)
     }
 
+    /// Returns when the service on disk was created.
+    fn created_at_ms(&self) -> Option<u64> {
+        self.statuses().map(|status| status.created_at_ms).find(|at| *at != 0)
+    }
+
     /// Prints a line for each copy.
     pub(crate) fn tell(&self, output: &Output) -> std::io::Result<()> {
         if self.is_none() {
@@ -87,6 +92,9 @@ impl Copies {
                 ))?,
                 None => output.say(output.tone(Tone::Bad, format_args!("    {name}  does not answer")))?,
             }
+        }
+        if let Some(at_ms) = self.created_at_ms() {
+            output.say(format_args!("  created {}", utc(at_ms)))?;
         }
         for Escape { server, at_ms, from, .. } in self.anew() {
             output.say(format_args!(
@@ -114,6 +122,7 @@ impl Copies {
                 "seqno": status.as_ref().map(|status| status.position),
                 "synced": disk.map(|status| status.synced),
                 "digest": status.as_ref().filter(|status| status.has_state).map(|status| hex(&status.digest)),
+                "created_at_ms": disk.map(|status| status.created_at_ms).filter(|at| *at != 0),
                 "begun_anew": disk.map(|status| status.anew.iter().map(begun_anew).collect::<Vec<_>>()),
             })
         });
@@ -163,6 +172,16 @@ pub(crate) fn missing(service: &str, client: &Client) -> Option<Vec<u8>> {
 /// Says which servers a service waits for.
 pub(crate) fn waits(service: &str, missing: &[u8]) -> String {
     format!("{} does not serve at present: it waits for {}", visible(service), servers(missing))
+}
+
+/// Says that a service on disk was created just now, which should surprise nobody.
+pub(crate) fn created_words(service: &str, at_ms: Option<u64>) -> String {
+    let at = at_ms.map_or_else(String::new, |at| format!(" at {}", utc(at)));
+    format!(
+        "created {}{at}: it begins with nothing; if it has existed before, stop its servers and see that their disks are \
+         mounted; give later starts --existing, which refuses an empty folder",
+        visible(service)
+    )
 }
 
 pub(crate) fn servers(ids: &[u8]) -> String {

@@ -5,6 +5,9 @@ use crate::output::{tell, visible, without_checks};
 use std::fmt::Display;
 use std::process::ExitCode;
 
+/// What the system's errors end with if the process has as many open files as it may.
+const TOO_MANY_FILES: &str = "(os error 24)";
+
 /// An error that ends a command.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -60,7 +63,10 @@ impl Problem {
         if self.error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
         }
-        let message = without_checks(&format!("{:#}", self.error));
+        let mut message = without_checks(&format!("{:#}", self.error));
+        if message.contains(TOO_MANY_FILES) {
+            message += ": raise the limit on open files (`ulimit -n 1024`, or LimitNOFILE=1024 in the unit)";
+        }
         if !message.is_empty() {
             // The message may quote a file or a name that another user wrote.
             let lines: Vec<_> = message.lines().map(visible).collect();

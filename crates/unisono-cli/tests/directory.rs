@@ -230,7 +230,12 @@ fn a_watch_tells_every_change_and_resumes_where_it_was() {
     first.until("both changes", |seen| seen.len() == 2);
     let seen: Vec<_> = first.seen.iter().map(|change| change["seqno"].clone()).collect();
     assert_eq!(seen, numbers);
-    let mut second = watch(&(numbers[0].as_u64().unwrap() + 1).to_string());
+    let after_first = numbers[0].as_u64().unwrap() + 1;
+    let next = first.seen[0]["next"].as_str().unwrap();
+    assert!(next.ends_with(&format!(":{after_first}")), "{next}");
+    // A number alone is good as long as the service has not begun anew.
+    drop(watch(&after_first.to_string()));
+    let mut second = watch(next);
     service.good(&["dir", "chmod", "a", "ff,00,00"]);
     second.until("the rest", |seen| seen.len() == 2);
     let events: Vec<_> = second.seen.iter().map(|change| (&change["event"], &change["name"])).collect();
@@ -255,6 +260,8 @@ fn a_watch_says_when_it_goes_on_and_from_where_after_the_service_began_anew() {
     watch.until("that it goes on", |seen| {
         seen.iter().any(|line| line.as_str().is_some_and(|text| text.ends_with("the watch goes on")))
     });
+    let status = service.good(&["dir", "status", "--service", &service.name]);
+    assert!(status.contains("created 20") && !status.contains("begun anew"), "{status}");
     (1..=2).for_each(|id| service.kill(id));
     (2..=3).for_each(|id| {
         std::fs::rename(service.data(id), service.folder.path().join(format!("lost-{id}"))).unwrap()
@@ -262,9 +269,23 @@ fn a_watch_says_when_it_goes_on_and_from_where_after_the_service_began_anew() {
     service.start(1, &["--begin-anew"]);
     (2..=3).for_each(|id| service.start(id, &["--replace"]));
     (1..=3).for_each(|id| service.serves(id));
-    watch.until_said(&format!("list the directory, then type `unisono dir watch --from {}`", made + 1));
+    watch.until_said("list the directory, then type `unisono dir watch --from ");
     assert_eq!(watch.end(), Some(1));
-    assert_eq!(watch.seen.iter().rev().find(|line| line.is_object()).unwrap()["event"], "began-anew");
+    let lines: Vec<&Value> = watch.seen.iter().filter(|line| line.is_object()).collect();
+    let last = lines[lines.len() - 1];
+    assert_eq!(last["event"], "began-anew");
+    // A number of before is refused, with or without its instance; the position that was said is good.
+    let before = lines.iter().find(|line| line["seqno"] == made).unwrap()["next"].as_str().unwrap();
+    for from in [before, &(made + 1).to_string()] {
+        let (status, said) = service.bad(&["dir", "watch", "--from", from]);
+        assert!(status == 1 && said.contains("began anew") | said.contains("begun anew"), "{said}");
+    }
+    let next = last["next"].as_str().unwrap();
+    assert!(next.starts_with(last["instance"].as_str().unwrap()), "{next}");
+    let again = ["dir", "watch", "--cap", cap.to_str().unwrap(), "--from", next, "--patience", "1000"];
+    let mut again = Background::start(&again);
+    let after = json(&service.ask(&["dir", "mkdir", "after", "--json"]))["seqno"].clone();
+    again.until("the change", |seen| seen.iter().any(|line| line["seqno"] == after));
 }
 
 #[test]
@@ -319,6 +340,9 @@ fn every_bad_input_has_its_own_words_and_shows_no_secret() {
         (&["dir", "ls", "--cap", &format!("./{home}x")], 2, "there is no file"),
         (&["dir", "rm", "home", &home], 2, "unexpected argument"),
         (&["dir", "watch", "--from", &home], 2, "invalid value"),
+        (&["dir", "watch", "--from", "1f:7"], 2, "INSTANCE:NUMBER"),
+        (&["dir", "watch", "--from", "0000000000000001:7"], 1, "list the directory, then type"),
+        (&["dir", "serve", "--existing", "--id", "1", "--data", "/nonexistent/x"], 2, "see that its disk is mounted"),
         (&["dir", "serve", "--id", "0", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
         (&["dir", "serve", "--id", "4", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
         (&["dir", "serve", "--id", "1", "--replicas", "10", "--data", "/nonexistent/x"], 2, "1 to 9 servers"),

@@ -14,6 +14,9 @@ const CALLS_MAX: u32 = 32;
 /// Timeout of the first call of a query, doubled for each further one. A call that a lost server perhaps received waits for
 /// that service until its timeout; another call of a query may go to whatever serves now.
 const QUERY_CALL_FIRST: Duration = Duration::from_secs(2);
+/// Pause before the call after one that all servers were too busy for, doubled for each further one, and its maximum.
+const BUSY_PAUSE_FIRST: Duration = Duration::from_millis(50);
+const BUSY_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time from which a client believes servers that say that they have no majority: a moment after a crash they have none.
 const BELIEVES_AFTER: Duration = Duration::from_secs(3);
 
@@ -24,10 +27,20 @@ pub(crate) enum Heard {
     Reply(Bytes),
     /// No reply; the request was not executed, and may be sent again.
     DidNotHappen,
+    /// The service did not take the request, which was not executed.
+    Declined(Declined),
     /// No reply; the request was perhaps executed, once.
     Unclear,
     /// Only servers of a service that was founded apart from the one of before answered.
     OtherInstance,
+}
+
+/// Why the service did not take a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Declined {
+    pub(crate) reason: String,
+    /// True if it may take the same request a moment later.
+    pub(crate) is_busy: bool,
 }
 
 /// What the client does next.
@@ -37,6 +50,8 @@ pub(crate) enum Step {
     Call(Duration),
     /// Ask all servers how they are.
     AskServers,
+    /// Wait for this time.
+    Pause(Duration),
     /// The request is over.
     Over(Result<Reply, Failure>),
 }
@@ -46,6 +61,8 @@ pub(crate) enum Step {
 pub(crate) enum Failure {
     /// The service refused it; nothing changed.
     Refused(Refusal),
+    /// The service did not take it, and says why; nothing changed.
+    Declined(String),
     /// No server has a majority.
     NoMajority {
         /// Ids of the servers that are missing.
@@ -78,6 +95,10 @@ pub(crate) struct Attempts {
     calls: u32,
     may_have_happened: bool,
     asks_servers: bool,
+    /// Why the last call was not taken, and the pause after it.
+    declined: Option<String>,
+    busy: u32,
+    pauses: bool,
     over: Option<Result<Reply, Failure>>,
 }
 
@@ -85,7 +106,17 @@ impl Attempts {
     /// Begins with a request of this kind, which is to be over after about this time.
     pub(crate) fn new(kind: RequestKind, within: Duration) -> Attempts {
         let is_command = kind == RequestKind::Command;
-        Attempts { is_command, within, calls: 0, may_have_happened: false, asks_servers: false, over: None }
+        Attempts {
+            is_command,
+            within,
+            calls: 0,
+            may_have_happened: false,
+            asks_servers: false,
+            declined: None,
+            busy: 0,
+            pauses: false,
+            over: None,
+        }
     }
 
     /// Returns what to do when `elapsed` has passed since the request began.
@@ -94,6 +125,10 @@ impl Attempts {
             return Step::Over(over.clone());
         }
         let left = self.within.saturating_sub(elapsed);
+        if self.pauses && !left.is_zero() {
+            let pause = BUSY_PAUSE_FIRST * 2_u32.saturating_pow(self.busy - 1);
+            return Step::Pause(pause.min(BUSY_PAUSE_MAX).min(left));
+        }
         match self.asks_servers || left.is_zero() || self.calls >= CALLS_MAX {
             true => Step::AskServers,
             false if self.is_command => Step::Call(left),
@@ -104,6 +139,7 @@ impl Attempts {
     /// Notes what a call came to.
     pub(crate) fn heard(&mut self, heard: Heard) {
         self.calls += 1;
+        self.declined = None;
         match heard {
             Heard::Reply(reply) => {
                 self.over = Some(match Reply::decode(&reply) {
@@ -113,10 +149,22 @@ impl Attempts {
                 });
             }
             Heard::DidNotHappen => self.asks_servers = true,
+            Heard::Declined(Declined { reason, is_busy: false }) => {
+                self.over = Some(Err(Failure::Declined(reason)));
+            }
+            Heard::Declined(Declined { reason, .. }) => {
+                self.busy += 1;
+                (self.declined, self.pauses) = (Some(reason), true);
+            }
             // Only the service knows whether it executed the command; asked anew, it would count as another one.
             Heard::Unclear => (self.may_have_happened, self.asks_servers) = (self.is_command, true),
             Heard::OtherInstance => self.over = Some(Err(Failure::OtherInstance)),
         }
+    }
+
+    /// Notes that the pause is over.
+    pub(crate) fn paused(&mut self) {
+        self.pauses = false;
     }
 
     /// Notes the status of the servers that answered, `elapsed` after the request began.
@@ -132,6 +180,9 @@ impl Attempts {
                 Some(Err(Failure::NoMajority { missing, may_have_happened }))
             }
             Standing::Silent if is_last => Some(Err(Failure::NoServer { may_have_happened })),
+            _ if is_last && !may_have_happened && self.declined.is_some() => {
+                self.declined.take().map(|reason| Err(Failure::Declined(reason)))
+            }
             _ if is_last => Some(Err(Failure::Late { may_have_happened })),
             _ => None,
         };
@@ -189,6 +240,32 @@ mod tests {
         attempts.heard(Heard::Unclear);
         attempts.heard_servers(SECOND, &[]);
         assert_eq!(attempts.step(2 * SECOND), Step::Call(4 * SECOND));
+    }
+
+    #[test]
+    fn what_the_service_did_not_take_did_not_happen() {
+        let serving =
+            ServerStatus { server: 1, servers: 3, state: State::Serving, ..ServerStatus::default() };
+        let declined = |reason: &str, is_busy| Heard::Declined(Declined { reason: reason.into(), is_busy });
+        let mut attempts = Attempts::new(RequestKind::Command, 6 * SECOND);
+        attempts.heard(declined("too long", false));
+        assert_eq!(attempts.step(SECOND), Step::Over(Err(Failure::Declined("too long".into()))));
+        // A busy service is asked again, with pauses.
+        let mut attempts = Attempts::new(RequestKind::Command, 6 * SECOND);
+        for pause in [50, 100, 200] {
+            attempts.heard(declined("busy", true));
+            assert_eq!(attempts.step(SECOND), Step::Pause(Duration::from_millis(pause)));
+            attempts.paused();
+            assert_eq!(attempts.step(SECOND), Step::Call(5 * SECOND));
+        }
+        attempts.heard(declined("busy", true));
+        assert_eq!(attempts.step(6 * SECOND), Step::AskServers);
+        let mut late = attempts.clone();
+        late.heard_servers(6 * SECOND, std::slice::from_ref(&serving));
+        assert_eq!(late.step(6 * SECOND), Step::Over(Err(Failure::Declined("busy".into()))));
+        attempts.paused();
+        attempts.heard(reply(Ok(Answer::Done)));
+        assert!(matches!(attempts.step(SECOND), Step::Over(Ok(_))));
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! |---|---|---|
 //! | `attempts` | what a client does with one request | yes |
 //! | `watches` | watches as a server holds them | no |
+//! | `following` | watches as a client follows them | no |
 //! | `status` | what a server says of itself | no |
 //! | `operation` | operations and what their answers contain | yes |
 //! | `machine` | the table as a replica's state machine | yes |
@@ -34,7 +35,7 @@
 //! | `server` | servers | yes |
 //! | `client` | clients | yes |
 //!
-//! Without the feature `net` the crate is what the simulator drives: watches and the status of servers.
+//! Without the feature `net` the crate is what the simulator drives: both sides of watches, and the status of servers.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "net")]
@@ -43,6 +44,7 @@ mod archive;
 mod attempts;
 #[cfg(feature = "net")]
 mod client;
+mod following;
 #[cfg(feature = "net")]
 mod machine;
 #[cfg(feature = "net")]
@@ -60,13 +62,14 @@ mod watches;
 pub use archive::{Backup, NotABackup};
 #[cfg(feature = "net")]
 pub use client::{Client, ClientError, Done, OPERATION_WITHIN, Pending, SILENCE, SaveError, Saved, Watch};
+pub use following::{Followed, Follower, Lost, NotAPosition, Position};
 #[cfg(feature = "net")]
 pub use operation::Operation;
 #[cfg(feature = "net")]
 pub use root::{CapabilityFileError, ROOT_FILE, read_capability};
 #[cfg(feature = "net")]
 pub use server::{RestoreError, Server, ServerEnd, ServerOptions, StartError, restore};
-pub use status::{BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, standing};
+pub use status::{BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, heard, standing};
 #[cfg(feature = "net")]
 pub use unisono::replica::{
     DiskDurability, DiskError, DiskOptions, Notice, ReplicaEnd, ReplicaError, StopReason,

@@ -80,6 +80,14 @@ pub fn read_capability(path: impl AsRef<Path>) -> Result<Capability, CapabilityF
     text.trim().parse().map_err(|reason| CapabilityFileError::Other { path: path.into(), reason })
 }
 
+/// True if a regular file has this capability, whoever may read it.
+pub(crate) fn has_capability(path: &Path, capability: &Capability) -> bool {
+    let Ok(Some(file)) = open_regular(path) else { return false };
+    let mut text = String::new();
+    let is_read = file.take(FILE_BYTES_MAX).read_to_string(&mut text).is_ok();
+    is_read && text.trim().parse() == Ok(*capability)
+}
+
 /// Opens a file that this program wrote, to be read; `None` if there is nothing of that name, or something else.
 pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     match fs::symlink_metadata(path) {
@@ -130,6 +138,9 @@ mod tests {
         write_capability(&path, &root).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(read_capability(&path).unwrap(), root);
+        assert!(has_capability(&path, &root) && !has_capability(&folder.path().join("none"), &root));
+        let other = Capability::of_owner(Port(8), ObjectNumber(1), Check::from_bits(99));
+        assert!(!has_capability(&path, &other));
         for mode in [0o640, 0o604] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let refused = read_capability(&path).unwrap_err();

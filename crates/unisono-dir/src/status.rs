@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// Version of the question and the answer.
-const STATUS_VERSION: u8 = 1;
+const STATUS_VERSION: u8 = 2;
 /// The question: the version.
 pub const STATUS_QUESTION: [u8; 1] = [STATUS_VERSION];
 /// Maximum length of the words that say why.
@@ -28,6 +28,8 @@ pub enum State {
     /// It has ended, or does not answer.
     #[default]
     Stopped,
+    /// It does not answer this client, but servers that do hear it. No server says this of itself.
+    Unreachable,
 }
 
 impl State {
@@ -43,6 +45,7 @@ impl State {
             State::Recovering => "recovering",
             State::Waiting => "waiting",
             State::Stopped => "stopped",
+            State::Unreachable => "unreachable",
         }
     }
 }
@@ -89,6 +92,16 @@ pub struct ServerStatus {
     pub begun_anew: Vec<BegunAnew>,
     /// Highest version of requests that it knows.
     pub version: u8,
+    /// True if a change is answered once one disk has it, so that servers may have to wait for one certain disk.
+    pub one_disk: bool,
+    /// Instance of the service: another one after each time that it began anew; 0 before its creation.
+    pub instance: u64,
+    /// When the service was created, in milliseconds since 1970; `None` if that is not known.
+    pub created_at_ms: Option<u64>,
+    /// Ids of the servers that it is in a group with: it hears these.
+    pub hears: Vec<u8>,
+    /// Ids of the servers whose disks it knows to be empty or old.
+    pub useless_disks: Vec<u8>,
 }
 
 impl ServerStatus {
@@ -117,6 +130,13 @@ impl ServerStatus {
             out.put_u64(*number);
         }
         out.put_u8(self.version);
+        out.put_u8(self.one_disk.into());
+        out.put_u64(self.instance);
+        out.put_u64(self.created_at_ms.unwrap_or(0));
+        out.put_u8(self.hears.len() as u8);
+        out.put_slice(&self.hears);
+        out.put_u8(self.useless_disks.len() as u8);
+        out.put_slice(&self.useless_disks);
         out.into()
     }
 
@@ -141,7 +161,12 @@ impl ServerStatus {
             Some(BegunAnew { server, at_ms, number: from.try_get_u64().ok()? })
         };
         let begun_anew = (0..count).map(&mut anew).collect::<Option<_>>()?;
-        let version = from.try_get_u8().ok()?;
+        let (version, one_disk) = (from.try_get_u8().ok()?, from.try_get_u8().ok()? == 1);
+        let (instance, created) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
+        let length = usize::from(from.try_get_u8().ok()?);
+        let hears = take(&mut from, length)?.to_vec();
+        let length = usize::from(from.try_get_u8().ok()?);
+        let useless_disks = take(&mut from, length)?.to_vec();
         from.is_empty().then_some(ServerStatus {
             server,
             servers,
@@ -154,6 +179,11 @@ impl ServerStatus {
             digest: has_digest.then_some(digest),
             begun_anew,
             version,
+            one_disk,
+            instance,
+            created_at_ms: Some(created).filter(|at| *at != 0),
+            hears,
+            useless_disks,
         })
     }
 }
@@ -182,8 +212,9 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
     if answered.iter().any(|status| status.state == State::Serving) {
         return Standing::Serves;
     }
+    let runs = |status: &&ServerStatus| status.state != State::Stopped;
     let here: BTreeSet<u8> =
-        answered.iter().filter(|status| status.state != State::Stopped).map(|status| status.server).collect();
+        answered.iter().filter(runs).map(|status| status.server).chain(heard(answered)).collect();
     let is_creating = answered.iter().any(|status| status.state == State::Creating);
     let majority = usize::from(servers / 2 + 1);
     let needed = if is_creating { usize::from(servers) } else { majority };
@@ -192,6 +223,11 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
         true => Standing::NoMajority((1..=servers).filter(|id| !here.contains(id)).collect()),
         false => Standing::Recovers(waited_for.collect::<BTreeSet<u8>>().into_iter().collect()),
     }
+}
+
+/// Returns the ids of the servers that those which answered hear, whether or not they answered this client.
+pub fn heard(answered: &[ServerStatus]) -> BTreeSet<u8> {
+    answered.iter().flat_map(|status| status.hears.iter().copied()).collect()
 }
 
 /// Returns the ids of servers whose state differs from that of others with the same number, and is not that of most.
@@ -228,6 +264,11 @@ mod tests {
             digest: Some([7; 32]),
             begun_anew: vec![BegunAnew { server: 2, at_ms: 1_700_000_000_000, number: 70 }],
             version: 1,
+            one_disk: true,
+            instance: 5,
+            created_at_ms: Some(1_600_000_000_000),
+            hears: vec![1],
+            useless_disks: vec![1],
         };
         let bytes = full.encode();
         assert_eq!(ServerStatus::decode(bytes.clone()), Some(full));
@@ -253,6 +294,9 @@ mod tests {
         );
         // They may not reach each other.
         assert_eq!(standing(&[alone, second]), Standing::Recovers(vec![2, 3]));
+        // One that this client does not reach runs all the same.
+        let hears = ServerStatus { hears: vec![3], ..status(1, State::Recovering, &[]) };
+        assert_eq!(standing(&[hears]), Standing::Recovers(vec![]));
         // All servers have to be there once.
         let half = [1, 2].map(|id| status(id, State::Creating, &[3]));
         assert_eq!(standing(&half), Standing::NoMajority(vec![3]));

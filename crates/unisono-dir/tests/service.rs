@@ -8,7 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
     Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
-    Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions, StartError, State,
+    Position, Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions, StartError, State,
     operation, random_check, restore,
 };
 
@@ -142,7 +142,7 @@ fn a_watch_misses_nothing_while_its_server_crashes() {
     let mut service = Service::begin("watch");
     let (client, root) = (service.client(), service.root());
     let first = mkdir(&client, root, "d0").unwrap();
-    let mut watch = client.watch(Place::of(root), Some(first)).unwrap();
+    let mut watch = client.watch(Place::of(root), Some(client.position_of(root.port, first).unwrap())).unwrap();
     let mut made = vec![first];
     for id in [1, 2, 3] {
         made.push(mkdir(&client, root, &format!("before-{id}")).unwrap());
@@ -159,10 +159,11 @@ fn a_watch_misses_nothing_while_its_server_crashes() {
     }
     assert_eq!(seen, made);
     // Resumed elsewhere, it goes on after what was seen.
-    let mut resumed = client.watch(Place::of(root), Some(watch.from())).unwrap();
+    let mut resumed = client.watch(Place::of(root), Some(watch.position())).unwrap();
     let next = mkdir(&client, root, "next").unwrap();
     assert_eq!(resumed.next().unwrap().number, next);
-    let future = client.watch(Place::of(root), Some(next + 100)).unwrap_err();
+    let later = Position { number: next + 100, ..watch.position() };
+    let future = client.watch(Place::of(root), Some(later)).unwrap_err();
     assert!(
         matches!(&future, ClientError::Refused(refusal) if matches!(refusal.reason, Reason::Future { .. }))
     );
@@ -199,7 +200,10 @@ fn a_backup_goes_on_as_another_instance() {
     let path = service.folder.path().join("saved");
     let saved = client.save(root, || std::fs::File::create(&path), |_, _| {}).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().len(), saved.bytes);
-    mkdir(&client, root, "lost").unwrap();
+    let mut watch = client.watch(Place::of(root), None).unwrap();
+    let lost = mkdir(&client, root, "lost").unwrap();
+    assert_eq!(watch.next().unwrap().number, lost);
+    let before = watch.position();
     let stranger = root.restrict(Rights(0x04)).unwrap();
     assert!(client.save(stranger, || std::fs::File::create(&path), |_, _| {}).is_err());
     for id in 1..=3 {
@@ -217,8 +221,23 @@ fn a_backup_goes_on_as_another_instance() {
     // A client of before does not take it for the service that it knew.
     let known = names(&client, root, false);
     assert!(matches!(known, Err(ClientError::OtherInstance)), "{known:?}");
+    // Its position is none of the new service, whether or not this process has accepted that one.
     client.accept_instance(root.port).unwrap();
+    for from in [watch.position(), before] {
+        let refused = client.watch(Place::of(root), Some(from)).err();
+        assert!(matches!(refused, Some(ClientError::OtherInstance)), "{refused:?}");
+    }
+    let ended = watch.next();
+    assert!(matches!(ended, Err(ClientError::OtherInstance)), "{ended:?}");
+    let number = client.position_of(root.port, before.number).err();
+    assert!(matches!(number, Some(ClientError::WhichInstance { .. })), "{number:?}");
+    let now = client.now(root.port).unwrap();
+    assert_ne!(now.instance, before.instance);
     assert_eq!(names(&client, root, false).unwrap(), ["file", "kept"]);
+    let mut watch = client.watch(Place::of(root), Some(now)).unwrap();
+    let next = mkdir(&client, root, "next").unwrap();
+    assert_eq!(watch.next().unwrap().number, next);
+    client.run(&operation::delete_directory(place(root, "next"))).unwrap();
     assert_eq!(client.read_file(&place(root, "file"), false).unwrap(), vec![7; 3 << 20]);
     assert!(client.servers(root.port).iter().all(|status| status.begun_anew.len() == 1));
     // What was restored is durable: the server of the backup may crash.

@@ -35,6 +35,8 @@ pub enum ServiceBug {
     WatchRepeatsOnResume,
     /// A server answers a watch from before the history as if it began where the history does.
     WatchEndsSilently,
+    /// A watch takes the answers of a service that began anew for ones of the instance of its position.
+    PositionWithoutInstance,
     /// A backup lacks what its server remembers of commands.
     MemoryNotInBackup,
     /// A backup is taken of a state that may be behind, and has the number of the present one.
@@ -51,6 +53,7 @@ impl ServiceBug {
         ServiceBug::WatchSkipsAtViewChange,
         ServiceBug::WatchRepeatsOnResume,
         ServiceBug::WatchEndsSilently,
+        ServiceBug::PositionWithoutInstance,
         ServiceBug::MemoryNotInBackup,
         ServiceBug::BackupBehindItsNumber,
     ];

@@ -1,6 +1,7 @@
 //! What a running server tells its operator: that it serves, that it no longer does and serves again, and that one of the
 //! servers has another key.
 
+use crate::copies::created_words;
 use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
 use crate::rpc::notice_words;
@@ -77,6 +78,9 @@ impl Attendant {
     /// Says that the server serves, and says it again each time that it had ceased to.
     pub(crate) fn introduce(self: &Arc<Self>) -> Result<(), Problem> {
         self.was_out.store(false, Ordering::Release);
+        if self.server.has_created() {
+            tell(created_words(&self.service, self.server.status().created_at_ms));
+        }
         self.say_that_it_serves()?;
         let attendant = self.clone();
         threads::start("attendant", move || {

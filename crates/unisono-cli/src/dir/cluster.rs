@@ -60,6 +60,7 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
                 durability: DiskDurability::default(),
                 replace: false,
                 begin_anew: false,
+                existing: false,
             },
             servers: servers_options.clone(),
             client_key: None,

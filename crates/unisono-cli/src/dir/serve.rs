@@ -75,6 +75,11 @@ pub(crate) struct Serve {
     #[arg(long)]
     begin_anew: bool,
 
+    /// Refuse an empty folder: after the first start it is a disk that is not mounted, or the wrong folder. For service
+    /// files, once the service is created
+    #[arg(long, conflicts_with = "replace")]
+    existing: bool,
+
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -90,6 +95,7 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
             durability: command.durability,
             replace: command.replace,
             begin_anew: command.begin_anew,
+            existing: command.existing,
         },
         servers: connection::options(settings, None)?,
         client_key: command.client_key.as_deref().map(connection::load_key).transpose()?,

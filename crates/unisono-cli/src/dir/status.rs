@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::thread;
-use unisono_dir::{ServerStatus, Standing, State, diverged, standing};
+use unisono_dir::{ServerStatus, Standing, State, diverged, heard, standing};
 
 /// Digits of a digest that people see.
 const DIGEST_DIGITS: usize = 12;
@@ -46,27 +46,24 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
     let highest = answered.iter().map(|status| status.number).max().unwrap_or(0);
     let diverged = diverged(&answered);
     for id in 1..=servers {
-        let silent =
-            ServerStatus { server: id, servers, why: "it does not answer".into(), ..ServerStatus::default() };
+        let silent = silent(id, servers, &answered);
         let status = answered.iter().find(|status| status.server == id);
         let lag = status.map(|status| highest - status.number);
         let status = status.unwrap_or(&silent);
         tell(status, lag, diverged.contains(&id), output)?;
     }
+    tell_beginnings(&answered, output)?;
     agree(&answered)?;
     match standing(&answered) {
-        Standing::Serves if !diverged.is_empty() => Err(Problem::failed(format!(
-            "servers have different states at the same command ({}): the memory or the program of one is damaged; stop it, \
-             and start it with an empty folder and --replace",
-            listed(&diverged)
-        ))),
+        Standing::Serves if !diverged.is_empty() => Err(Problem::failed(what_differs(&diverged, &answered))),
         Standing::Serves => Ok(()),
         Standing::Recovers(missing) if missing.is_empty() => {
             Err(Problem::not_primary("the service is about to serve; ask again in a moment"))
         }
         Standing::Recovers(missing) => Err(Problem::not_primary(what_is_lacking(&missing, &answered))),
         Standing::NoMajority(missing) => Err(Problem::not_primary(format!(
-            "no majority: the service waits for {}; start them, or see `unisono dir serve --help` if their disks are lost",
+            "no majority: the service waits for {}, of which this client has no answer; start them if they do not run, or see \
+             `unisono dir serve --help` if their disks are lost",
             listed(&missing)
         ))),
         Standing::Silent => Err(Problem::not_primary(
@@ -111,25 +108,102 @@ fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
     )))
 }
 
-/// Says why no server serves although enough are there, and what to do: those that are missing may run with disks that do
-/// not count.
+/// Returns the status of a server that did not answer this client.
+fn silent(id: u8, servers: u8, answered: &[ServerStatus]) -> ServerStatus {
+    let hear: Vec<u8> =
+        answered.iter().filter(|status| status.hears.contains(&id)).map(|status| status.server).collect();
+    let (state, why) = match hear[..] {
+        [] => (State::Stopped, "it does not answer".to_owned()),
+        _ => {
+            let why = format!("it does not answer this client, but servers hear it: {}", listed(&hear));
+            (State::Unreachable, why)
+        }
+    };
+    ServerStatus { server: id, servers, state, why, ..ServerStatus::default() }
+}
+
+/// Says when the service was created, and the instance that positions of watches name.
+fn tell_beginnings(answered: &[ServerStatus], output: &Output) -> Result<(), Problem> {
+    let of = |status: &ServerStatus| Some((status.created_at_ms?, status.instance));
+    for (at, instance) in answered.iter().filter_map(of).collect::<BTreeSet<(u64, u64)>>() {
+        let is_of = |status: &&ServerStatus| of(status) == Some((at, instance));
+        let servers: Vec<u8> = answered.iter().filter(is_of).map(|status| status.server).collect();
+        let servers = listed(&servers);
+        output.say(format_args!("created {}, instance {instance:016x}, at server {servers}", utc(at)))?;
+    }
+    Ok(())
+}
+
+/// Says why no server serves although enough are there, and what to do. A disk is called bad only if a server has compared it
+/// with its own.
 fn what_is_lacking(missing: &[u8], answered: &[ServerStatus]) -> String {
-    let runs = |id: &u8| answered.iter().any(|status| status.server == *id && status.state != State::Stopped);
+    let heard = heard(answered);
+    let is_running = |status: &ServerStatus| status.state != State::Stopped;
+    let runs = |id: &u8| {
+        heard.contains(id) || answered.iter().any(|status| status.server == *id && is_running(status))
+    };
     let (running, absent): (Vec<u8>, Vec<u8>) = missing.iter().partition(|id| runs(id));
+    let known: BTreeSet<u8> = answered.iter().flat_map(|status| status.useless_disks.clone()).collect();
+    let (useless, apart): (Vec<u8>, Vec<u8>) = running.iter().partition(|id| known.contains(id));
+    let servers = answered.iter().map(|status| status.servers).max().unwrap_or(0);
+    let majority = usize::from(servers / 2 + 1);
     let mut advice = Vec::new();
     if !absent.is_empty() {
-        advice.push(format!("start server {}", listed(&absent)));
+        advice.push(format!("server {} is missing: start it", listed(&absent)));
     }
-    if answered.iter().any(|status| status.state == State::Creating) {
-        advice.push("look at what the servers say: their keys may differ".to_owned());
-    } else if !running.is_empty() {
+    if !apart.is_empty() {
         advice.push(format!(
-            "server {} runs with a disk that is empty or old: start it with its folder of before, or, if a majority of the \
-             disks is lost for ever, start one of the others with --begin-anew",
-            listed(&running)
+            "server {} runs, and servers that wait for it do not hear it: look at the network between them, at --bind and \
+             --seeds, and whether they have the same --key",
+            listed(&apart)
         ));
     }
-    format!("no server serves: a good disk of server {} is missing; {}", listed(missing), advice.join("; "))
+    if !useless.is_empty() {
+        let useless = listed(&useless);
+        advice.push(format!(
+            "server {useless} runs with a disk that is empty or old: start it with its folder of before"
+        ));
+    }
+    if usize::from(servers) < majority + useless.len() {
+        advice.push(
+            "if those folders are lost for ever, start a server with a good disk with --begin-anew: changes that only the \
+             lost disks had are gone then"
+                .to_owned(),
+        );
+    }
+    let waits_for_one = |status: &ServerStatus| {
+        status.one_disk && status.hears.len() + 1 >= majority && !status.waits_for.is_empty()
+    };
+    if useless.is_empty() && apart.is_empty() && answered.iter().any(waits_for_one) {
+        advice.push(format!(
+            "with durability one the disk of server {} may be the only one with changes that were answered; if it is lost \
+             for ever, stop the others, start one of them with --begin-anew and the rest with empty folders and --replace: \
+             what only the lost disk had is gone then",
+            listed(&absent)
+        ));
+    }
+    format!("no server serves: {}", advice.join("; "))
+}
+
+/// Says what to do about servers whose states differ. Only the state of most of them shows which one is wrong.
+fn what_differs(diverged: &[u8], answered: &[ServerStatus]) -> String {
+    let is_judged = |id: &u8| {
+        let number = answered.iter().find(|status| status.server == *id).map(|status| status.number);
+        answered.iter().any(|status| {
+            status.digest.is_some() && Some(status.number) == number && !diverged.contains(&status.server)
+        })
+    };
+    let what = format!("servers have different states at the same command ({})", listed(diverged));
+    match diverged.iter().all(is_judged) {
+        true => format!(
+            "{what}: the memory or the program of one is damaged; stop it, keep its folder aside, and start it with an empty \
+             one and --replace"
+        ),
+        false => format!(
+            "{what}, and none of these is that of most: stop the programs that write, and copy the folders of all servers \
+             before you stop or replace one"
+        ),
+    }
 }
 
 fn listed(ids: &[u8]) -> String {
@@ -189,6 +263,11 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         "diverged": diverged,
         "begun_anew": begun_anew,
         "servers": (1..=status.servers).collect::<Vec<u8>>(),
+        "hears": known.then_some(&status.hears),
+        "useless_disks": known.then_some(&status.useless_disks),
+        "durability": known.then_some(if status.one_disk { "one" } else { "majority" }),
+        "instance": (status.instance != 0).then(|| format!("{:016x}", status.instance)),
+        "created_at_ms": status.created_at_ms,
     }))?;
     Ok(())
 }
@@ -204,16 +283,69 @@ mod tests {
     #[test]
     fn what_is_lacking_says_what_to_type_next() {
         let with = |server, state| ServerStatus { server, servers: 3, state, ..ServerStatus::default() };
-        let (one, two) = (with(1, State::Waiting), with(2, State::Waiting));
-        let said = what_is_lacking(&[2, 3], &[one.clone(), two]);
-        assert!(
-            said.contains("start server 3;") && said.contains("server 2 runs with a disk that is empty"),
-            "{said}"
-        );
-        let said = what_is_lacking(&[3], &[one]);
-        assert!(said.ends_with("start server 3"), "{said}");
+        let waiting = |server, waits_for: &[u8]| ServerStatus {
+            waits_for: waits_for.to_vec(),
+            hears: (1..=3).filter(|id| *id != server && !waits_for.contains(id)).collect(),
+            ..with(server, State::Waiting)
+        };
+        // Good servers that are cut off from each other.
+        let apart: Vec<_> = [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])].map(|(id, ids)| waiting(id, &ids)).into();
+        let said = what_is_lacking(&[1, 2, 3], &apart);
+        assert!(said.contains("server 1, 2, 3 runs, and servers that wait for it do not hear it"), "{said}");
+        assert!(!said.contains("--begin-anew") && !said.contains("disk"), "{said}");
+        // Disks that another server knows to be old: first no majority of the disks, then one.
+        let knows = |useless: &[u8]| ServerStatus {
+            hears: useless.to_vec(),
+            useless_disks: useless.to_vec(),
+            ..waiting(1, &[2, 3])
+        };
+        let said = what_is_lacking(&[2, 3], &[knows(&[2]), waiting(2, &[2, 3])]);
+        let words = "server 3 is missing: start it; server 2 runs with a disk that is empty or old";
+        assert!(said.contains(words) && !said.contains("--begin-anew"), "{said}");
+        let said = what_is_lacking(&[2, 3], &[knows(&[2, 3]), waiting(2, &[2, 3]), waiting(3, &[2, 3])]);
+        assert!(said.contains("--begin-anew: changes that only the lost disks had are gone"), "{said}");
         let creating = [1, 2, 3].map(|id| with(id, State::Creating));
-        assert!(what_is_lacking(&[3], &creating).contains("their keys may differ"));
+        assert!(what_is_lacking(&[3], &creating).contains("the same --key"));
+    }
+
+    #[test]
+    fn a_server_is_replaced_only_where_most_say_that_it_is_the_wrong_one() {
+        let with = |server, digest| ServerStatus {
+            number: 5,
+            digest: Some([digest; 32]),
+            ..status(server, State::Serving, 11)
+        };
+        assert!(what_differs(&[2], &[with(1, 1), with(2, 2), with(3, 1)]).contains("--replace"));
+        assert!(!what_differs(&[1, 2], &[with(1, 1), with(2, 2)]).contains("--replace"));
+        assert!(!what_differs(&[1, 2, 3], &[with(1, 1), with(2, 2), with(3, 3)]).contains("--replace"));
+    }
+
+    #[test]
+    fn a_service_that_waits_for_one_disk_says_what_it_costs_to_go_on_without_it() {
+        let waiting = |server, hears: &[u8], one_disk| ServerStatus {
+            server,
+            servers: 3,
+            state: State::Waiting,
+            waits_for: vec![3],
+            hears: hears.to_vec(),
+            one_disk,
+            ..ServerStatus::default()
+        };
+        let said = what_is_lacking(&[3], &[waiting(1, &[2], true), waiting(2, &[1], true)]);
+        let words = "what only the lost disk had is gone";
+        assert!(said.contains("--begin-anew") && said.contains(words), "{said}");
+        for not in [waiting(1, &[], true), waiting(1, &[2], false)] {
+            assert!(!what_is_lacking(&[3], &[not]).contains("--begin-anew"));
+        }
+    }
+
+    #[test]
+    fn a_server_that_only_this_client_does_not_reach_is_not_stopped() {
+        let hears = [ServerStatus { hears: vec![3], ..status(1, State::Serving, 11) }];
+        assert_eq!(silent(2, 3, &hears).state, State::Stopped);
+        let third = silent(3, 3, &hears);
+        assert_eq!(third.state, State::Unreachable);
+        assert_eq!(third.why, "it does not answer this client, but servers hear it: 1");
     }
 
     #[test]

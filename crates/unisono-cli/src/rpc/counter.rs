@@ -99,6 +99,11 @@ struct OnDisk {
     /// later starts
     #[arg(long, requires = "id")]
     begin_anew: bool,
+
+    /// Refuse an empty folder: after the first start it is a disk that is not mounted, or the wrong folder. For service
+    /// files, once the counter is created
+    #[arg(long, requires = "id", conflicts_with = "replace")]
+    existing: bool,
 }
 
 pub(crate) fn durability(text: &str) -> Result<DiskDurability, String> {
@@ -119,6 +124,7 @@ impl OnDisk {
             durability: self.durability,
             replace: self.replace,
             begin_anew: self.begin_anew,
+            existing: self.existing,
         })
     }
 }
@@ -164,6 +170,10 @@ fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<S
             }
             told = waits_for;
         }
+    }
+    if replica.has_created() {
+        let created = replica.disk().and_then(|(block, _)| block.created_at_ms());
+        tell(copies::created_words(name, created));
     }
     Ok(replica)
 }

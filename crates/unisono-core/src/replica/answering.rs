@@ -11,15 +11,15 @@ use crate::rpc::{CallNumber, RequestId};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-/// Says nothing of the call: it may be a repeat of one that was executed elsewhere, or was submitted here.
+/// Says nothing of earlier attempts at the call, one of which may have been executed elsewhere.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
 /// Likewise.
 pub(super) const WAITS_TOO_LONG: &[u8] =
-    b"a command waits for an hour at most: call with a shorter deadline; this server did nothing with it";
+    b"a command waits for an hour at most: call with a shorter deadline; nothing happened";
 /// Likewise.
 pub(super) const BUSY: &[u8] =
-    b"busy: 64 MiB of commands wait here for their outcomes; this server did nothing with this one; try again later";
+    b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
 const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
 
 impl<S: StateMachine> Replica<S> {

@@ -55,7 +55,6 @@ use crate::planted::{Planted, Probe};
 use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use answering::{BUSY, NO_READS, WAITS_TOO_LONG};
 use backlog::Backlog;
@@ -63,6 +62,7 @@ use bytes::Bytes;
 use chain::Agreement;
 use core::ops::Range;
 use core::time::Duration;
+use disk::Block;
 use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
 use memory::COMMAND_WAITS_MAX_MS;
@@ -263,7 +263,7 @@ impl<S: StateMachine> Replica<S> {
             Kind::Command if request.payload.len() > self.command_bytes_max() => {
                 let (bytes, max) = (request.payload.len(), self.command_bytes_max());
                 let reason = CommandFailure::TooLarge { bytes, max };
-                let refusal = Outcome::Refuse(reason.to_string().into());
+                let refusal = Outcome::Refuse(alloc::format!("{reason}; nothing happened").into());
                 self.answer(request.id, request.hops, &refusal);
             }
             Kind::Command if request.deadline.since(now) > COMMAND_WAITS_MAX => {
@@ -599,6 +599,7 @@ impl<S: StateMachine> Replica<S> {
             synced: self.durable.as_ref().map_or(0, Durable::synced),
             servers: self.durable.as_ref().map_or(0, |durable| durable.block.servers),
             process: self.process(),
+            created_at_ms: self.block().and_then(Block::created_at_ms).unwrap_or(0),
             waits_for: self.waits_for(),
             anew: self.durable.as_ref().map_or_else(Vec::new, |durable| durable.block.anew.clone()),
         };

@@ -100,6 +100,19 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
+    /// True if this process took part in creating the service: it began with nothing.
+    pub fn has_created(&self) -> bool {
+        self.durable.as_ref().is_some_and(|durable| durable.has_created)
+    }
+
+    /// Returns the ids of the servers that are in the group of this one with a disk that does not count, because it is empty
+    /// or older than another server knows it to have been; only while this server waits for a good one.
+    pub fn useless_disks(&self) -> Vec<u8> {
+        let waits = self.durable.as_ref().filter(|durable| durable.stage == Stage::Closed);
+        let round = waits.filter(|_| self.view.is_some() && !self.is_stopped).map(|durable| &durable.round);
+        round.map_or_else(Vec::new, |round| round.useless().to_vec())
+    }
+
     /// Returns the ids of the servers that are not in the group.
     fn servers_outside(&self) -> Vec<u8> {
         let members = || self.view.iter().flat_map(|view| &view.members);
@@ -211,6 +224,7 @@ impl<S: StateMachine> Replica<S> {
             Verdict::Done(root) => {
                 durable.block.created = Created::Done(root);
                 durable.block.service = root;
+                durable.has_created = true;
                 durable.commit(After::Round(key, RoundWord::Done));
             }
             Verdict::Again => {

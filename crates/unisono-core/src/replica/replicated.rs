@@ -24,7 +24,7 @@ const HEAD_VERSION: u8 = 2;
 /// Bytes of applied entries after which all servers write a snapshot. The simulator's logs are short, and are to be cut
 /// too.
 const SNAPSHOT_AFTER_BYTES: u64 = if cfg!(feature = "planted") { 4 << 10 } else { 64 << 20 };
-const NO_ROOM: &[u8] = b"the service has too many clients or commands to remember; the call did not happen";
+const NO_ROOM: &[u8] = b"busy: no room: the service has too many clients or commands to remember; try again later; nothing happened";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
 /// A copy. See the module.

@@ -282,6 +282,8 @@ pub struct CopyStatus {
     pub servers: u8,
     /// Random number of the process.
     pub process: u64,
+    /// When the service was created, in milliseconds since 1970; 0 if that is not known.
+    pub created_at_ms: u64,
     /// Ids of the servers that it waits for.
     pub waits_for: Vec<u8>,
     /// Each time that an administrator let the service begin anew from one disk, the first one first.
@@ -317,6 +319,7 @@ impl CopyStatus {
         out.put_u64(self.synced);
         out.put_u8(self.servers);
         out.put_u64(self.process);
+        out.put_u64(self.created_at_ms);
         out.put_u8(self.waits_for.len() as u8);
         out.put_slice(&self.waits_for);
         for Escape { server, at_ms, from, service } in &self.anew {
@@ -340,6 +343,7 @@ impl CopyStatus {
         let (server, generation) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
         let (disk, synced) = (from.try_get_u64().ok()?, from.try_get_u64().ok()?);
         let (servers, process) = (from.try_get_u8().ok()?, from.try_get_u64().ok()?);
+        let created_at_ms = from.try_get_u64().ok()?;
         let count = usize::from(from.try_get_u8().ok()?);
         let waits_for = (count <= from.len()).then(|| from.split_to(count).to_vec())?;
         if !from.len().is_multiple_of(ESCAPE_BYTES) {
@@ -363,6 +367,7 @@ impl CopyStatus {
             synced,
             servers,
             process,
+            created_at_ms,
             waits_for,
             anew: anew.collect(),
         })
@@ -520,6 +525,7 @@ mod tests {
             synced: 9,
             servers: 3,
             process: 9,
+            created_at_ms: 10,
             waits_for,
             anew: vec![
                 Escape { server: 2, at_ms: 3, from: 4, service: 5 },

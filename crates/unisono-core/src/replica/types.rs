@@ -274,7 +274,7 @@ pub enum StopReason {
     DiskHangs,
     /// The service was begun anew from another server's disk; this disk is of the instance that was given up.
     #[error(
-        "the service was begun anew from another server's disk, and this disk is of the earlier service; to join, start with an empty folder and --replace"
+        "the service was begun anew from another server's disk, and this disk is of the earlier service; to join, keep its folder aside and start with an empty one and --replace"
     )]
     DiskGivenUp,
     /// The disk is of another service of the same name.

@@ -291,6 +291,12 @@ impl Endpoint {
         self.client.forget_instance(now, &mut self.common, port);
     }
 
+    /// Returns the instance of the service at this port with which this client stays: that of the first server with one
+    /// that got a call. `None` before that, and after [`Endpoint::forget_instance`].
+    pub fn instance_of(&self, port: Port) -> Option<u64> {
+        self.client.instance_of(port)
+    }
+
     /// Ends all calls without an outcome, and informs the servers at once that this client needs none of their replies.
     /// Before an endpoint is dropped, call this and send what [`Endpoint::poll_transmit`] returns.
     pub fn end_calls(&mut self, now: Time) {

@@ -144,6 +144,13 @@ pub struct Request {
     pub payload: Bytes,
 }
 
+/// How a refusal ends whose server did nothing with this attempt at the call. If an earlier attempt may have been executed,
+/// the client gets [`CallFailure::Unknown`] in the place of such a refusal.
+pub const NOTHING_HAPPENED: &[u8] = b"; nothing happened";
+
+/// How a refusal begins that ends with [`NOTHING_HAPPENED`], if the same call may be taken a moment later.
+pub const BUSY_NOW: &[u8] = b"busy: ";
+
 /// Why a call failed. Exhaustive: each variant says whether the call may have happened, which no caller can guess.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallFailure {
@@ -161,7 +168,8 @@ pub enum CallFailure {
     /// one from then on.
     #[error("only servers of another instance of the service were found; the call did not happen")]
     OtherInstance,
-    /// The application refuses the call, with this reason.
+    /// The application refuses the call, with this reason. One that ends with [`NOTHING_HAPPENED`] says that no server
+    /// executed the call.
     #[error("the server refuses the call")]
     Refused(Bytes),
     /// The call was sent, and no answer came: it may have happened, once.

@@ -168,6 +168,50 @@ fn a_server_that_serves_another_instance_now_executes_no_call_for_the_one_before
     assert_eq!(world.host(1).endpoint.counters().requests, 1);
 }
 
+#[test]
+fn a_refusal_of_its_own_attempt_says_nothing_of_an_earlier_one() {
+    let refused = |reason: &'static [u8]| Err(CallFailure::Refused(reason.into()));
+    let own: &'static [u8] = b"busy: much waits; nothing happened";
+    let cases = [
+        (own, false, refused(own)),
+        (own, true, Err(CallFailure::Unknown)),
+        // The service's own word for the call, whichever attempt it was.
+        (b"no", true, refused(b"no")),
+    ];
+    for (reason, is_repeated, outcome) in cases {
+        let (mut world, port) = services(&[7, 7], false);
+        let call = world.call(CLIENT, port, b"hello", 20 * SECONDS);
+        world.run(MS);
+        let first = [1, 2].into_iter().find_map(|host| Some((host, world.take(host)?))).unwrap();
+        let (at, request) = match is_repeated {
+            false => first,
+            true => {
+                world.hosts.remove(&first.0);
+                let other = 3 - first.0;
+                let take = |world: &mut World| {
+                    world.run(100 * MS);
+                    world.take(other)
+                };
+                (other, (0..100).find_map(|_| take(&mut world)).unwrap())
+            }
+        };
+        let now = world.now;
+        world.host(at).endpoint.refuse(now, request.id, bytes::Bytes::from_static(reason)).unwrap();
+        world.drain(at);
+        assert_eq!(world.wait(CLIENT, call).1, outcome);
+    }
+}
+
+#[test]
+fn a_client_knows_with_which_instance_it_stays() {
+    let (mut world, port) = services(&[7], true);
+    assert_eq!(world.host(CLIENT).endpoint.instance_of(port), None);
+    world.answered(CLIENT, port);
+    assert_eq!(world.host(CLIENT).endpoint.instance_of(port), Some(7));
+    forget(&mut world, port);
+    assert_eq!(world.host(CLIENT).endpoint.instance_of(port), None);
+}
+
 // --- calls to an address ---
 
 #[test]

@@ -1,5 +1,6 @@
 //! The client: operations at any server of a service, watches, status, backups.
 
+mod pause;
 mod save;
 mod status;
 mod watch;
@@ -7,14 +8,15 @@ mod watch;
 pub use save::{SaveError, Saved};
 pub use watch::Watch;
 
-use crate::attempts::{Attempts, Failure, Heard, Step, taken};
+use crate::attempts::{Attempts, Declined, Failure, Heard, Step, taken};
 use crate::operation::{self, Operation, Rows};
 use crate::ports::{PORTS_QUESTION, public, read_answer};
 use bytes::Bytes;
 use std::fmt;
+use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use unisono::rpc::{Call, CallFailure, CallSettings, NotSent, Port};
+use unisono::rpc::{BUSY_NOW, Call, CallFailure, CallSettings, NOTHING_HAPPENED, NotSent, Port};
 use unisono::{OpenError, Options};
 use unisono_table::{FILE_BYTES_MAX, Place, READ_BYTES_MAX, Refusal, Reply, Request, RequestKind};
 
@@ -32,6 +34,13 @@ pub enum ClientError {
     /// The service refused it: nothing changed. The reason says what to do.
     #[error(transparent)]
     Refused(Refusal),
+    /// The service did not take the request, and says why: nothing changed. One that was busy was asked again until the time
+    /// was over.
+    #[error("{reason}; nothing changed")]
+    Declined {
+        /// What the server said.
+        reason: String,
+    },
     /// No server has a majority of the servers. Start those that are missing.
     #[error("no majority: the service waits for {}{}", Servers(missing), Perhaps(*may_have_happened))]
     NoMajority {
@@ -52,17 +61,27 @@ pub enum ClientError {
         may_have_happened: bool,
     },
     /// A server serves, and no answer came in time. Try again.
-    #[error("no answer came in time; try again{}", Perhaps(*may_have_happened))]
+    #[error("no answer came in time{}", PerhapsNot(*may_have_happened))]
     Late {
         /// True if a command was perhaps executed all the same.
         may_have_happened: bool,
     },
-    /// The service that answers was founded apart from the one that this client has called, or began anew since.
+    /// The service that answers was founded apart from the one that this client has called or has a position of, or began
+    /// anew since.
     #[error(
-        "the service began anew since this client called it: what was changed last may be missing there; to go on with \
-         it, accept it (`Client::accept_instance`) or start this program again"
+        "the service began anew since this client called it, or since the position was taken: what was changed last may be \
+         missing there; to go on with it, accept it (`Client::accept_instance`) or start this program again"
     )]
     OtherInstance,
+    /// The service has begun anew once, and a number alone does not say whether it is of before.
+    #[error(
+        "the service has begun anew since it was created, so number {number} may be of before: name its instance \
+         (INSTANCE:{number})"
+    )]
+    WhichInstance {
+        /// The number.
+        number: u64,
+    },
     /// The reply cannot be read.
     #[error("the reply cannot be read; does the server run a newer version than this client?")]
     Unreadable,
@@ -84,7 +103,9 @@ impl ClientError {
             // There was a reply.
             ClientError::Unreadable => true,
             ClientError::Refused(_)
+            | ClientError::Declined { .. }
             | ClientError::OtherInstance
+            | ClientError::WhichInstance { .. }
             | ClientError::NotSent(_)
             | ClientError::NoRandom(_) => false,
         }
@@ -120,10 +141,22 @@ impl fmt::Display for Perhaps {
     }
 }
 
+struct PerhapsNot(bool);
+
+impl fmt::Display for PerhapsNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            true => write!(f, "{}", Perhaps(true)),
+            false => f.write_str("; nothing changed; try again"),
+        }
+    }
+}
+
 impl From<Failure> for ClientError {
     fn from(failure: Failure) -> ClientError {
         match failure {
             Failure::Refused(refusal) => ClientError::Refused(refusal),
+            Failure::Declined(reason) => ClientError::Declined { reason },
             Failure::NoMajority { missing, may_have_happened } => {
                 ClientError::NoMajority { missing, may_have_happened }
             }
@@ -265,6 +298,10 @@ impl Client {
                     }
                 }
                 Step::AskServers => attempts.heard_servers(begun.elapsed(), &self.servers(port)),
+                Step::Pause(pause) => {
+                    thread::sleep(pause);
+                    attempts.paused();
+                }
                 Step::Over(Err(failure)) => return Err(failure.into()),
                 Step::Over(Ok(_)) => return Err(ClientError::Unreadable),
             }
@@ -287,11 +324,20 @@ fn done<T>(reply: Reply, take: fn(unisono_table::Answer) -> Option<T>) -> Result
     Ok(Done { value, number })
 }
 
-/// Returns what a call came to. A refusal says that this server has no copy, not whether another one executed the command.
+/// Returns what a call came to. A refusal that does not say that nothing happened says that this server has no copy, not
+/// whether another one executed the command.
 fn heard(outcome: Result<Bytes, CallFailure>) -> Heard {
     match outcome {
         Ok(reply) => Heard::Reply(reply),
         Err(CallFailure::OtherInstance) => Heard::OtherInstance,
+        Err(CallFailure::Refused(reason)) if reason.ends_with(NOTHING_HAPPENED) => {
+            let is_busy = reason.starts_with(BUSY_NOW);
+            let words = &reason[..reason.len() - NOTHING_HAPPENED.len()];
+            Heard::Declined(Declined { reason: String::from_utf8_lossy(words).into(), is_busy })
+        }
+        Err(failure @ CallFailure::Busy) => {
+            Heard::Declined(Declined { reason: failure.to_string(), is_busy: true })
+        }
         Err(failure) if failure.did_not_happen() => Heard::DidNotHappen,
         Err(_) => Heard::Unclear,
     }
@@ -340,7 +386,7 @@ impl Asking {
     fn first_timeout(&self) -> Duration {
         match self.attempts.step(Duration::ZERO) {
             Step::Call(within) => within,
-            Step::AskServers | Step::Over(_) => Duration::ZERO,
+            Step::AskServers | Step::Pause(_) | Step::Over(_) => Duration::ZERO,
         }
     }
 
@@ -357,6 +403,10 @@ impl Asking {
                     let servers = self.client.servers(self.port);
                     self.attempts.heard_servers(self.begun.elapsed(), &servers);
                 }
+                Step::Pause(pause) => {
+                    thread::sleep(pause);
+                    self.attempts.paused();
+                }
                 Step::Over(over) => return Ok(over?),
             }
         }
@@ -372,6 +422,10 @@ impl Asking {
                 Step::AskServers => {
                     let servers = self.client.servers_async(self.port).await;
                     self.attempts.heard_servers(self.begun.elapsed(), &servers);
+                }
+                Step::Pause(pause) => {
+                    pause::for_time(pause).await;
+                    self.attempts.paused();
                 }
                 Step::Over(over) => return Ok(over?),
             }
@@ -401,6 +455,19 @@ mod tests {
         let lookup = operation::lookup(vec![place.clone()]).unwrap();
         assert!(matches!(lookup.request, Request::Query(Query::Lookup { .. })));
         assert_eq!(timeout_of(&lookup), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_refusal_that_says_so_did_not_happen() {
+        let refused = |reason: &'static str| heard(Err(CallFailure::Refused(reason.into())));
+        let declined = |reason: &str, is_busy| Heard::Declined(Declined { reason: reason.into(), is_busy });
+        assert_eq!(refused("busy: much waits; nothing happened"), declined("busy: much waits", true));
+        assert_eq!(
+            refused("a command is too long; nothing happened"),
+            declined("a command is too long", false)
+        );
+        assert_eq!(refused("this server has no copy"), Heard::Unclear);
+        assert!(matches!(heard(Err(CallFailure::Busy)), Heard::Declined(Declined { is_busy: true, .. })));
     }
 
     #[test]

@@ -1,24 +1,29 @@
-//! A watch of a directory: every change of its rows from a number on.
+//! A watch of a directory: every change of its rows from a position on.
 
 use super::{Client, ClientError, heard};
 use crate::attempts::Heard;
+use crate::following::{Followed, Follower, Lost, Position};
 use crate::operation::{self, Changes};
+use crate::ports::public;
 use crate::watches::TOO_MANY;
 use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{CallFailure, Port};
-use unisono_table::{Answer, Capability, Change, Place, Query, Reason, Reply, Request};
+use unisono_table::{Answer, Capability, Change, Place, Reason, Refusal, Reply};
 
 /// Time for which a watch waits at one server: longer than servers hold one.
 const WAITS_FOR: Duration = Duration::from_secs(10);
 /// Time after which a watch asks again that found no server with room for it, and no changes.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Number of times that all servers are asked how they are, if none says that it serves.
+const LOOKS_MAX: u32 = 5;
 
 /// Returns the changes of a directory's rows one by one: none is missing and none comes twice, whichever servers fail
 /// meanwhile. It stays with the directory to which the path led at the beginning, and ends with [`Reason::NotFound`] when
-/// that is deleted or its capability revoked; changes since its last answer are then not returned. To resume it later, or in
-/// another process, begin one from the number after that of the last change.
+/// that is deleted or its capability revoked; changes since its last answer are then not returned. It ends with
+/// [`ClientError::OtherInstance`] when the service began anew: then list the directory, and watch it from [`Client::now`] of
+/// before. To resume it later, or in another process, begin one from its [`Watch::position`].
 ///
 /// ```no_run
 /// use unisono_dir::{Client, Options, Place, read_capability};
@@ -35,10 +40,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
-    /// The directory.
-    directory: Capability,
-    /// The number from which to ask for changes.
-    from: u64,
+    follower: Follower,
     /// Changes that were received and not returned yet.
     changes: VecDeque<Change>,
     /// The port of watches, once it is known.
@@ -46,18 +48,64 @@ pub struct Watch {
 }
 
 impl Client {
-    /// Begins to watch a directory: from this number on, or from now on.
+    /// Begins to watch a directory: from this position on, or from now on.
     ///
     /// # Errors
     /// The directory cannot be read; or the number is in the future, or older than what is kept
-    /// ([`Reason::Future`], [`Reason::NoLongerKept`]).
-    pub fn watch(&self, place: Place, from: Option<u64>) -> Result<Watch, ClientError> {
+    /// ([`Reason::Future`], [`Reason::NoLongerKept`]); or the position is of before the service began anew
+    /// ([`ClientError::OtherInstance`]).
+    pub fn watch(&self, place: Place, from: Option<Position>) -> Result<Watch, ClientError> {
+        let instance = self.instance(place.capability.port)?;
+        if from.is_some_and(|from| from.instance != instance) {
+            return Err(ClientError::OtherInstance);
+        }
         let (directory, number) = self.directory_at(place)?;
-        let from = from.unwrap_or(number + 1);
-        let mut watch = Watch { client: self.clone(), directory, from, changes: VecDeque::new(), port: None };
+        // If the service began anew since, the number is none of this instance, which the first answer shows.
+        let position = from.unwrap_or(Position { instance, number: number + 1 });
+        let follower = Follower::new(directory, position);
+        let mut watch = Watch { client: self.clone(), follower, changes: VecDeque::new(), port: None };
         let first = watch.ask_service()?;
-        watch.take(first);
+        watch.changes.extend(first);
         Ok(watch)
+    }
+
+    /// Returns the position after everything that has happened so far at the service of this port. A watch from there on
+    /// misses nothing that a directory does not show which is listed afterwards.
+    pub fn now(&self, port: unisono_table::Port) -> Result<Position, ClientError> {
+        let instance = self.instance(port)?;
+        let number = self.run(&operation::info(port))?.number + 1;
+        match self.calls.instance_of(public(port.0)) == Some(instance) {
+            true => Ok(Position { instance, number }),
+            false => Err(ClientError::OtherInstance),
+        }
+    }
+
+    /// Returns the position of a number that was kept without its instance.
+    ///
+    /// # Errors
+    /// The service has begun anew, so that the number may be of before ([`ClientError::WhichInstance`]).
+    pub fn position_of(&self, port: unisono_table::Port, number: u64) -> Result<Position, ClientError> {
+        let instance = self.instance(port)?;
+        for _ in 0..LOOKS_MAX {
+            let servers = self.servers(port);
+            if servers.iter().any(|server| !server.begun_anew.is_empty()) {
+                return Err(ClientError::WhichInstance { number });
+            }
+            if servers.iter().any(|server| server.instance == instance) {
+                return Ok(Position { instance, number });
+            }
+        }
+        Err(ClientError::Late { may_have_happened: false })
+    }
+
+    /// Returns the instance of the service with which this client stays. Asks the service if there is none yet.
+    fn instance(&self, port: unisono_table::Port) -> Result<u64, ClientError> {
+        let public = public(port.0);
+        if let Some(instance) = self.calls.instance_of(public) {
+            return Ok(instance);
+        }
+        self.run(&operation::info(port))?;
+        self.calls.instance_of(public).ok_or(ClientError::OtherInstance)
     }
 
     /// Returns the capability at a place, and the number of the last command before.
@@ -88,56 +136,71 @@ impl Watch {
                 return Ok(change);
             }
             let changes = self.wait()?;
-            self.take(changes);
+            self.changes.extend(changes);
         }
     }
 
-    /// Returns the number from which a watch has to begin to go on after the changes that were returned. Changes of one
-    /// number come together: between two of them it is that number.
-    pub fn from(&self) -> u64 {
-        self.changes.front().map_or(self.from, |change| change.number)
-    }
-
-    fn take(&mut self, Changes { changes, next }: Changes) {
-        self.changes.extend(changes);
-        self.from = self.from.max(next);
+    /// Returns from where a watch has to begin to go on after the changes that were returned. Changes of one number come
+    /// together: between two of them it is that number.
+    pub fn position(&self) -> Position {
+        let after = self.follower.position();
+        Position { number: self.changes.front().map_or(after.number, |change| change.number), ..after }
     }
 
     /// Asks for the changes until now. A read of the state that contains everything says whether a server serves.
-    fn ask_service(&self) -> Result<Changes, ClientError> {
-        Ok(self.client.run(&operation::changes(Place::of(self.directory), self.from))?.value)
+    fn ask_service(&mut self) -> Result<Vec<Change>, ClientError> {
+        let directory = self.follower.directory();
+        let asked = operation::changes(Place::of(directory), self.follower.position().number);
+        let port = public(directory.port.0);
+        let answer = match self.client.run(&asked) {
+            Ok(done) => {
+                let Changes { changes, next } = done.value;
+                Ok(Answer::Changes { changes, next })
+            }
+            Err(ClientError::Refused(refusal)) => {
+                // The number of another instance may well be in the future, or no longer kept.
+                self.take(port, Err(refusal))?;
+                return Err(ClientError::Refused(refusal));
+            }
+            Err(error) => return Err(error),
+        };
+        self.take(port, answer)
     }
 
     /// Waits at a server until there are changes, or for some seconds.
-    fn wait(&mut self) -> Result<Changes, ClientError> {
+    fn wait(&mut self) -> Result<Vec<Change>, ClientError> {
         let port = match self.port {
             Some(port) => port,
-            None => *self.port.insert(self.client.ports(self.directory.port)?.0),
+            None => *self.port.insert(self.client.ports(self.follower.directory().port)?.0),
         };
-        let (place, from) = (Place::of(self.directory), self.from);
-        let question = Request::LocalQuery(Query::Changes { place, from }).encode();
+        let question = self.follower.request().encode();
         let call = self.client.calls.start(port, question, WAITS_FOR).map_err(ClientError::NotSent)?;
         let outcome = call.wait();
         let is_full = matches!(&outcome, Err(CallFailure::Refused(reason)) if *reason == TOO_MANY);
-        let reply = match heard(outcome) {
-            Heard::Reply(reply) => Reply::decode(&reply).ok_or(ClientError::Unreadable)?,
-            Heard::OtherInstance => return Err(ClientError::OtherInstance),
-            Heard::DidNotHappen | Heard::Unclear => {
+        match heard(outcome) {
+            Heard::Reply(reply) => {
+                let reply = Reply::decode(&reply).ok_or(ClientError::Unreadable)?;
+                self.take(port, reply.result)
+            }
+            Heard::OtherInstance => Err(ClientError::OtherInstance),
+            Heard::DidNotHappen | Heard::Declined(_) | Heard::Unclear => {
                 let changes = self.ask_service()?;
-                if is_full && changes.changes.is_empty() {
+                if is_full && changes.is_empty() {
                     thread::sleep(PAUSE);
                 }
-                return Ok(changes);
+                Ok(changes)
             }
-        };
-        match reply.result {
-            Ok(Answer::Changes { changes, next }) => Ok(Changes { changes, next }),
-            // That server is behind.
-            Err(refusal) if matches!(refusal.reason, Reason::Future { .. }) => {
-                Ok(Changes { changes: Vec::new(), next: self.from })
-            }
-            Err(refusal) => Err(ClientError::Refused(refusal)),
-            Ok(_) => Err(ClientError::Unreadable),
+        }
+    }
+
+    /// Takes what a server at this port said.
+    fn take(&mut self, port: Port, result: Result<Answer, Refusal>) -> Result<Vec<Change>, ClientError> {
+        match self.follower.take(self.client.calls.instance_of(port), result) {
+            Ok(Followed::Changes(changes)) => Ok(changes),
+            Ok(Followed::Behind) => Ok(Vec::new()),
+            Err(Lost::OtherInstance) => Err(ClientError::OtherInstance),
+            Err(Lost::Refused(refusal)) => Err(ClientError::Refused(refusal)),
+            Err(Lost::Unreadable) => Err(ClientError::Unreadable),
         }
     }
 }

@@ -18,7 +18,7 @@ pub use restoring::{RestoreError, restore};
 
 use crate::machine::Directory;
 use crate::ports::{Ports, status_by_name, status_by_port};
-use crate::root::{ROOT_FILE, read_capability, write_capability};
+use crate::root::{ROOT_FILE, has_capability, read_capability, write_capability};
 use bytes::Bytes;
 use signal::Signal;
 use status_desk::StatusDesk;
@@ -30,7 +30,7 @@ use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 use unisono::replica::{
-    DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
+    Block, DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
     StopReason,
 };
 use unisono::rpc::{PrivatePort, ServiceError};
@@ -240,6 +240,11 @@ impl Server {
         self.shared.status.status()
     }
 
+    /// True if this process took part in creating the service, which began with nothing.
+    pub fn has_created(&self) -> bool {
+        self.shared.replica.has_created()
+    }
+
     /// Returns the capability of the root with all rights; `None` before the service is founded.
     pub fn root(&self) -> Option<Capability> {
         self.shared.replica.look(|directory| directory.table().root())
@@ -308,7 +313,9 @@ impl Shared {
     /// Founds the service or waits for it, serves clients, and keeps the file of the root as it has to be.
     fn serve(self: &Arc<Shared>, known: Option<Capability>) -> Result<(), ServerEnd> {
         let Some((mut root, ports)) = self.found()? else { return Ok(()) };
-        self.write_root(&root)?;
+        if !has_capability(&self.options.disk.data.join(ROOT_FILE), &root) {
+            self.write_root(&root)?;
+        }
         restoring::conclude(&self.options.disk);
         if known.is_none_or(|known| known.port != root.port) {
             let port = status_by_port(root.port, self.options.disk.id);
@@ -388,8 +395,7 @@ impl Shared {
 
     /// Returns the number by which clients tell this service from one that was founded apart.
     fn instance(&self) -> u64 {
-        let service = self.replica.disk().map_or(0, |(block, _)| block.service);
-        (service as u64 ^ (service >> 64) as u64).max(1)
+        self.replica.disk().map_or(1, |(block, _)| instance_of(&block).max(1))
     }
 
     /// Serves a port beside the replica's.
@@ -401,6 +407,14 @@ impl Shared {
             ..Default::default()
         };
         unisono::rpc::Server::new(port, serve, self.reach())
+    }
+}
+
+/// Returns the number by which clients tell the service of a disk from one that was founded apart; 0 before its creation.
+fn instance_of(block: &Block) -> u64 {
+    match block.service {
+        0 => 0,
+        service => (service as u64 ^ (service >> 64) as u64).max(1),
     }
 }
 

@@ -111,7 +111,13 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
 /// Opens what `restore` put into a folder: the identity of the disk that is to be, and the file behind it, which has the
 /// backup. `None` if there is none.
 fn pending(path: &Path) -> io::Result<Option<(u64, File)>> {
-    let Some(mut file) = open_regular(path)? else { return Ok(None) };
+    let mut file = match open_regular(path) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(None),
+        // The folder is of another user. Who opens it for the state says so.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let mut head = [0; HEAD_BYTES];
     if file.read_exact(&mut head).is_err() {
         return Ok(None);

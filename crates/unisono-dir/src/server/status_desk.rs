@@ -1,12 +1,12 @@
 //! Answers for the server's status from its beginning to its end, whether or not it serves.
 
-use super::spawn;
+use super::{instance_of, spawn};
 use crate::machine::Directory;
 use crate::status::{BegunAnew, STATUS_QUESTION, ServerStatus, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use unisono::Options;
-use unisono::replica::{Created, DiskOptions, Replica, ReplicaState};
+use unisono::replica::{Created, DiskDurability, DiskOptions, Replica, ReplicaState, Status};
 use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
 use unisono_table::VERSION;
 
@@ -97,12 +97,17 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
     let (present, disk) = (replica.status(), replica.disk());
     let number = replica.look(|directory| directory.table().number());
     let Some((block, waits_for)) = disk else { return ServerStatus::default() };
+    let hears = others_in_group(&present, block.server);
     let is_created = matches!(block.created, Created::Done(_));
     let (state, why) = match present.state {
         ReplicaState::Serving => (State::Serving, String::new()),
         ReplicaState::Ended => (State::Stopped, "it ends".into()),
         _ if !is_created && block.generation == 0 && !replaces && !waits_for.is_empty() => {
             (State::Creating, "all servers have to be there once to create the service".into())
+        }
+        _ if !waits_for.is_empty() && hears.is_empty() => (State::Waiting, "it hears no other server".into()),
+        _ if !waits_for.is_empty() && block.durability == DiskDurability::One => {
+            (State::Waiting, "a disk that may have the last changes is missing".into())
         }
         _ if !waits_for.is_empty() => (State::Waiting, "too few servers with a good disk are there".into()),
         ReplicaState::Halted => (State::Waiting, "the others do not answer".into()),
@@ -131,5 +136,16 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
             .map(|escape| BegunAnew { server: escape.server, at_ms: escape.at_ms, number: escape.from })
             .collect(),
         version: VERSION,
+        one_disk: block.durability == DiskDurability::One,
+        instance: instance_of(&block),
+        created_at_ms: block.created_at_ms(),
+        hears,
+        useless_disks: replica.useless_disks(),
     }
+}
+
+/// Returns the ids of the servers that a server is in a group with.
+fn others_in_group(present: &Status, server: u8) -> Vec<u8> {
+    let ids = present.members.iter().filter_map(|member| member.name.as_str().parse().ok());
+    ids.filter(|id| *id != server).collect()
 }

@@ -1,19 +1,24 @@
-//! The watches of clients: each follows a directory from a number on, and goes on at any server after a failure.
+//! The watches of clients: each follows a directory from a position on, and goes on at any server after a failure. A program
+//! keeps its position and resumes the watch in a later process.
 
 use super::Book;
 use crate::draw::Draw;
 use bytes::Bytes;
 use unisono_core::Random;
-use unisono_table::{Answer, Place, Reason, Reply};
+use unisono_dir::{Followed, Follower, Lost, Position};
+use unisono_table::{Capability, Place, Query, Reply, Request};
 
 /// A client that watches a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
-    pub(crate) place: Place,
-    /// The number from which it asks for changes.
-    pub(crate) from: u64,
+    directory: Capability,
+    /// The number from which it asks for changes, and the instance that gave it: that of its first answer.
+    from: u64,
+    instance: Option<u64>,
     /// Number of the last change that it got.
     last: u64,
+    /// True if it does not go on any more.
+    is_over: bool,
 }
 
 /// What a watcher does next.
@@ -24,26 +29,49 @@ pub(crate) enum Next {
     /// The server is behind: it asks again a moment later.
     Waits,
     Ends,
+    /// Its position is none of the instance that answered: what came does not count, and it ends.
+    OtherInstance,
 }
 
 impl Watcher {
     /// Draws what a client watches: a directory of which it knows a capability, from a while ago on.
     pub(crate) fn draw(random: &mut Random, book: &Book) -> Watcher {
-        let place = Place::of(if random.chance(0.5) { book.root } else { book.good(random) });
+        let directory = if random.chance(0.5) { book.root } else { book.good(random) };
         let from = (book.number + 1).saturating_sub(random.pick(&[0, 5, 40, 400, 4_000])).max(1);
-        Watcher { place, from, last: 0 }
+        Watcher { directory, from, instance: None, last: 0, is_over: false }
     }
 
-    /// Takes a reply.
-    pub(crate) fn take(&mut self, reply: &Bytes) -> Next {
-        match Reply::decode(reply).map(|reply| reply.result) {
-            Some(Ok(Answer::Changes { changes, next })) => {
+    /// True if a later process may resume it.
+    pub(crate) fn has_position(&self) -> bool {
+        self.instance.is_some() && !self.is_over
+    }
+
+    /// Returns what it asks for.
+    pub(crate) fn request(&self) -> Bytes {
+        let place = Place::of(self.directory);
+        Request::LocalQuery(Query::Changes { place, from: self.from }).encode()
+    }
+
+    /// Takes a reply of a service of this instance. With `trusts`, as a planted bug does, it takes that for its own.
+    pub(crate) fn take(&mut self, instance: Option<u64>, reply: &Bytes, trusts: bool) -> Next {
+        let Some((reply, instance)) = Reply::decode(reply).zip(instance) else { return Next::Ends };
+        let own = match trusts {
+            true => instance,
+            false => *self.instance.get_or_insert(instance),
+        };
+        self.instance.get_or_insert(instance);
+        let mut follower = Follower::new(self.directory, Position { instance: own, number: self.from });
+        let followed = follower.take(Some(instance), reply.result);
+        self.from = follower.position().number;
+        self.is_over = followed.is_err();
+        match followed {
+            Ok(Followed::Changes(changes)) => {
                 self.last = changes.last().map_or(self.last, |change| change.number);
-                self.from = self.from.max(next);
                 Next::Asks
             }
-            Some(Err(refusal)) if matches!(refusal.reason, Reason::Future { .. }) => Next::Waits,
-            _ => Next::Ends,
+            Ok(Followed::Behind) => Next::Waits,
+            Err(Lost::OtherInstance) => Next::OtherInstance,
+            Err(_) => Next::Ends,
         }
     }
 

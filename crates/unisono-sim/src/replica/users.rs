@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Fraction of actions of a client that watches nothing with which it begins a watch.
 const WATCHES: f64 = 0.1;
+/// Fraction of watches that resume an earlier one from its position, if there is one.
+const RESUMES: f64 = 0.5;
 /// Time for which a client waits at one server: longer than servers hold a watch.
 const WAITS_FOR: Duration = Duration::from_secs(8);
 /// Pause after which a watch goes on that no server has answered.
@@ -25,10 +27,25 @@ impl Director {
         if self.watches.contains_key(&process) || self.book.number == 0 || !self.app_random.chance(WATCHES) {
             return;
         }
-        let watch = self.watchers.len() as u32;
-        self.watchers.push(Watcher::draw(&mut self.app_random, &self.book));
+        let watch = self.resumed().unwrap_or_else(|| {
+            self.watchers.push(Watcher::draw(&mut self.app_random, &self.book));
+            self.watchers.len() as u32 - 1
+        });
         self.watches.insert(process, watch);
         self.watch_on(process, life, watch);
+    }
+
+    /// Draws a watch that goes on from where an earlier one has ended, maybe in another process.
+    fn resumed(&mut self) -> Option<u32> {
+        let is_kept = |watch: &u32| {
+            let is_under_way = self.watches.values().any(|under_way| under_way == watch);
+            self.watchers[*watch as usize].has_position() && !is_under_way
+        };
+        let kept: Vec<u32> = (0..self.watchers.len() as u32).filter(is_kept).collect();
+        if kept.is_empty() || !self.app_random.chance(RESUMES) {
+            return None;
+        }
+        Some(kept[self.app_random.below(kept.len() as u64) as usize])
     }
 
     /// Lets a watch ask for what follows.
@@ -40,8 +57,8 @@ impl Director {
             self.watches.remove(&process);
             return;
         }
-        let Watcher { place, from, .. } = self.watchers[watch as usize].clone();
-        if !self.world.watch(process, watch, place, from, WAITS_FOR) {
+        let watcher = self.watchers[watch as usize].clone();
+        if !self.world.watch(process, watch, watcher, WAITS_FOR) {
             self.watches.remove(&process);
         }
     }
@@ -51,7 +68,10 @@ impl Director {
         let Some(seen) = self.world.common.seen.remove(&watch) else { return };
         let Some(watcher) = self.watchers.get_mut(watch as usize) else { return };
         let next = match seen {
-            Seen::Reply(reply) => watcher.take(&reply),
+            Seen::Took(taken, next) => {
+                *watcher = *taken;
+                next
+            }
             Seen::Nothing => {
                 if self.planted == Some(Planted::Service(ServiceBug::WatchRepeatsOnResume)) {
                     watcher.go_back();
@@ -66,7 +86,7 @@ impl Director {
                 let again = Trigger::Cancel { process: process as u16, life, index: WATCH | watch };
                 self.world.trigger(GOES_ON_AFTER, again);
             }
-            Next::Ends => {
+            Next::Ends | Next::OtherInstance => {
                 if self.watches.get(&process) == Some(&watch) {
                     self.watches.remove(&process);
                 }

@@ -2,7 +2,7 @@
 
 use super::StateMachine;
 use super::copy::Copy;
-use super::folder::Folder;
+use super::folder::{BLOCK_FILE, Folder};
 use super::options::Founding;
 use super::transfer::{self, sha256};
 use crate::opening::random;
@@ -16,7 +16,9 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
-use unisono_core::replica::disk::{Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError};
+use unisono_core::replica::disk::{
+    Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError, instance_begun,
+};
 use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, Job, JobNumber};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
@@ -47,6 +49,8 @@ pub struct DiskOptions {
     /// True to go on alone from this disk as a new instance, because a majority of the disks is lost for ever. The disks
     /// of before are refused from then on.
     pub begin_anew: bool,
+    /// True if an empty folder is refused: after the first start it is a disk that is not mounted, or the wrong folder.
+    pub existing: bool,
 }
 
 impl DiskOptions {
@@ -60,6 +64,7 @@ impl DiskOptions {
             durability: DiskDurability::default(),
             replace: false,
             begin_anew: false,
+            existing: false,
         }
     }
 
@@ -207,6 +212,16 @@ pub enum DiskError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is empty, and was to have a state ([`DiskOptions::existing`]). It is not made if it does not exist.
+    #[error(
+        "the folder {} is empty, and --existing says that it has the state of a server: see that its disk is mounted there; \
+         leave --existing out of the first start, and of one with --replace",
+        folder.display()
+    )]
+    Empty {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A state was to be written to a folder that has one.
     #[error("the folder {} has the state of a server; use an empty one", folder.display())]
     NotEmpty {
@@ -229,6 +244,7 @@ debug_as_sentence!(DiskError {
     OtherServers,
     OtherDurability,
     NothingToBeginWith,
+    Empty,
     NotEmpty,
     NoRandom
 });
@@ -273,6 +289,10 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
         // Not even the folder is made.
         return Err(DiskError::NothingToBeginWith { folder: folder() });
     }
+    if options.existing && matches!(options.data.join(BLOCK_FILE).try_exists(), Ok(false)) {
+        // Nothing is written below a mount point whose disk is missing.
+        return Err(DiskError::Empty { folder: folder() });
+    }
     let files = Folder::open(&options.data, options.log_dir.as_deref())
         .map_err(|error| DiskError::Folder { folder: folder(), error })?;
     let (store, loaded) =
@@ -292,6 +312,9 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
             return Err(DiskError::OtherDurability { folder: folder(), found: block.durability });
         }
     }
+    if options.existing && loaded.is_none() {
+        return Err(DiskError::Empty { folder: folder() });
+    }
     let is_created = loaded.as_ref().is_some_and(|loaded| matches!(loaded.block.created, Created::Done(_)));
     if options.begin_anew && !is_created {
         return Err(DiskError::NothingToBeginWith { folder: folder() });
@@ -304,7 +327,10 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
         durability: options.durability,
         loaded,
         disk: u64::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
-        nonce: u128::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
+        nonce: instance_begun(
+            since_1970.as_millis() as u64,
+            u64::from_ne_bytes(random().map_err(DiskError::NoRandom)?),
+        ),
         replaces: options.replace,
         begins_anew: options.begin_anew.then_some(since_1970.as_millis() as u64),
     };
@@ -372,7 +398,12 @@ pub(super) fn write<S: StateMachine + Send + 'static>(
             }
             Job::Snapshot { place, parts } => store.snapshot(place, &parts),
         };
-        let done = done.map_err(|error| error.to_string());
+        let done = done.map_err(|error| match &error {
+            StoreError::Files(FileError { what: FileErrorKind::Full, .. }) => {
+                format!("it is full: {error}; make room, and start this server again")
+            }
+            _ => error.to_string(),
+        });
         let failed = done.is_err();
         copy.step(|state, now| {
             if let Some(copy) = state.copy_mut() {

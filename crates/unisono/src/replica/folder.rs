@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
@@ -20,7 +20,7 @@ const LOCK_FILE: &str = "lock";
 /// Beginning of the names of files that belong into the log's folder.
 const LOG_PREFIX: &str = "log-";
 /// Name of the file that is written again and again, besides the log.
-const BLOCK_FILE: &str = "block";
+pub(super) const BLOCK_FILE: &str = "block";
 
 /// Number of bytes that one operation of the system reads or writes, 1 MiB: a slow disk gets on with each of them.
 const STEP_BYTES: usize = 1 << 20;
@@ -71,8 +71,8 @@ impl Directory {
         // The absolute path, so that the process may change its own folder.
         let path = &fs::canonicalize(path).map_err(failed("find", path))?;
         let lock_path = path.join(LOCK_FILE);
-        let lock =
-            open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)?;
+        let lock = open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)
+            .map_err(|error| not_writable(error, path))?;
         lock_file(&lock, &lock_path)?;
         let file = File::open(path).map_err(failed("open", path))?;
         Ok(Directory { path: path.clone(), file, has_new_names: true, _lock: lock })
@@ -112,6 +112,22 @@ fn not_own_file(path: &Path, is_link: bool) -> FileError {
     let what = if is_link { "is a symbolic link" } else { "is not a regular file" };
     let text = format!("{} {what}: a server's files lie in its own folder", path.display());
     FileError { what: FileErrorKind::NotOwnFile, text }
+}
+
+/// Says whose folder it is, if that is why this process may not write there.
+fn not_writable(error: FileError, path: &Path) -> FileError {
+    let me = rustix::process::geteuid().as_raw();
+    match fs::metadata(path) {
+        Ok(found) if error.what == FileErrorKind::Denied && found.uid() != me => {
+            let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+            let text = format!(
+                "it belongs to user {owner} (mode {mode:04o}), and this process runs as user {me}: start it as user {owner}, \
+                 or give it the folder (chown -R)"
+            );
+            FileError { text, ..error }
+        }
+        _ => error,
+    }
 }
 
 /// Locks a file of a folder that this process uses. The lock ends with the file.

@@ -439,6 +439,17 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         Some((copy.block()?.clone(), copy.waits_for()))
     }
 
+    /// True if this process took part in creating the service on disk, which began with nothing.
+    pub fn has_created(&self) -> bool {
+        self.copy().lock().copy().is_some_and(core::Replica::has_created)
+    }
+
+    /// Returns the ids of the servers in this one's group whose disks do not count, because they are empty or older than
+    /// another server knows them to have been; only while this server waits for a good one.
+    pub fn useless_disks(&self) -> Vec<u8> {
+        self.copy().lock().copy().map_or_else(Vec::new, core::Replica::useless_disks)
+    }
+
     /// Returns the state of a server with a disk that serves, for a backup; `None` if it does not serve at present.
     /// [`DiskState::write_to`] makes a folder of it.
     pub fn disk_state(&self) -> Option<DiskState> {

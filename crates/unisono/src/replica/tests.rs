@@ -267,6 +267,32 @@ fn a_second_process_beside_a_service_on_disk_ends_and_says_why() {
 }
 
 #[test]
+fn an_empty_folder_is_refused_where_a_state_has_to_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let name = fresh_name("existing");
+    let begin = |data: &str, existing| {
+        let servers = DiskOptions::of_three(1, directory.path().join(data));
+        let disk = DiskOptions { servers: 1, existing, ..servers };
+        let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+        Replica::open_on_disk(&name, disk, Words::default(), settings, &options("server"))
+    };
+    std::fs::create_dir(directory.path().join("empty")).unwrap();
+    for data in ["none", "empty"] {
+        let refused = begin(data, true).err();
+        assert!(matches!(refused, Some(ReplicaError::Disk(DiskError::Empty { .. }))), "{refused:?}");
+    }
+    assert!(!directory.path().join("none").exists());
+    assert_eq!(std::fs::read_dir(directory.path().join("empty")).unwrap().count(), 0);
+    let first = begin("empty", false).unwrap();
+    let created = first.disk().unwrap().0.created_at_ms();
+    assert!(created.is_some() && first.has_created());
+    drop(first);
+    let second = begin("empty", true).unwrap();
+    assert_eq!(second.disk().unwrap().0.created_at_ms(), created);
+    assert!(!second.has_created());
+}
+
+#[test]
 fn lives_on_disk_try_for_different_times() {
     let directory = tempfile::tempdir().unwrap();
     let disk = DiskOptions::of_three(1, directory.path());

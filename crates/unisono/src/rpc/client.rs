@@ -172,6 +172,12 @@ impl Client {
         self.shared.forget_instance(port.0);
     }
 
+    /// Returns the instance of the service at this port with which this client stays, with all others at its address: that
+    /// of the first server with one that got a call. `None` before that, and after [`Client::forget_instance`].
+    pub fn instance_of(&self, port: Port) -> Option<u64> {
+        self.shared.with(|calls, _| calls.endpoint.instance_of(port.0))
+    }
+
     /// Returns the counters of this address, of all clients and services that use it.
     pub fn counters(&self) -> CallCounters {
         self.shared.with(|calls, _| *calls.endpoint.counters())

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::fmt;
 use thiserror::Error;
 use unisono_core::debug_as_sentence;
-use unisono_core::rpc::{self, ForwardError, ServeError};
+use unisono_core::rpc::{self, ForwardError, NOTHING_HAPPENED, ServeError};
 
 pub use unisono_core::rpc::CallError as NotSent;
 
@@ -67,9 +67,13 @@ debug_as_sentence!(CallFailure { NotFound, Failed, OtherInstance, Busy, Refused,
 
 impl CallFailure {
     /// True if the call certainly did not happen, so that it is safe to repeat. Only the service knows what a refusal
-    /// means.
+    /// means, except one that ends with [`NOTHING_HAPPENED`].
     pub fn did_not_happen(&self) -> bool {
-        !matches!(self, CallFailure::Refused(_) | CallFailure::Unknown)
+        match self {
+            CallFailure::Refused(reason) => reason.ends_with(NOTHING_HAPPENED),
+            CallFailure::Unknown => false,
+            _ => true,
+        }
     }
 }
 

@@ -98,7 +98,9 @@ pub use error::{CallFailure, NotDrained, NotForwarded, NotSent, ServiceError, Wi
 pub use port::{NotAPort, Port, PrivatePort};
 pub(crate) use server::answer_all;
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
-pub use unisono_core::rpc::{AnswerError, CallCounters, CallNumber, CallSettings, ForwardError, ServeError};
+pub use unisono_core::rpc::{
+    AnswerError, BUSY_NOW, CallCounters, CallNumber, CallSettings, ForwardError, NOTHING_HAPPENED, ServeError,
+};
 
 use std::time::Duration;
 

@@ -113,6 +113,7 @@ impl Seat {
             durability: if self.needs_one { DiskDurability::One } else { DiskDurability::Majority },
             replace: false,
             begin_anew: false,
+            existing: false,
         }
     }
 }

@@ -32,6 +32,21 @@ const NOTHING_YET: u64 = 0;
 /// A random number of 128 bits: the instance of a service.
 pub type Digest16 = u128;
 
+/// Marks an instance that says when it began.
+const TIMED: u128 = 0x756e_6973;
+
+/// Returns the instance of a service that begins at this time, in milliseconds since 1970: 48 bits of time, a mark of 32
+/// bits, and 48 random ones.
+pub fn instance_begun(at_ms: u64, random: u64) -> Digest16 {
+    u128::from(at_ms) << 80 | TIMED << 48 | u128::from(random & 0xffff_ffff_ffff)
+}
+
+/// Returns when an instance began, in milliseconds since 1970; `None` if it does not say so.
+fn begun_at_ms(instance: Digest16) -> Option<u64> {
+    let is_timed = instance >> 48 & 0xffff_ffff == TIMED;
+    is_timed.then_some((instance >> 80) as u64)
+}
+
 /// What makes a disk count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -63,6 +78,15 @@ pub struct Block {
     pub anew: Vec<Escape>,
     /// Name of the service.
     pub name: String,
+}
+
+impl Block {
+    /// Returns when the service was created, in milliseconds since 1970 by the clock of one of its servers; `None` before
+    /// that, and if its first instance does not say so.
+    pub fn created_at_ms(&self) -> Option<u64> {
+        let Created::Done(present) = self.created else { return None };
+        begun_at_ms(self.anew.first().map_or(present, |escape| escape.service))
+    }
 }
 
 /// How many disks hold a command before it is answered.
@@ -375,6 +399,19 @@ pub(super) mod tests {
     fn slot(sequence: u64) -> Slot {
         let snapshot = SnapshotName { position: 3, digest: [4; 32] };
         Slot { sequence, block: Block { snapshot: Some(snapshot), ..sample() }, log_bytes: 11, log_mark: 12 }
+    }
+
+    #[test]
+    fn a_service_says_when_it_was_created_however_often_it_began_anew() {
+        let first = instance_begun(1_700_000_000_000, u64::MAX);
+        let mut block = Block { created: Created::Done(first), anew: vec![], ..sample() };
+        assert_eq!(block.created_at_ms(), Some(1_700_000_000_000));
+        block.anew = vec![Escape { server: 3, at_ms: 1, from: 2, service: first }];
+        block.created = Created::Done(instance_begun(1_800_000_000_000, 7));
+        assert_eq!(block.created_at_ms(), Some(1_700_000_000_000));
+        for created in [Created::Done(9 << 90), Created::Half(first), Created::Blank] {
+            assert_eq!(Block { created, anew: vec![], ..sample() }.created_at_ms(), None);
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod store;
 mod tests;
 mod writer;
 
-pub use block::{Block, Created, Digest16, DiskDurability, Escape, SnapshotName};
+pub use block::{Block, Created, Digest16, DiskDurability, Escape, SnapshotName, instance_begun};
 pub use files::{FileError, FileErrorKind, Files};
 #[doc(hidden)]
 pub use memory_files::MemoryFiles;

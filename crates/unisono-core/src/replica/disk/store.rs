@@ -98,7 +98,7 @@ pub enum StoreError {
     },
     /// A file is not as it was written: the disk has lost or changed bytes, or a file was changed by hand.
     #[error(
-        "the file {file} is spoiled: {what}; start with an empty folder and --replace, or name the right --log-dir"
+        "the file {file} is spoiled: {what}; name the right --log-dir, or keep this folder aside and start with an empty one and --replace"
     )]
     Spoiled {
         /// Name of the file.

@@ -139,6 +139,8 @@ pub(super) struct Durable {
     pub(super) block: Block,
     pub(super) nonce: u128,
     pub(super) replaces: bool,
+    /// True if this process took part in creating the service.
+    pub(super) has_created: bool,
     /// True if the administrator said that the other disks are lost: a round goes on without a majority of good ones.
     pub(super) is_alone: bool,
     pub(super) stage: Stage,
@@ -203,6 +205,7 @@ impl Durable {
             block: start.loaded.as_ref().map_or(blank, |loaded| loaded.block.clone()),
             nonce: start.nonce,
             replaces: start.replaces,
+            has_created: false,
             is_alone: false,
             stage: Stage::Closed,
             first: None,

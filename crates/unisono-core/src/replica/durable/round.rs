@@ -82,6 +82,8 @@ pub(in super::super) struct Round {
     stage: Stage,
     /// Ids of the servers without a good disk here.
     missing: Vec<u8>,
+    /// Ids of those that are here with a disk that is empty or old.
+    useless: Vec<u8>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -174,6 +176,12 @@ impl Round {
         &self.missing
     }
 
+    /// Returns the ids of the servers that are here with a disk that does not count: it is empty, or older than another
+    /// server knows it to have been.
+    pub(in super::super) fn useless(&self) -> &[u8] {
+        &self.useless
+    }
+
     /// Returns the member whose state is taken over at present.
     pub(in super::super) fn donor(&self) -> Option<Uid> {
         match &self.stage {
@@ -214,6 +222,8 @@ impl Round {
         let servers = self.servers();
         let ids: BTreeSet<u8> = good.values().copied().collect();
         self.missing = (1..=servers).filter(|id| !ids.contains(id)).collect();
+        let useless = self.said.iter().filter(|(uid, _)| !good.contains_key(uid));
+        self.useless = useless.map(|(_, said)| said.server).filter(|id| !ids.contains(id)).collect();
         let is_alone = self.said.iter().any(|(uid, said)| said.alone && good.contains_key(uid));
         if 2 * ids.len() <= usize::from(servers) && !is_alone {
             return Verdict::Nothing;
@@ -478,10 +488,16 @@ mod tests {
         let done = |server, log| said(server, Created::Done(9), log);
         let (round, verdict) = judged(&ALL[..2], vec![done(1, (2, 50)), said(2, Created::Blank, (0, 0))]);
         assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
+        assert_eq!(round.useless(), [2]);
         let mut knows = done(1, (2, 50));
         knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 1, position: 45 });
         let (round, verdict) = judged(&ALL[..2], vec![knows.clone(), done(2, (2, 44))]);
         assert_eq!((verdict, round.missing()), (Verdict::Nothing, &[2, 3][..]));
+        assert_eq!(round.useless(), [2]);
+        // A server that is not here, or whose disk does not get on, may have a good one.
+        let (mut round, _) = judged(&ALL[..2], vec![done(1, (2, 50))]);
+        round.hear(ALL[1], RoundWord::Stalls, &ALL[..2], Watched::default());
+        assert_eq!((round.missing(), round.useless()), (&[2, 3][..], &[][..]));
         assert!(matches!(judged(&ALL[..2], vec![knows.clone(), done(2, (2, 45))]).1, Verdict::Promise(_)));
         knows.heard.insert(2, Heard { disk: 102, generation: 2, starts: 2, position: 45 });
         assert_eq!(

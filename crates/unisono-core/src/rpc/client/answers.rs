@@ -7,12 +7,13 @@ use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
 use crate::rpc::common::{Common, Sender, To};
 use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
-use crate::rpc::types::{CallFailure, CallNumber};
+use crate::rpc::types::{CallFailure, CallNumber, NOTHING_HAPPENED};
 use crate::time::Time;
 use crate::wire::{Attempt, Frame, Got, Grant, Part, Payload, Rejection, Reply, Unopened, Unreadable};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::time::Duration;
 
 impl Client {
@@ -29,8 +30,7 @@ impl Client {
         self.note_taken(now, from.uid, number);
         match reply.payload {
             Payload::Whole(bytes) => {
-                let outcome = if reply.refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
-                self.finish(now, common, number, outcome, true);
+                self.finish_with(now, common, number, (reply.refused, bytes));
             }
             Payload::Parts { total, part } => {
                 let fits = self.receiving_bytes + total as usize <= RECEIVING_BYTES_MAX;
@@ -184,9 +184,26 @@ impl Client {
             self.receiving_bytes -= reply.total();
             common.probe(Probe::ReplyPutTogether);
             let bytes = reply.take_bytes();
-            let outcome = if refused { Err(CallFailure::Refused(bytes)) } else { Ok(bytes) };
-            self.finish(now, common, number, outcome, true);
+            self.finish_with(now, common, number, (refused, bytes));
         }
+    }
+
+    /// Ends a call with the reply or refusal of a server. A refusal that speaks of its own attempt alone says nothing of an
+    /// earlier one that another server may have executed.
+    fn finish_with(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        number: CallNumber,
+        (refused, bytes): (bool, Bytes),
+    ) {
+        let is_unclear = self.get_mut(number).is_some_and(|call| call.may_have_happened());
+        let outcome = match refused {
+            false => Ok(bytes),
+            true if is_unclear && bytes.ends_with(NOTHING_HAPPENED) => Err(CallFailure::Unknown),
+            true => Err(CallFailure::Refused(bytes)),
+        };
+        self.finish(now, common, number, outcome, true);
     }
 
     pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Sender, got: &Got) {

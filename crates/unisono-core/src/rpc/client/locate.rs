@@ -241,6 +241,11 @@ impl Client {
         self.give_up_target(now, common, (port, from), SoFar::OtherInstance);
     }
 
+    /// Returns the instance with which this client stays.
+    pub(in crate::rpc) fn instance_of(&self, port: Port) -> Option<u64> {
+        self.ports.get(port).map(|known| known.instance).filter(|instance| *instance != 0)
+    }
+
     /// Accepts any instance from now on, and asks at once which there are.
     pub(in crate::rpc) fn forget_instance(&mut self, now: Time, common: &mut Common, port: Port) {
         let Some(known) = self.ports.get_mut(port) else { return };

@@ -215,10 +215,21 @@ impl Fixture {
 
     /// A watch gets this result at the present number.
     pub(super) fn watched(&mut self, watch: u32, query: Query, result: Result<Answer, Refusal>) {
+        self.watched_at(SERVICE, watch, query, result);
+    }
+
+    /// A watch gets this result of a service.
+    pub(super) fn watched_at(
+        &mut self,
+        service: Service,
+        watch: u32,
+        query: Query,
+        result: Result<Answer, Refusal>,
+    ) {
         let name = (CLIENT, 1_000 + self.records.len() as u64);
         let reply = Reply { number: self.model.number, changes: self.changes, result }.encode();
         let request = Request::LocalQuery(query).encode();
-        self.of_directory(SERVER, DirectoryRecord::WatchAnswered { service: SERVICE, name, from: 0 });
+        self.of_directory(SERVER, DirectoryRecord::WatchAnswered { service, name, from: 0 });
         self.of_directory(CLIENT, DirectoryRecord::Watched { watch, name, request, reply });
     }
 

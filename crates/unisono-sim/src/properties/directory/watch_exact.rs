@@ -1,9 +1,11 @@
 //! Watches are exact: from the number on with which a watch begins it gets every change of its directory, in order, none
-//! missing and none twice, whichever servers answer. Where the history ends, it is told so.
+//! missing and none twice, whichever servers answer, and in however many processes it is resumed. Where the history ends, it
+//! is told so. A position counts for one instance of the service alone: after a restore no watch of before goes on.
 
 use super::Map;
 use super::at_end::Promise;
 use super::history::History;
+use crate::record::Service;
 use unisono_table::{Answer, Query};
 
 /// The promise `watch_exact`.
@@ -17,6 +19,8 @@ impl Promise for WatchExact {
         let timelines = history.timelines()?;
         // The number from which each watch has to go on.
         let mut expected = Map::<u32, u64>::new();
+        // The service of which its position is.
+        let mut positions_of = Map::<u32, Service>::new();
         for watched in &history.watched {
             let Some((query, reply)) = watched.read() else {
                 return Err(format!("cannot be read: {watched:?}"));
@@ -32,8 +36,12 @@ impl Promise for WatchExact {
             if let Ok(Answer::Changes { next, .. }) = &reply.result {
                 expected.insert(watched.watch, (*next).max(*from));
             }
-            let service = history.service_of(watched).and_then(|service| timelines.get(&service));
-            let Some(timeline) = service else { continue };
+            let Some(service) = history.service_of(watched) else { continue };
+            let own = *positions_of.entry(watched.watch).or_insert(service);
+            if own != service {
+                return fault(format!("its position is of {own:?}, and {service:?} has answered"));
+            }
+            let Some(timeline) = timelines.get(&service) else { continue };
             *checked += 1;
             if let Some(what) = timeline.fault_of(&query, &reply) {
                 return fault(what);
@@ -46,7 +54,7 @@ impl Promise for WatchExact {
 #[cfg(test)]
 mod tests {
     use super::super::at_end::AtEnd;
-    use super::super::fixture::{Fixture, make};
+    use super::super::fixture::{Fixture, SERVICE, make};
     use super::*;
     use unisono_table::{Place, Reason, Refusal};
 
@@ -87,6 +95,15 @@ mod tests {
         fixture.bad(AtEnd::<WatchExact>::default());
         let mut fixture = watched();
         _ = watch(&mut fixture, 2, None);
+        fixture.bad(AtEnd::<WatchExact>::default());
+    }
+
+    #[test]
+    fn rejects_a_position_that_counts_for_another_service() {
+        let mut fixture = watched();
+        let query = Query::Changes { place: Place::of(fixture.root()), from: 3 };
+        let right = fixture.ask(&query).result;
+        fixture.watched_at(Service(SERVICE.0 + 1), 7, query, right);
         fixture.bad(AtEnd::<WatchExact>::default());
     }
 

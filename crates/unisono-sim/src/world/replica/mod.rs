@@ -26,10 +26,11 @@ pub(crate) use watching::{Seen, WATCH};
 
 use super::{BirthContext, Side, World};
 use crate::bugs::Planted;
+use crate::directory::Watcher;
 use crate::network::Path;
 use crate::record::{OpId, ReplicaRecord};
 use crate::seal::{CheapKeys, CheapProof, Seal};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use context::{Context, outcome_of_call};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,7 +49,7 @@ pub(crate) struct ReplicaSide {
     pub(crate) server: Option<Box<Server>>,
     pub(super) multicast: bool,
     /// Watches of the application that wait: their numbers, and the requests.
-    pub(super) watching: BTreeMap<CallNumber, (u32, Bytes)>,
+    pub(super) watching: BTreeMap<CallNumber, (u32, Box<Watcher>)>,
     /// Its address, and what all servers have heard.
     pub(super) address: SocketAddr,
     pub(super) heard: Heard,

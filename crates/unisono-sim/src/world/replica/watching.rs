@@ -4,7 +4,7 @@ use super::ReplicaSide;
 use super::context::Context;
 use super::server::Server;
 use crate::bugs::{Planted, ServiceBug};
-use crate::directory;
+use crate::directory::{self, Next, Watcher};
 use crate::record::DirectoryRecord;
 use crate::world::{Trigger, World};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use unisono_core::rpc::{CallFailure, CallNumber, Endpoint, Request};
 use unisono_core::{Time, Uid};
 use unisono_dir::Watches;
-use unisono_table::{Answer, Place, Query, Reason, Reply, Request as TableRequest, Table};
+use unisono_table::{Answer, Query, Reason, Reply, Request as TableRequest, Table};
 
 /// Most watches that are looked at at once.
 const LOOKED_AT_MAX: usize = 1_024;
@@ -39,7 +39,8 @@ struct Held {
 /// What became of a client's watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    Reply(Bytes),
+    /// It took a reply.
+    Took(Box<Watcher>, Next),
     /// No server answered.
     Nothing,
     /// The servers are of another service.
@@ -136,42 +137,51 @@ impl ReplicaSide {
         call: CallNumber,
         result: &Result<Bytes, CallFailure>,
     ) -> bool {
-        let Some((watch, request)) = self.watching.remove(&call) else { return false };
+        let Some((watch, watcher)) = self.watching.remove(&call) else { return false };
         let seen = match result {
-            Ok(answer) => directory::answer_in(answer).map_or(Seen::Nothing, Seen::Reply),
+            Ok(answer) => self.take_reply(cx, (watch, call), watcher, answer),
             Err(CallFailure::OtherInstance) => {
                 cx.common.watches.iter().for_each(|port| self.endpoint.forget_instance(cx.local, port.port));
                 Seen::OtherService
             }
             Err(_) => Seen::Nothing,
         };
-        if let Seen::Reply(reply) = &seen {
-            let name = (cx.recorder.names.life(self.endpoint.uid()), call);
-            let reply = reply.clone();
-            cx.note_of_directory(DirectoryRecord::Watched { watch, name, request, reply });
-        }
         cx.common.seen.insert(watch, seen);
         let (process, life) = (cx.process as u16, cx.life);
         cx.trigger(Trigger::Work { process, life, job: WATCH | watch });
         true
     }
+
+    /// Lets a watcher take a reply, and notes it if it counts for the watch.
+    fn take_reply(
+        &self,
+        cx: &mut Context<'_>,
+        (watch, call): (u32, CallNumber),
+        mut watcher: Box<Watcher>,
+        answer: &Bytes,
+    ) -> Seen {
+        let Some(reply) = directory::answer_in(answer) else { return Seen::Nothing };
+        let port = cx.common.watches.as_ref().map(|watches| watches.port);
+        let instance = port.and_then(|port| self.endpoint.instance_of(port));
+        let trusts = cx.common.planted == Some(Planted::Service(ServiceBug::PositionWithoutInstance));
+        let request = watcher.request();
+        let next = watcher.take(instance, &reply, trusts);
+        if next != Next::OtherInstance {
+            let name = (cx.recorder.names.life(self.endpoint.uid()), call);
+            cx.note_of_directory(DirectoryRecord::Watched { watch, name, request, reply });
+        }
+        Seen::Took(watcher, next)
+    }
 }
 
 impl World<ReplicaSide> {
-    /// Lets a client watch a directory from a number on, at any server.
-    pub(crate) fn watch(
-        &mut self,
-        process: usize,
-        watch: u32,
-        place: Place,
-        from: u64,
-        limit: Duration,
-    ) -> bool {
-        let request = TableRequest::LocalQuery(Query::Changes { place, from }).encode();
+    /// Lets a client watch a directory, at any server.
+    pub(crate) fn watch(&mut self, process: usize, watch: u32, watcher: Watcher, limit: Duration) -> bool {
+        let request = watcher.request();
         let begun = self.with(process, |side, cx| {
             let port = cx.common.watches.as_ref()?.port;
             let call = side.endpoint.call(cx.local, port, directory::payload(&request), limit).ok()?;
-            side.watching.insert(call, (watch, request));
+            side.watching.insert(call, (watch, Box::new(watcher)));
             Some(())
         });
         self.drain(process);
