@@ -5,8 +5,12 @@ use crate::output::{tell, visible, without_checks};
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// What the system's errors end with if the process has as many open files as it may.
-const TOO_MANY_FILES: &str = "(os error 24)";
+/// Errors of the system that stop whatever meets them first, and what to say before its words.
+const CAUSES: [(&str, &str); 3] = [
+    ("(os error 24)", "too few open files are allowed: raise the limit (`ulimit -n 1024`, LimitNOFILE=1024 in a unit)"),
+    ("(os error 28)", "the disk is full: make room"),
+    ("(os error 122)", "this user's quota of the disk is full: make room"),
+];
 
 /// An error that ends a command.
 #[derive(Debug)]
@@ -63,10 +67,7 @@ impl Problem {
         if self.error.chain().any(is_broken_pipe) {
             return ExitCode::SUCCESS;
         }
-        let mut message = without_checks(&format!("{:#}", self.error));
-        if message.contains(TOO_MANY_FILES) {
-            message += ": raise the limit on open files (`ulimit -n 1024`, or LimitNOFILE=1024 in the unit)";
-        }
+        let message = with_cause(without_checks(&format!("{:#}", self.error)));
         if !message.is_empty() {
             // The message may quote a file or a name that another user wrote.
             let lines: Vec<_> = message.lines().map(visible).collect();
@@ -74,6 +75,12 @@ impl Problem {
         }
         ExitCode::from(self.status)
     }
+}
+
+/// Puts the cause first, if it is one that the place of the error hides.
+fn with_cause(message: String) -> String {
+    let cause = CAUSES.iter().find(|(code, _)| message.contains(code));
+    cause.map_or_else(|| message.clone(), |(_, words)| format!("{words}; {message}"))
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
@@ -89,5 +96,18 @@ impl From<anyhow::Error> for Problem {
 impl From<std::io::Error> for Problem {
     fn from(error: std::io::Error) -> Problem {
         Problem { status: 1, error: error.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_the_place_of_an_error_hides_comes_first() {
+        let hidden = "multicast does not work: Too many open files (os error 24)";
+        assert!(with_cause(hidden.into()).starts_with("too few open files are allowed"));
+        assert!(with_cause("cannot write x (os error 28)".into()).starts_with("the disk is full"));
+        assert_eq!(with_cause("not found (os error 2)".into()), "not found (os error 2)");
     }
 }

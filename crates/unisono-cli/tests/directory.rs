@@ -342,7 +342,11 @@ fn every_bad_input_has_its_own_words_and_shows_no_secret() {
         (&["dir", "watch", "--from", &home], 2, "invalid value"),
         (&["dir", "watch", "--from", "1f:7"], 2, "INSTANCE:NUMBER"),
         (&["dir", "watch", "--from", "0000000000000001:7"], 1, "list the directory, then type"),
-        (&["dir", "serve", "--existing", "--id", "1", "--data", "/nonexistent/x"], 2, "see that its disk is mounted"),
+        (
+            &["dir", "serve", "--existing", "--id", "1", "--data", "/nonexistent/x"],
+            2,
+            "see that its disk is mounted",
+        ),
         (&["dir", "serve", "--id", "0", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
         (&["dir", "serve", "--id", "4", "--data", "/nonexistent/x"], 2, "the ids are 1 to 3"),
         (&["dir", "serve", "--id", "1", "--replicas", "10", "--data", "/nonexistent/x"], 2, "1 to 9 servers"),

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
-    Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place, Query,
-    Position, Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions, StartError, State,
-    operation, random_check, restore,
+    Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place,
+    Position, Query, Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions,
+    StartError, State, operation, random_check, restore,
 };
 
 /// Longer than any working case takes.
@@ -142,7 +142,8 @@ fn a_watch_misses_nothing_while_its_server_crashes() {
     let mut service = Service::begin("watch");
     let (client, root) = (service.client(), service.root());
     let first = mkdir(&client, root, "d0").unwrap();
-    let mut watch = client.watch(Place::of(root), Some(client.position_of(root.port, first).unwrap())).unwrap();
+    let mut watch =
+        client.watch(Place::of(root), Some(client.position_of(root.port, first).unwrap())).unwrap();
     let mut made = vec![first];
     for id in [1, 2, 3] {
         made.push(mkdir(&client, root, &format!("before-{id}")).unwrap());

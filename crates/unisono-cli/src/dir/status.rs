@@ -68,7 +68,7 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
         ))),
         Standing::Silent => Err(Problem::not_primary(
             "no server answers: check that servers run, that this client has the clients' key, and that multicast reaches \
-             the servers or --seeds names them (at the port after that of the servers' --bind, if clients have a key of \
+             the servers or --seeds names them (at the port above that of the servers' --bind, if clients have a key of \
              their own)",
         )),
     }

@@ -52,7 +52,7 @@ pub enum ClientError {
     /// No server answers. Check the key, the address and the network.
     #[error(
         "no server of this service answers: check that servers run, that this client has the clients' key, and that \
-         multicast reaches the servers or --seeds names them (at the port after that of the servers' --bind, if clients \
+         multicast reaches the servers or --seeds names them (at the port above that of the servers' --bind, if clients \
          have a key of their own){}",
         Perhaps(*may_have_happened)
     )]

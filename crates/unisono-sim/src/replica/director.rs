@@ -76,6 +76,8 @@ pub(crate) struct Director {
     /// Their watches, and which of them are under way.
     pub(super) watchers: Vec<Watcher>,
     pub(super) watches: BTreeMap<usize, u32>,
+    /// Who waits for an answer to a watch.
+    pub(super) asking: BTreeMap<u32, (usize, Life)>,
     /// Operations that are to be tried again.
     pub(super) again: Vec<Asked>,
     /// True while callers begin operations.
@@ -164,6 +166,7 @@ impl Director {
             again: Vec::new(),
             watchers: Vec::new(),
             watches: BTreeMap::new(),
+            asking: BTreeMap::new(),
             is_busy: true,
             is_calm: false,
             retired: None,

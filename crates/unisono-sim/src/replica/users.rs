@@ -39,7 +39,7 @@ impl Director {
     fn resumed(&mut self) -> Option<u32> {
         let is_kept = |watch: &u32| {
             let is_under_way = self.watches.values().any(|under_way| under_way == watch);
-            self.watchers[*watch as usize].has_position() && !is_under_way
+            self.watchers[*watch as usize].has_position() && !is_under_way && !self.is_asking(*watch)
         };
         let kept: Vec<u32> = (0..self.watchers.len() as u32).filter(is_kept).collect();
         if kept.is_empty() || !self.app_random.chance(RESUMES) {
@@ -48,9 +48,15 @@ impl Director {
         Some(kept[self.app_random.below(kept.len() as u64) as usize])
     }
 
+    /// True if an answer to a watch may still come, or has come and was not taken yet.
+    fn is_asking(&self, watch: u32) -> bool {
+        let asks = |(process, life): &(usize, Life)| self.is_current(*process, *life);
+        self.asking.get(&watch).is_some_and(asks) || self.world.common.seen.contains_key(&watch)
+    }
+
     /// Lets a watch ask for what follows.
     pub(super) fn watch_on(&mut self, process: usize, life: Life, watch: u32) {
-        if !self.is_busy || self.watches.get(&process) != Some(&watch) {
+        if !self.is_busy || self.watches.get(&process) != Some(&watch) || self.is_asking(watch) {
             return;
         }
         if !self.is_current(process, life) {
@@ -58,14 +64,16 @@ impl Director {
             return;
         }
         let watcher = self.watchers[watch as usize].clone();
-        if !self.world.watch(process, watch, watcher, WAITS_FOR) {
-            self.watches.remove(&process);
+        match self.world.watch(process, watch, watcher, WAITS_FOR) {
+            true => _ = self.asking.insert(watch, (process, life)),
+            false => _ = self.watches.remove(&process),
         }
     }
 
     /// Takes what a watch got.
     pub(super) fn take_seen(&mut self, process: usize, life: Life, watch: u32) {
         let Some(seen) = self.world.common.seen.remove(&watch) else { return };
+        self.asking.remove(&watch);
         let Some(watcher) = self.watchers.get_mut(watch as usize) else { return };
         let next = match seen {
             Seen::Took(taken, next) => {

@@ -398,12 +398,7 @@ pub(super) fn write<S: StateMachine + Send + 'static>(
             }
             Job::Snapshot { place, parts } => store.snapshot(place, &parts),
         };
-        let done = done.map_err(|error| match &error {
-            StoreError::Files(FileError { what: FileErrorKind::Full, .. }) => {
-                format!("it is full: {error}; make room, and start this server again")
-            }
-            _ => error.to_string(),
-        });
+        let done = done.map_err(|error| error.to_string());
         let failed = done.is_err();
         copy.step(|state, now| {
             if let Some(copy) = state.copy_mut() {
