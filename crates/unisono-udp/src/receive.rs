@@ -156,7 +156,7 @@ impl Receiver {
             Err(error) => return Err(error.into()),
         };
         let Some(from) = from else { return Ok(0) };
-        take(from, take_out(slot, bytes, &mut self.block));
+        take(canonical(from), take_out(slot, bytes, &mut self.block));
         Ok(1)
     }
 
@@ -176,11 +176,12 @@ impl Receiver {
     /// Gives what the first `count` slots have received to `take`. Returns whether any of it was coalesced.
     fn hand_out(&mut self, count: usize, take: &mut impl FnMut(SocketAddr, BytesMut)) -> bool {
         for (slot, meta) in self.slots.iter_mut().zip(&self.meta).take(count) {
-            let mut rest = take_out(slot, meta.len.min(slot.len()), &mut self.block);
+            let (from, mut rest) =
+                (canonical(meta.addr), take_out(slot, meta.len.min(slot.len()), &mut self.block));
             while meta.stride > 0 && rest.len() > meta.stride {
-                take(meta.addr, rest.split_to(meta.stride));
+                take(from, rest.split_to(meta.stride));
             }
-            take(meta.addr, rest);
+            take(from, rest);
         }
         self.meta[..count].iter().any(|meta| meta.stride > 0 && meta.len > meta.stride)
     }
@@ -215,6 +216,14 @@ impl Default for Receiver {
 fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = of.as_sockaddr_in().map(|v4| SocketAddr::from(SocketAddrV4::from(*v4)));
     v4.or_else(|| of.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
+}
+
+/// Returns the IPv4 address that a socket of IPv6 reports as an IPv6 address; any other as it is.
+fn canonical(from: SocketAddr) -> SocketAddr {
+    match from {
+        SocketAddr::V6(v6) if let Some(v4) = v6.ip().to_ipv4_mapped() => (v4, v6.port()).into(),
+        from => from,
+    }
 }
 
 /// Takes the first `bytes` bytes out of a slot.

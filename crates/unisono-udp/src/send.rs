@@ -125,7 +125,7 @@ impl Socket {
 
     /// Sends one datagram. Returns whether the system refused it.
     fn send_one(&self, datagram: &[u8], destination: SocketAddr) -> Result<bool, Full> {
-        let sent = match self.source {
+        let sent = match self.source_toward(destination) {
             Some(_) => self.transmit(datagram, None, destination),
             None => uninterrupted(|| {
                 Ok(sendto(&self.inner, datagram, SendFlags::DONTWAIT, &destination).map(drop)?)
@@ -142,8 +142,8 @@ impl Socket {
         if self.blocking.load(Ordering::Relaxed) && !self.wait_writable(Duration::ZERO) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let transmit =
-            Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip: self.source };
+        let src_ip = self.source_toward(destination);
+        let transmit = Transmit { destination, ecn: None, contents: bytes, segment_size, src_ip };
         uninterrupted(|| self.state.try_send(UdpSockRef::from(&self.inner), &transmit))
     }
 }

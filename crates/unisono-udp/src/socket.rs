@@ -2,7 +2,9 @@
 
 use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{UdpSockRef, UdpSocketState};
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -33,10 +35,15 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket to send from and be reached at. Port 0 takes any free port.
+    /// Opens a socket to send from and be reached at. Port 0 takes any free port. `[::]` is all addresses of this machine,
+    /// those of IPv4 too; `0.0.0.0` is those of IPv4. [Listeners](Socket::listen) may have the same port.
     pub fn bind(address: SocketAddr) -> io::Result<Socket> {
-        let inner = socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        inner.bind(&address.into())?;
+        let inner = udp(address)?;
+        if address.ip().is_unspecified() && address.port() != 0 {
+            bind_beside_listeners(&inner, address)?;
+        } else {
+            inner.bind(&address.into())?;
+        }
         Socket::configure(inner)
     }
 
@@ -75,9 +82,12 @@ impl Socket {
             .local_addr()?
             .as_socket()
             .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "not an IP socket"))?;
-        if address.is_ipv4() {
-            // Fragment on a path that is narrower than it looked, rather than lose all large datagrams.
-            let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
+        // Fragment on a path that is narrower than it looked, rather than lose all large datagrams. A socket of IPv6 has
+        // both options, since it may send by IPv4.
+        let _ = set_ip_mtu_discover(&inner, Ipv4PathMtuDiscovery::WANT);
+        if address.is_ipv6() {
+            let _ = set_ipv6_mtu_discover(&inner, Ipv6PathMtuDiscovery::WANT);
+            let _ = setsockopt(&inner, sockopt::Ipv6DontFrag, &false);
         }
         let (blocking, uncoalesced) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Socket { inner, state, address, blocking, uncoalesced, runs: AtomicU32::new(0), source: None })
@@ -92,10 +102,18 @@ impl Socket {
     }
 
     /// From now on datagrams from this socket have the source address `source`, one of this machine's addresses. For a
-    /// socket that is bound to all of them: otherwise each receiver sees the address that is nearest to it.
+    /// socket that is bound to all of them: otherwise, or if `source` is unspecified, each receiver sees the address that
+    /// is nearest to it. So do receivers of the other IP version.
     pub fn send_as(&mut self, source: IpAddr) {
-        self.source = Some(source);
-        self.address.set_ip(source);
+        if !source.is_unspecified() {
+            self.source = Some(source);
+            self.address.set_ip(source);
+        }
+    }
+
+    /// Returns the source address for datagrams to `destination`; `None` if the kernel chooses it.
+    pub(crate) fn source_toward(&self, destination: SocketAddr) -> Option<IpAddr> {
+        self.source.filter(|source| source.is_ipv4() == destination.is_ipv4())
     }
 
     /// Sets whether [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something
@@ -150,6 +168,35 @@ impl Socket {
     pub fn segments(&self) -> bool {
         self.state.max_gso_segments() > 1
     }
+}
+
+fn udp(address: SocketAddr) -> io::Result<socket2::Socket> {
+    socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
+}
+
+/// Binds a socket to a port of all addresses of this machine. Listeners at multicast addresses may have the port too, now
+/// and later, in any process: both sides permit that others share it. To no other socket is it given.
+fn bind_beside_listeners(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
+    // A socket that permits to share its port would also share it with another one at all addresses. So the port is first
+    // taken at loopback without permission, which fails beside such a socket and not beside listeners. Until all
+    // addresses are bound, these sockets keep out another process that does the same.
+    let loopbacks = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+    let mut taken = Vec::new();
+    for ip in loopbacks.into_iter().take(if address.is_ipv4() { 1 } else { 2 }) {
+        let loopback = SocketAddr::new(ip, address.port());
+        let claim = udp(loopback)?;
+        match claim.bind(&loopback.into()) {
+            Ok(()) => claim.set_reuse_address(true)?,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
+            // This machine has no loopback address of that IP version.
+            Err(_) => continue,
+        }
+        taken.push(claim);
+    }
+    socket.set_reuse_address(true)?;
+    // Otherwise it would also receive what listeners of this machine receive at the port.
+    socket.set_multicast_all_v4(false)?;
+    socket.bind(&address.into())
 }
 
 /// Switches off what the kernel reports with each datagram and no caller needs: its type of service, the time of its
@@ -272,7 +319,11 @@ mod tests {
 
     /// A multicast group that no other test uses: its port is that of the test's own socket.
     fn group(of: &Socket) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 1), of.address().port())
+        v4_group(of.address().port())
+    }
+
+    fn v4_group(port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 195, 255, 1), port)
     }
 
     fn v4(socket: &Socket) -> SocketAddrV4 {
@@ -467,6 +518,64 @@ mod tests {
         // Answers reach it at that address.
         receivers[0].send(b"answer", 6, &[sender.address()]);
         assert_eq!(take(&sender, 1)[0].1, b"answer");
+    }
+
+    #[test]
+    fn a_port_of_all_addresses_is_shared_with_listeners_and_with_no_other() {
+        let sender = bind();
+        let Some(listeners) = listeners(&sender, &[None]) else { return };
+        let port = group(&sender).port();
+        drop(sender);
+        for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+            let all = match Socket::bind((any, port).into()) {
+                Err(error) if any.is_ipv6() && error.kind() != io::ErrorKind::AddrInUse => {
+                    let _ = writeln!(io::stderr(), "skipped: no IPv6 here: {error}");
+                    continue;
+                }
+                all => all.unwrap(),
+            };
+            let another = Socket::listen(v4_group(port), LOOPBACK, None, None).unwrap();
+            for taken in
+                [any, Ipv4Addr::UNSPECIFIED.into(), LOOPBACK.into(), Ipv4Addr::new(127, 0, 0, 2).into()]
+            {
+                let refused = Socket::bind((taken, port).into()).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::AddrInUse, "{any} {taken}");
+            }
+            // Multicasts go to the listeners alone, other datagrams to the socket alone.
+            let sender = bind();
+            sender.send_multicast_by(LOOPBACK, 1).unwrap();
+            sender.send(b"all", 3, &[v4_group(port).into()]);
+            sender.send(b"one", 3, &[(LOOPBACK, port).into()]);
+            for listener in listeners.iter().chain([&another]) {
+                assert_eq!(take(listener, 1), [(sender.address(), b"all".to_vec())]);
+                assert!(!listener.wait(Some(Duration::ZERO)));
+            }
+            assert_eq!(take(&all, 1), [(sender.address(), b"one".to_vec())]);
+            assert!(!all.wait(Some(Duration::ZERO)));
+        }
+    }
+
+    #[test]
+    fn a_socket_at_all_addresses_speaks_both_versions() {
+        let Ok(mut both) = Socket::bind((Ipv6Addr::UNSPECIFIED, 0).into()) else {
+            let _ = writeln!(io::stderr(), "skipped: no IPv6 here");
+            return;
+        };
+        let port = both.address().port();
+        let mut others = vec![bind()];
+        others.extend(Socket::bind((Ipv6Addr::LOCALHOST, 0).into()));
+        for source in [Ipv6Addr::UNSPECIFIED.into(), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+            both.send_as(source);
+            for other in &others {
+                let (me, to) = (SocketAddr::new(other.address().ip(), port), [other.address()]);
+                // One datagram, and a run.
+                assert_eq!(both.send(b"x", 1, &to) + both.send(b"yz", 1, &to), 0, "{to:?}");
+                let heard = [b"x", b"y", b"z"].map(|word| (me, word.to_vec()));
+                assert_eq!(take(other, 3), heard);
+                other.send(b"answer", 6, &[me]);
+                assert_eq!(take(&both, 1), [(other.address(), b"answer".to_vec())]);
+            }
+        }
     }
 
     #[test]
