@@ -114,11 +114,10 @@ impl AsyncGroup {
     ) -> Result<AsyncGroup, OpenError> {
         let mut lives = Lives::new(&entry);
         loop {
-            let (entry, own) = lives.entry(&entry, options);
             let seeds = Seeds::new(options)?;
             let known = resolve(&seeds, seeds_timeout(&entry, options), name).await;
-            let opening = Opening { name, entry, hello: hello.clone(), options: &own };
-            let shared = opening.begin(seeds, known)?;
+            let opening = Opening { name, hello: hello.clone(), options };
+            let shared = opening.begin(&mut lives, &entry, seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
             let group = AsyncGroup { owner: Arc::new(owner) };
             let mut listed = Listed::default();

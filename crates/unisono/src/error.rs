@@ -84,8 +84,8 @@ pub enum OpenError {
         /// The seed as given.
         seed: String,
     },
-    /// The seed has another IP version than the address from which this process sends: the one to bind, or that of
-    /// the first seed. The caller's mistake: leave the seed out, or bind an address of its version.
+    /// The seed has another IP version than the address from which this process sends: the one to bind, or without a key
+    /// that of the first seed. The caller's mistake: leave the seed out, or bind an address of its version.
     #[error("{}", other_family(*seed))]
     SeedFamily {
         /// The seed, or an address of it.

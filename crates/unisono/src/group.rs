@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
@@ -129,7 +130,7 @@ impl Group {
     fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::new(&entry);
         loop {
-            let group = Group::begin(name, &entry, (&lives, hello.clone()), options)?;
+            let group = Group::begin(name, &entry, (&mut lives, hello.clone()), options, &[])?;
             let entered = group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(()));
             if let Some(concluded) = lives.conclude(entered) {
                 return concluded.map(|()| group);
@@ -138,15 +139,17 @@ impl Group {
     }
 
     /// Opens a member, but gives up and returns `None` soon after `is_cancelled`, which may look at the member, returns true.
+    /// `former` are the addresses of the members that an earlier life had with it, which are asked like seeds.
     pub(crate) fn open_unless(
         name: &str,
         entry: &EntryMode,
         options: &Options,
+        former: &[SocketAddr],
         is_cancelled: impl Fn(&Group) -> bool,
     ) -> Result<Option<Group>, OpenError> {
         let mut lives = Lives::new(entry);
         loop {
-            let group = Group::begin(name, entry, (&lives, Bytes::new()), options)?;
+            let group = Group::begin(name, entry, (&mut lives, Bytes::new()), options, former)?;
             let entered = loop {
                 let look = |member: &mut Membership, _| commands::enter(member);
                 match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
@@ -169,14 +172,13 @@ impl Group {
     fn begin(
         name: &str,
         entry: &EntryMode,
-        (lives, hello): (&Lives, Bytes),
+        (lives, hello): (&mut Lives, Bytes),
         options: &Options,
+        former: &[SocketAddr],
     ) -> Result<Group, OpenError> {
-        let (entry, own) = lives.entry(entry, options);
-        let seeds = Seeds::new(options)?;
-        let known = seeds.resolve_within(seeds_timeout(&entry, options), name);
-        let opening = Opening { name, entry, hello, options: &own };
-        let shared = opening.begin(seeds, known)?;
+        let seeds = Seeds::new(options)?.with_former(former);
+        let known = seeds.resolve_within(seeds_timeout(entry, options), name);
+        let shared = Opening { name, hello, options }.begin(lives, entry, seeds, known)?;
         let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
         Ok(Group { owner: Arc::new(owner) })
     }

@@ -259,6 +259,7 @@ mod golden;
 mod group;
 mod key;
 mod log;
+mod names;
 mod opening;
 mod options;
 mod outside;

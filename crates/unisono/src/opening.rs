@@ -4,7 +4,7 @@ use crate::engine::{Access, Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::log::Label;
 use crate::options::Options;
-use crate::reach::{Place, port};
+use crate::reach::{Place, datagram_bytes_max, port};
 use crate::sealed::Sealed;
 use crate::seeds::Seeds;
 use bytes::Bytes;
@@ -36,39 +36,49 @@ pub(crate) fn seeds_timeout(entry: &EntryMode, options: &Options) -> Duration {
     }
 }
 
+/// Returns the addresses of seeds that an entry begins with.
+fn to_ask(
+    entry: &EntryMode,
+    known: Result<Vec<SocketAddr>, OpenError>,
+) -> Result<Vec<SocketAddr>, OpenError> {
+    match entry {
+        // A founder asks no seed, and the seeds of those that form a group may have no address yet.
+        EntryMode::Found(_) | EntryMode::Form(..) | EntryMode::JoinOrForm(..) => {
+            Ok(known.unwrap_or_default())
+        }
+        // A process that cannot ask must not found a second group.
+        EntryMode::Join | EntryMode::JoinOrFound(_) => known,
+    }
+}
+
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
-    pub(crate) entry: EntryMode,
     pub(crate) hello: Bytes,
     pub(crate) options: &'a Options,
 }
 
 impl Opening<'_> {
-    /// Puts the member into an engine, where it begins to enter. `known` are the addresses of the seeds.
+    /// Puts the next life of the member into an engine, where it begins to enter as `entry` says. `known` are the addresses
+    /// of the seeds.
     pub(crate) fn begin(
         self,
+        lives: &mut Lives,
+        entry: &EntryMode,
         seeds: Seeds,
         known: Result<Vec<SocketAddr>, OpenError>,
     ) -> Result<Shared, OpenError> {
-        let known = match self.entry {
-            // A founder asks no seed, and the seeds of those that form a group may have no address yet.
-            EntryMode::Found(_) | EntryMode::Form(..) | EntryMode::JoinOrForm(..) => {
-                known.unwrap_or_default()
-            }
-            // A process that cannot ask must not found a second group.
-            EntryMode::Join | EntryMode::JoinOrFound(_) => known?,
-        };
-        let options = self.options;
-        let place = Place::choose(options, &known)?;
+        let places = Place::choices(self.options, &to_ask(entry, known)?)?;
+        let (place, entry, options) = lives.next(entry, self.options, &places);
         let port = port(self.name)?;
         let uid = Uid(u64::from_ne_bytes(random()?));
         let random = Random::from_seed(random()?);
-        let needs_multicast = seeds.is_empty() && !matches!(self.entry, EntryMode::Found(_));
-        let make = |now, address, receive_buffer_bytes| {
+        let needs_multicast = seeds.is_empty() && !matches!(entry, EntryMode::Found(_));
+        let make = |now, address: SocketAddr, receive_buffer_bytes| {
             let me = Member { uid, name: options.name.clone(), address };
-            let settings = Settings { receive_buffer_bytes, ..options.settings.clone() };
-            Group::new(now, me, port, self.entry, self.hello, settings, protection(options), random)
+            let datagram_bytes_max = datagram_bytes_max(options.settings.datagram_bytes_max, address.ip());
+            let settings = Settings { receive_buffer_bytes, datagram_bytes_max, ..options.settings.clone() };
+            Group::new(now, me, port, entry, self.hello, settings, protection(&options), random)
         };
         let label = Label { group: self.name.into(), me: options.name.clone() };
         let access =
@@ -78,12 +88,19 @@ impl Opening<'_> {
     }
 }
 
-/// The lives of one join, one after the other.
+/// The lives of one join, one after the other. A member whose seeds are reached from several of its addresses first looks for
+/// the group from each of the others, in a life of its own, and then enters from the first.
 #[derive(Debug)]
 pub(crate) struct Lives {
     failed: usize,
     /// When the formation's time is over, in which the process joins or forms.
     until: Option<Instant>,
+    /// Number of the address from which the present life asks.
+    place: usize,
+    /// Number of the next address from which the group is only looked for.
+    next_place: usize,
+    /// The present life only looks for the group.
+    only_looks: bool,
 }
 
 impl Lives {
@@ -92,12 +109,32 @@ impl Lives {
             EntryMode::JoinOrForm(formation, _) => Instant::now().checked_add(formation.within),
             _ => None,
         };
-        Lives { failed: 0, until }
+        Lives { failed: 0, until, place: 0, next_place: 1, only_looks: false }
+    }
+
+    /// Returns where and how the next life is to enter.
+    pub(crate) fn next(
+        &mut self,
+        entry: &EntryMode,
+        options: &Options,
+        places: &[Place],
+    ) -> (Place, EntryMode, Options) {
+        let joins = !matches!(entry, EntryMode::Found(_) | EntryMode::Form(..));
+        self.only_looks = joins && self.failed == 0 && self.next_place < places.len();
+        if self.only_looks {
+            self.place = self.next_place;
+            let mut options = options.clone();
+            let locate = &mut options.settings.locate;
+            *locate = (*locate / JOIN_LOCATES).max(LOCATE_MIN);
+            return (places[self.place], EntryMode::Join, options);
+        }
+        let (entry, options) = self.entry(entry, options);
+        (places[self.place.min(places.len() - 1)], entry, options)
     }
 
     /// Returns how the next life is to enter. Only the first life takes part in a formation: another one would count as
     /// a participant that has restarted. The formation's time bounds all lives.
-    pub(crate) fn entry(&self, entry: &EntryMode, options: &Options) -> (EntryMode, Options) {
+    fn entry(&self, entry: &EntryMode, options: &Options) -> (EntryMode, Options) {
         let mut options = options.clone();
         match entry {
             EntryMode::JoinOrForm(..) if self.failed > 0 => {
@@ -114,6 +151,11 @@ impl Lives {
     /// Returns the outcome of the join, or `None` if this life failed for a passing reason and another one is to try.
     pub(crate) fn conclude(&mut self, entered: Result<(), OpenError>) -> Option<Result<(), OpenError>> {
         match entered {
+            // No group is there; perhaps it is elsewhere.
+            Err(OpenError::Join(JoinFailure::NotFound) | OpenError::Unasked { .. }) if self.only_looks => {
+                (self.place, self.next_place) = (0, self.next_place + 1);
+                None
+            }
             Err(OpenError::Join(JoinFailure::Reset | JoinFailure::TimedOut))
                 if self.failed + 1 < LIVES_MAX && self.until.is_none_or(|at| Instant::now() < at) =>
             {
@@ -259,14 +301,47 @@ mod tests {
         assert!(matches!(again(), OpenError::StillLeaving { address } if address == free));
     }
 
+    // A group has its members in one network and in one IP version, which the first seed need not have.
+    #[test]
+    fn a_group_is_looked_for_from_each_address_before_it_is_founded_from_the_first() {
+        let place = |ip: [u8; 4]| Place {
+            bind: (ip, 0).into(),
+            advertised: ip.into(),
+            roams: false,
+            interface: None,
+        };
+        let places = [place([192, 0, 2, 1]), place([198, 51, 100, 1]), place([203, 0, 113, 1])];
+        let (entry, options) = (EntryMode::JoinOrFound(GroupConfig::default()), Options::default());
+        let mut lives = Lives::new(&entry);
+        for other in &places[1..] {
+            let (place, looks, short) = lives.next(&entry, &options, &places);
+            assert_eq!((place, looks), (*other, EntryMode::Join));
+            assert_eq!(short.settings.locate * JOIN_LOCATES, options.settings.locate);
+            assert!(lives.conclude(failed(JoinFailure::NotFound)).is_none());
+        }
+        let (place, founds, full) = lives.next(&entry, &options, &places);
+        assert_eq!((place, founds, full.settings), (places[0], entry.clone(), options.settings.clone()));
+        assert!(lives.conclude(Ok(())).is_some());
+        // Where a group was heard, the member goes on.
+        let mut lives = Lives::new(&entry);
+        lives.next(&entry, &options, &places);
+        assert!(lives.conclude(failed(JoinFailure::TimedOut)).is_none());
+        assert_eq!(lives.next(&entry, &options, &places).0, places[1]);
+        assert!(matches!(lives.conclude(failed(JoinFailure::NotFound)), Some(Err(_))));
+        // A founder asks none.
+        let found = EntryMode::Found(GroupConfig::default());
+        assert_eq!(Lives::new(&found).next(&found, &options, &places).0, places[0]);
+    }
+
     // A founder that gives way may be in no group for long; its leave must still end.
     #[test]
     fn a_member_of_no_group_leaves_within_the_time_of_a_leave() {
         let settings = Settings { locate: Duration::from_secs(60), ..Settings::default() };
         let options = Options { settings, ..Options::default() };
         let name = format!("nowhere-{}", std::process::id());
-        let opening = Opening { name: &name, entry: EntryMode::Join, hello: Bytes::new(), options: &options };
-        let shared = opening.begin(Seeds::default(), Ok(Vec::new())).unwrap();
+        let opening = Opening { name: &name, hello: Bytes::new(), options: &options };
+        let (mut lives, entry) = (Lives::new(&EntryMode::Join), EntryMode::Join);
+        let shared = opening.begin(&mut lives, &entry, Seeds::default(), Ok(Vec::new())).unwrap();
         let (patience, mut begun) = (Duration::from_secs(60), false);
         let left = shared
             .block(Some(patience), |member, now| commands::leave(member, now, &Bytes::new(), &mut begun));

@@ -23,9 +23,10 @@ pub struct Options {
     /// Name of this member, for people. By default the name of the host and the number of the process.
     pub name: Name,
     /// Address to send from and to receive at; port 0 means any free one. By default 127.0.0.1 without a key; with a
-    /// key, the address from which the seeds, or else the default route, are reached. With 0.0.0.0 or `[::]` the
-    /// process receives at all addresses of this machine, but the other members learn only the default one, and
-    /// receive from that one.
+    /// key, the address from which the first seed with a route, or else the default route, is reached. With 0.0.0.0 the
+    /// process receives at all IPv4 addresses of this machine, with `[::]` at those of IPv6 too, but the other members
+    /// learn only the default one, and receive from that one. A client of calls without an address of its own here asks
+    /// each seed from the address that reaches it.
     pub bind: Option<SocketAddr>,
     /// Interface for multicast, named by its address. By default the one that has the bound address.
     pub multicast_interface: Option<Ipv4Addr>,
@@ -33,7 +34,8 @@ pub struct Options {
     /// datagram leaves this machine, unless `insecure` is set.
     pub key: Option<Key>,
     /// Members to ask for the group, each `HOST:PORT` or a DNS name, at [`DEFAULT_PORT`] unless another port is
-    /// given. All addresses of a name are asked. By default there are none, and the group is looked for by multicast.
+    /// given. All addresses of a name are asked, of both IP versions unless `bind` names an address of one. A member has one
+    /// address: if it reaches the seeds from several, it looks for the group from each of them in turn. By default there are none, and the group is looked for by multicast.
     pub seeds: Vec<String>,
     /// How long the names among the seeds are looked up again while none of the seeds has an address. 30 s by default:
     /// the first of several processes that start together may have no DNS record yet. Meanwhile a warning is in the

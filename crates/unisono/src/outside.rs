@@ -7,24 +7,26 @@
 use crate::error::{ForceFailure, LookError, OpenError};
 use crate::opening::random;
 use crate::options::Options;
-use crate::reach::{Place, multicast_address, port};
+use crate::reach::{IPV6_DATAGRAM_BYTES_MAX, Place, multicast_address, port};
 use crate::sealed::Sealed;
 use crate::seeds::Seeds;
 use crate::versions::other_version_of;
 use bytes::BytesMut;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Checksum, Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, PADDED_BYTES, Protection,
-    ProtectionKind, Writer, decode_report, open, seal,
+    Checksum, Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, Writer,
+    decode_report, open, seal,
 };
 use unisono_core::{EpochTag, ForceError, GroupTag, Instance, Uid};
 use unisono_udp::{Receiver, Socket, Watch};
 
 /// Interval after which an unanswered query is sent again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// Length of a query in bytes: what every path carries, over IPv6 too.
+const QUESTION_BYTES: usize = IPV6_DATAGRAM_BYTES_MAX - HEADER_BYTES;
 /// Keys of the two sockets: one receives the answers, the other the group's multicasts.
 const ANSWERS: u64 = 0;
 const HEARD: u64 = 1;
@@ -117,7 +119,7 @@ fn ask<T>(
     read: impl Fn(Frame) -> Option<T>,
 ) -> Result<(T, Option<usize>), LookError> {
     let begin = Instant::now();
-    let place = Place::choose(options, known)?;
+    let place = Place::roam(options, known)?;
     // A member may have bound the port of the options.
     let address = SocketAddr::from((place.bind.ip(), 0));
     let socket = Socket::bind(address).map_err(|cause| match cause.kind() {
@@ -126,7 +128,8 @@ fn ask<T>(
     })?;
     let tag = port(name)?.tag();
     let mut destinations = known.to_vec();
-    destinations.retain(|seed| seed.is_ipv6() == address.is_ipv6());
+    let is_everywhere = place.bind.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+    destinations.retain(|seed| is_everywhere || seed.is_ipv6() == address.is_ipv6());
     let mut nearby = place.interface.filter(|_| by_multicast);
     if let Some(interface) = nearby {
         match socket.send_multicast_by(interface, 1) {
@@ -250,12 +253,12 @@ impl Asker {
         header.write(&mut datagram);
         let nonce = self.nonce;
         let frame = match &self.question {
-            Question::Look => Frame::Ask { nonce, room: PADDED_BYTES as u32 },
+            Question::Look => Frame::Ask { nonce, room: QUESTION_BYTES as u32 },
             Question::Force { challenge, without } => {
                 Frame::Force { nonce, challenge: *challenge, without: without.clone() }
             }
         };
-        Writer::new(&mut datagram, HEADER_BYTES + PADDED_BYTES).frame(&frame);
+        Writer::new(&mut datagram, HEADER_BYTES + QUESTION_BYTES).frame(&frame);
         let sealed = seal(&mut datagram, &header, &Asker::context(&header), self.protection());
         sealed.then_some(datagram)
     }

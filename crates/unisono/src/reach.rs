@@ -36,6 +36,15 @@ fn multicast_address_at(place: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(239, 195, 117, 1 + place), MULTICAST_PORT)
 }
 
+/// Maximum length of a datagram in bytes over IPv6, where routers do not fragment: what every path carries (RFC 8200: an MTU
+/// of 1,280 bytes), less 48 bytes of headers.
+pub(crate) const IPV6_DATAGRAM_BYTES_MAX: usize = 1232;
+
+/// Returns the maximum length of the datagrams of a process at this address, whose settings name `bytes`.
+pub(crate) fn datagram_bytes_max(bytes: usize, address: IpAddr) -> usize {
+    if address.is_ipv6() { bytes.min(IPV6_DATAGRAM_BYTES_MAX) } else { bytes }
+}
+
 /// The addresses that a process uses, checked against what its options permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -43,23 +52,23 @@ pub(crate) struct Place {
     pub(crate) bind: SocketAddr,
     /// Address that other processes are given; its port is that of `bind`, so 0 until it is bound.
     pub(crate) advertised: IpAddr,
+    /// The process has no address of its own, and `advertised` is unspecified: each process that it asks sees the address
+    /// from which that one is reached.
+    pub(crate) roams: bool,
     /// Interface for multicast; `None` with IPv6.
     pub(crate) interface: Option<Ipv4Addr>,
 }
 
 impl Place {
-    /// Chooses the addresses for a process that will ask `seeds`, or the seeds of its own IP version.
+    /// Chooses the addresses for a process that will ask `seeds`: those from which the first seed is reached that this
+    /// machine has a route to.
     pub(crate) fn choose(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
-        let home = options.stays_home();
-        if home {
-            let outside = seeds.iter().chain(&options.bind).find(|address| !address.ip().is_loopback());
-            if let Some(address) = outside {
-                return Err(OpenError::Unprotected { address: *address });
-            }
-        }
+        permit(options, seeds)?;
         let version_six = match options.bind {
             Some(address) => address.is_ipv6(),
-            None => seeds.first().is_some_and(SocketAddr::is_ipv6),
+            None => Place::ways(options, seeds)
+                .first()
+                .map_or_else(|| seeds.first().is_some_and(SocketAddr::is_ipv6), IpAddr::is_ipv6),
         };
         match seeds.first() {
             Some(seed) if seeds.iter().all(|seed| seed.is_ipv6() != version_six) => {
@@ -69,22 +78,96 @@ impl Place {
         }
         let bind = match options.bind {
             Some(address) => address,
-            None if home => (loopback(version_six), 0).into(),
+            None if options.stays_home() => (loopback(version_six), 0).into(),
             None => (outward(seeds, version_six)?, 0).into(),
         };
+        Place::at(options, bind, seeds)
+    }
+
+    /// Chooses the addresses for each life in which a member looks for its group among `seeds`: a member has one address, so
+    /// it asks the seeds of another IP version or network in another life. The first is that of [`Place::choose`]; a
+    /// member that names its address has no other one.
+    pub(crate) fn choices(options: &Options, seeds: &[SocketAddr]) -> Result<Vec<Place>, OpenError> {
+        let mut places = vec![Place::choose(options, seeds)?];
+        if options.bind.is_none() && !options.stays_home() {
+            for way in Place::ways(options, seeds) {
+                let place = Place::at(options, (way, 0).into(), seeds)?;
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Chooses the addresses for a process that only asks: if no single address reaches all seeds, none of its own. Then it
+    /// can ask seeds of both IP versions and in all networks, each from the address that reaches it.
+    pub(crate) fn roam(options: &Options, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
+        permit(options, seeds)?;
+        let is_free = |bind: SocketAddr| bind.ip().is_unspecified() && bind.port() == 0;
+        let roams = !options.stays_home() && options.bind.is_none_or(is_free);
+        let ways = Place::ways(options, seeds);
+        let version_six =
+            options.bind.map_or_else(|| ways.iter().any(IpAddr::is_ipv6), |bind| bind.is_ipv6());
+        let is_other = |way: &IpAddr| way.is_ipv6() != version_six;
+        if !roams || ways.len() < 2 && !ways.iter().any(is_other) {
+            return Place::choose(options, seeds);
+        }
+        let any: IpAddr =
+            if version_six { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let of_four = ways.iter().find_map(|way| match way {
+            IpAddr::V4(way) => Some(*way),
+            IpAddr::V6(_) => None,
+        });
+        let interface = options.multicast_interface.or(of_four);
+        Ok(Place { bind: (any, 0).into(), advertised: any, roams: true, interface })
+    }
+
+    /// Returns the addresses of this machine from which the seeds on other machines are reached that a socket with these
+    /// options can ask, in the order of the seeds.
+    fn ways(options: &Options, seeds: &[SocketAddr]) -> Vec<IpAddr> {
+        let mut ways = Vec::new();
+        for seed in seeds.iter().filter(|seed| asks(options, **seed) && !seed.ip().is_loopback()) {
+            match address_toward(*seed) {
+                Ok(way) if !way.is_loopback() && !ways.contains(&way) => ways.push(way),
+                _ => {}
+            }
+        }
+        ways
+    }
+
+    /// Returns the place of a socket that is bound to this address.
+    fn at(options: &Options, bind: SocketAddr, seeds: &[SocketAddr]) -> Result<Place, OpenError> {
         let advertised = match bind.ip().is_unspecified() {
-            true => outward(seeds, version_six)?,
+            true => outward(seeds, bind.is_ipv6())?,
             false => bind.ip(),
         };
         let interface = options.multicast_interface.or(match advertised {
             IpAddr::V4(address) => Some(address),
             IpAddr::V6(_) => None,
         });
-        match interface.filter(|interface| home && !interface.is_loopback()) {
+        match interface.filter(|interface| options.stays_home() && !interface.is_loopback()) {
             Some(interface) => Err(OpenError::Unprotected { address: (interface, 0).into() }),
-            None => Ok(Place { bind, advertised, interface }),
+            None => Ok(Place { bind, advertised, roams: false, interface }),
         }
     }
+}
+
+/// Refuses addresses outside of this machine if all traffic is to stay on it.
+fn permit(options: &Options, seeds: &[SocketAddr]) -> Result<(), OpenError> {
+    let outside = || seeds.iter().chain(&options.bind).find(|address| !address.ip().is_loopback());
+    match options.stays_home().then(outside).flatten() {
+        Some(address) => Err(OpenError::Unprotected { address: *address }),
+        None => Ok(()),
+    }
+}
+
+/// True if a process with these options can ask a seed of this IP version: it has no address yet, or all of both versions, or
+/// one of the same version.
+pub(crate) fn asks(options: &Options, seed: SocketAddr) -> bool {
+    options.bind.is_none_or(|bind| {
+        bind.is_ipv6() == seed.is_ipv6() || bind.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED)
+    })
 }
 
 impl Options {
@@ -105,18 +188,19 @@ impl Options {
     }
 }
 
-/// Returns the address at which members on other machines reach this one: the one from which a seed on another
-/// machine is reached, or else the one that the default route uses. Without a route, it is the only address that
+/// Returns the address at which members on other machines reach this one: the one from which the first seed on another
+/// machine with a route is reached, or else the one that the default route uses. Without a route, it is the only address that
 /// leads out of this machine. Returns loopback only if there is no such address and no seed is on another machine.
 fn outward(seeds: &[SocketAddr], version_six: bool) -> Result<IpAddr, OpenError> {
     let default = match version_six {
         true => (FAR_AWAY, MULTICAST_PORT).into(),
         false => multicast_address(GroupTag(0)).into(),
     };
-    let elsewhere = |seed: &&SocketAddr| seed.is_ipv6() == version_six && !seed.ip().is_loopback();
-    let toward = seeds.iter().find(elsewhere);
-    let routed = toward.copied().into_iter().chain([default]).find_map(|to| address_toward(to).ok());
-    if let Some(address) = routed.filter(|address| !address.is_loopback()) {
+    let elsewhere = |seed: &SocketAddr| seed.is_ipv6() == version_six && !seed.ip().is_loopback();
+    let mut toward = seeds.iter().copied().filter(elsewhere).peekable();
+    let is_elsewhere = toward.peek().is_some();
+    let mut routed = toward.chain([default]).filter_map(|to| address_toward(to).ok());
+    if let Some(address) = routed.find(|address| !address.is_loopback()) {
         return Ok(address);
     }
     let interfaces = if_addrs::get_if_addrs().map_err(|_| OpenError::NoAddress)?;
@@ -127,7 +211,7 @@ fn outward(seeds: &[SocketAddr], version_six: bool) -> Result<IpAddr, OpenError>
     let mut addresses = interfaces.iter().map(|interface| interface.ip()).filter(leads_out);
     match (addresses.next(), addresses.next()) {
         (Some(only), None) => Ok(only),
-        (None, None) if toward.is_none() => Ok(loopback(version_six)),
+        (None, None) if !is_elsewhere => Ok(loopback(version_six)),
         _ => Err(OpenError::NoAddress),
     }
 }
@@ -213,6 +297,41 @@ mod tests {
             let place = Place::choose(&options(None), &[first, second]).unwrap();
             assert_eq!(place.bind.ip(), first.ip());
         }
+    }
+
+    #[test]
+    fn seeds_of_another_version_or_network_are_asked_from_another_address() {
+        let open = |bind| Options { insecure: true, ..options(bind) };
+        // Loopback has no route to any of these, and every machine to itself.
+        let Ok(own) = outward(&[], false) else { return };
+        let others: Vec<SocketAddr> = ["127.0.0.1:1", "[::1]:1"].map(|seed| seed.parse().unwrap()).to_vec();
+        assert_eq!(
+            Place::choices(&open(None), &others).unwrap(),
+            [Place::choose(&open(None), &others).unwrap()]
+        );
+        if own.is_loopback() {
+            return;
+        }
+        let mine = [SocketAddr::new(own, 1)];
+        let place = Place::roam(&open(None), &mine).unwrap();
+        assert_eq!((place, place.bind.ip()), (Place::choose(&open(None), &mine).unwrap(), own));
+        // A socket at all addresses of IPv6 asks those of IPv4 too.
+        let place = Place::roam(&open(Some("[::]:0")), &mine).unwrap();
+        assert!(place.roams && place.advertised.is_unspecified());
+        assert_eq!(place.bind, "[::]:0".parse().unwrap());
+        // One that others must find, or that its program chose, is where it is.
+        for bind in ["127.0.0.1:0", "0.0.0.0:7000"] {
+            let place = Place::roam(&open(Some(bind)), &mine).unwrap();
+            assert_eq!(place, Place::choose(&open(Some(bind)), &mine).unwrap());
+        }
+        assert!(matches!(Place::roam(&options(None), &mine), Err(OpenError::Unprotected { .. })));
+    }
+
+    #[test]
+    fn over_ipv6_no_datagram_is_longer_than_every_path_carries() {
+        let (four, six) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        assert_eq!([four, six].map(|own| datagram_bytes_max(1472, own)), [1472, 1232]);
+        assert_eq!([four, six].map(|own| datagram_bytes_max(700, own)), [700, 700]);
     }
 
     #[test]

@@ -2,38 +2,33 @@
 
 use crate::error::OpenError;
 use crate::log;
+use crate::names;
 use crate::options::{DEFAULT_PORT, Options};
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::reach::asks;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Minimum interval between two look-ups of the names: 1 s.
-const NAME_FRESH: Duration = Duration::from_secs(1);
+/// Pause between two attempts to find an address of any seed: 1 s.
+const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Fixed addresses and names to ask for a group. While the group is being looked for, the names are looked up again,
-/// in a thread of their own because that can take seconds.
+/// Fixed addresses and names to ask for a group. While the group is being looked for, the names are looked up again, in
+/// threads of their own because that can take seconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seeds {
     fixed: Vec<SocketAddr>,
     names: Vec<String>,
-    found: Arc<Mutex<Found>>,
+    /// Addresses of the members that an earlier life of this member had with it. A group that the names do not lead to any
+    /// more, because no name server answers, is found by them.
+    former: Vec<SocketAddr>,
     /// True if there is neither a key nor the permission to do without: no datagram leaves this machine, and none from
     /// outside is taken.
     home: bool,
 }
 
-#[derive(Debug, Default)]
-struct Found {
-    addresses: Vec<SocketAddr>,
-    at: Option<Instant>,
-    looking: bool,
-}
-
 impl Seeds {
-    /// Sorts the given seeds into addresses and names. One socket must be able to ask all the addresses; of a name's
-    /// addresses it asks those that it can.
+    /// Sorts the given seeds into addresses and names. Refuses an address that no socket with these options can ask; of a
+    /// name's addresses those are asked that can be.
     pub(crate) fn new(options: &Options) -> Result<Seeds, OpenError> {
         let mut seeds = Seeds { home: options.stays_home(), ..Seeds::default() };
         for seed in &options.seeds {
@@ -44,12 +39,25 @@ impl Seeds {
                 _ => seeds.names.push(seed.clone()),
             }
         }
-        let asked_from = options.bind.or(seeds.fixed.first().copied());
-        let other = |seed: &&SocketAddr| asked_from.is_some_and(|from| from.is_ipv6() != seed.is_ipv6());
+        // A process that stays home has one loopback address, of the IP version of the first seed.
+        let only = seeds.fixed.first().filter(|_| seeds.home && options.bind.is_none());
+        let other = |seed: &&SocketAddr| {
+            !asks(options, **seed) || only.is_some_and(|only| only.is_ipv6() != seed.is_ipv6())
+        };
         match seeds.fixed.iter().find(other) {
             Some(seed) => Err(OpenError::SeedFamily { seed: *seed }),
             None => Ok(seeds),
         }
+    }
+
+    /// Adds the addresses of members that an earlier life had with it. Without seeds the group is looked for by multicast
+    /// all the same.
+    pub(crate) fn with_former(mut self, members: &[SocketAddr]) -> Seeds {
+        if !self.is_empty() {
+            let is_new = |member: &&SocketAddr| !self.fixed.contains(member);
+            self.former = members.iter().filter(is_new).copied().collect();
+        }
+        self
     }
 
     /// True if `other` has the same seeds.
@@ -67,10 +75,10 @@ impl Seeds {
         !self.names.is_empty()
     }
 
-    /// Looks up all names and returns all known addresses. Blocks. Fails if look-ups failed and no address is known.
+    /// Looks up all names and returns all known addresses. Blocks, but does not wait for a name that takes long if another
+    /// seed has an address. Fails if look-ups failed and no address is known.
     pub(crate) fn resolve(&self) -> Result<Vec<SocketAddr>, OpenError> {
-        let (addresses, error) = look_up(&self.names);
-        *self.found() = Found { addresses, at: Some(Instant::now()), looking: false };
+        let error = names::look_up(&self.names, !self.fixed.is_empty() || !self.former.is_empty());
         let known = self.known();
         match error {
             Some(source) if known.is_empty() => {
@@ -84,14 +92,18 @@ impl Seeds {
     /// the log.
     pub(crate) fn resolve_within(&self, timeout: Duration, name: &str) -> Result<Vec<SocketAddr>, OpenError> {
         let waits = || log::waits_for_seeds(name, &self.names.join(", "), timeout);
-        retry(timeout, NAME_FRESH, || self.resolve(), waits)
+        retry(timeout, ATTEMPT_PAUSE, || self.resolve(), waits)
     }
 
-    /// Returns the known addresses that a socket at `own` can ask, except `own`.
+    /// Returns the known addresses that a socket at `own` can ask, except `own`. One at `[::]` can ask all. Looks names up
+    /// again in the background if the last look-up is too old.
     pub(crate) fn ask(&self, own: SocketAddr) -> impl Iterator<Item = SocketAddr> {
-        let known = self.refresh().into_iter();
-        known.filter(move |address| {
-            *address != own && address.is_ipv6() == own.is_ipv6() && self.may_come_from(*address)
+        names::refresh(&self.names);
+        let is_everywhere = own.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
+        self.known().into_iter().filter(move |address| {
+            *address != own
+                && (is_everywhere || address.is_ipv6() == own.is_ipv6())
+                && self.may_come_from(*address)
         })
     }
 
@@ -106,32 +118,15 @@ impl Seeds {
         self.may_come_from(address) || address.ip().is_multicast()
     }
 
-    /// Returns all known addresses. Looks the names up in the background if the last look-up is too old.
-    fn refresh(&self) -> Vec<SocketAddr> {
-        let mut found = self.found();
-        if !self.names.is_empty() && !found.looking && found.at.is_none_or(|at| at.elapsed() >= NAME_FRESH) {
-            let (names, shared) = (self.names.clone(), self.found.clone());
-            let look = move || {
-                let (addresses, error) = look_up(&names);
-                let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                if error.is_none() || !addresses.is_empty() {
-                    found.addresses = addresses;
-                }
-                (found.at, found.looking) = (Some(Instant::now()), false);
-            };
-            found.looking = thread::Builder::new().name("unisono-names".into()).spawn(look).is_ok();
-        }
-        drop(found);
-        self.known()
-    }
-
-    /// Returns the addresses that were given, then those of names, IPv4 before IPv6.
+    /// Returns the addresses that were given, then those of names, IPv4 before IPv6, then those of former members.
     fn known(&self) -> Vec<SocketAddr> {
-        self.fixed.iter().chain(&self.found().addresses).copied().collect()
-    }
-
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut known = self.fixed.clone();
+        known.extend(names::addresses(&self.names));
+        let of_seeds = known.len();
+        let is_new = |former: &&SocketAddr| !known[..of_seeds].contains(former);
+        let former: Vec<SocketAddr> = self.former.iter().filter(is_new).copied().collect();
+        known.extend(former);
+        known
     }
 }
 
@@ -178,21 +173,6 @@ fn host_and_port(seed: &str) -> Result<(&str, u16), OpenError> {
     }
 }
 
-/// Returns all addresses of all names, and the error of the last name that has none.
-fn look_up(names: &[String]) -> (Vec<SocketAddr>, Option<io::Error>) {
-    let (mut addresses, mut error) = (Vec::new(), None);
-    for name in names {
-        match seed_addresses(name) {
-            Ok(found) => addresses.extend(found),
-            Err(OpenError::Seeds { source, .. }) => error = Some(source),
-            Err(other) => error = Some(io::Error::other(other)),
-        }
-    }
-    addresses.sort_unstable();
-    addresses.dedup();
-    (addresses, error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +194,7 @@ mod tests {
             let known = seeds.resolve().unwrap();
             assert_eq!(known[..2], expected.map(|address| address.parse().unwrap()));
             assert!(known.len() > 2);
-            assert_eq!(seeds.refresh(), known);
+            assert_eq!(seeds.known(), known);
             for seed in given {
                 assert!(
                     seed_addresses(seed).unwrap().iter().all(|address| known.contains(address)),
@@ -234,10 +214,13 @@ mod tests {
         assert_eq!(refused(None, &[four, six]).as_deref(), Some(six));
         assert_eq!(refused(None, &["localhost:9", six, four]).as_deref(), Some(four));
         assert_eq!(refused(Some("127.0.0.1:0"), &[six]).as_deref(), Some(six));
-        assert_eq!(refused(Some("[::]:0"), &[six, four]).as_deref(), Some(four));
+        assert_eq!(refused(Some("0.0.0.0:0"), &[four, six]).as_deref(), Some(six));
         for bind in ["127.0.0.1:0", "[::1]:0"] {
             assert_eq!(refused(Some(bind), &["localhost:9"]), None);
         }
+        assert_eq!(refused(Some("[::]:0"), &[six, four]), None);
+        let given = vec![four.into(), six.into()];
+        Seeds::new(&Options { insecure: true, seeds: given, ..Options::default() }).unwrap();
         assert_eq!(refused(Some("[::1]:0"), &[six, "localhost:9"]), None);
     }
 
@@ -260,10 +243,9 @@ mod tests {
         let addresses = ["127.0.0.1:9", "192.0.2.1:9", "[::1]:9", "[2001:db8::1]:9"];
         let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         let named = |insecure| {
-            let options = Options { insecure, seeds: vec!["nowhere.invalid".into()], ..Options::default() };
-            let seeds = Seeds::new(&options).unwrap();
-            *seeds.found() = Found { addresses: addresses.clone(), at: Some(Instant::now()), looking: false };
-            seeds
+            let options = Options { insecure, seeds: vec!["later.invalid".into()], ..Options::default() };
+            names::set("later.invalid", addresses.clone());
+            Seeds::new(&options).unwrap()
         };
         for own in ["127.0.0.1:5", "[::1]:5"] {
             let own: SocketAddr = own.parse().unwrap();
@@ -285,7 +267,7 @@ mod tests {
     #[test]
     fn names_without_an_address_are_looked_up_again_until_they_have_one() {
         let address: SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let none = || Err(OpenError::Seeds { seeds: "a".into(), source: io::Error::other("none yet") });
+        let none = || Err(OpenError::Seeds { seeds: "a".into(), source: std::io::Error::other("none yet") });
         // If `after` look-ups fail: the addresses, the number of look-ups, and the number of warnings.
         let looked_up = |timeout, after| {
             let (mut attempts, mut told) = (0, 0);
@@ -319,6 +301,35 @@ mod tests {
         let refused = Group::join_or_create(&name, GroupConfig::default(), "", &options(timeout));
         assert!(matches!(refused, Err(OpenError::Seeds { .. })), "{refused:?}");
         assert!(begin.elapsed() >= timeout);
+    }
+
+    #[test]
+    fn a_socket_at_all_addresses_asks_seeds_of_both_versions_and_another_those_of_its_own() {
+        let (four, six): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:9".parse().unwrap(), "[2001:db8::1]:9".parse().unwrap());
+        names::set("both.invalid", vec![four, six]);
+        let options = Options { insecure: true, seeds: vec!["both.invalid".into()], ..Options::default() };
+        let seeds = Seeds::new(&options).unwrap();
+        for (own, asked) in
+            [("[::]:5", vec![four, six]), ("0.0.0.0:5", vec![four]), ("[2001:db8::7]:5", vec![six])]
+        {
+            assert_eq!(seeds.ask(own.parse().unwrap()).collect::<Vec<_>>(), asked, "{own}");
+        }
+    }
+
+    #[test]
+    fn former_members_are_asked_too_but_not_in_place_of_multicast() {
+        let (seed, member): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:9".parse().unwrap());
+        let seeds = |given: &[&str]| {
+            let seeds = given.iter().map(ToString::to_string).collect();
+            let options = Options { insecure: true, seeds, ..Options::default() };
+            Seeds::new(&options).unwrap().with_former(&[seed, member])
+        };
+        assert_eq!(seeds(&["192.0.2.1:9"]).resolve().unwrap(), [seed, member]);
+        // No name server answers.
+        assert_eq!(seeds(&["gone.invalid"]).resolve().unwrap(), [seed, member]);
+        assert!(seeds(&[]).is_empty() && seeds(&[]).resolve().unwrap().is_empty());
     }
 
     #[test]

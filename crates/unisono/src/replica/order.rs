@@ -17,6 +17,7 @@ use crate::opening::by_lot;
 use crate::outside::look;
 use crate::rpc::{Client, Request, ServiceError};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
@@ -40,7 +41,7 @@ const EVENTS_PER_STEP: usize = 64;
 /// Follows the order until the replica has ended. Questions of newcomers go to `questions`.
 pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request>) {
     let mut entry = copy.entry();
-    let (mut pause, mut failures) = (REENTRY_PAUSE_FIRST, 0);
+    let (mut pause, mut failures, mut former) = (REENTRY_PAUSE_FIRST, 0, Vec::new());
     let end = loop {
         // The disk may have failed between two lives.
         if let Some(reason) = copy.lock().stop.take() {
@@ -50,7 +51,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
         if copy.disk.is_some() {
             entry = copy.entry();
         }
-        let life = match enter(copy, &entry) {
+        let life = match enter(copy, &entry, &former) {
             Ok(Some(life)) => Arc::new(life),
             Ok(None) if copy.lock().is_closing => break ReplicaEnd::Closed,
             Ok(None) if copy.lock().stop.is_some() => continue,
@@ -84,6 +85,10 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
         failures = 0;
         let since = Instant::now();
         let ended = live(copy, &life, questions);
+        let others = others(&life);
+        if !others.is_empty() {
+            former = others;
+        }
         if since.elapsed() > REENTRY_PAUSE_MAX {
             pause = REENTRY_PAUSE_FIRST;
         }
@@ -98,8 +103,12 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
     copy.conclude(end);
 }
 
-/// Enters the group; returns `None` if the replica is ended or stops meanwhile, or if a server with a disk did not enter in time.
-fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Life>, OpenError> {
+/// Enters the group, for which the members of the last view, at `former`, are asked too. Returns `None` if the replica is ended or stops meanwhile, or if a server with a disk did not enter in time.
+fn enter<S: StateMachine>(
+    copy: &Copy<S>,
+    entry: &EntryMode,
+    former: &[SocketAddr],
+) -> Result<Option<Life>, OpenError> {
     let begun = Instant::now();
     let gives_up = || {
         let state = copy.lock();
@@ -109,7 +118,7 @@ fn enter<S: StateMachine>(copy: &Copy<S>, entry: &EntryMode) -> Result<Option<Li
     if gives_up() {
         return Ok(None);
     }
-    let group = Group::open_unless(&copy.name, entry, &copy.options, |group| {
+    let group = Group::open_unless(&copy.name, entry, &copy.options, former, |group| {
         if let Some(address) = group.info().foreign {
             copy.lock().foreign = Some(address);
         }
@@ -210,6 +219,12 @@ fn live<S: StateMachine>(copy: &Copy<S>, life: &Arc<Life>, questions: &Sender<Re
     };
     copy.end_life(life);
     ended
+}
+
+/// Returns the addresses of the other members of the last view.
+fn others(life: &Life) -> Vec<SocketAddr> {
+    let members = life.group.info().members.into_iter();
+    members.filter(|member| member.uid != life.me).map(|member| member.address).collect()
 }
 
 fn apply<S: StateMachine>(copy: &Copy<S>, events: &mut Vec<Event>) {

@@ -47,7 +47,7 @@ impl Client {
     /// Returns a client that looks for servers as these options say. It sends nothing yet. If the options have seeds,
     /// it looks their names up, which may take seconds.
     pub fn new(options: &Options) -> Result<Client, OpenError> {
-        Ok(Client { shared: Arc::new(opening::open(options, Duration::ZERO)?) })
+        Ok(Client { shared: Arc::new(opening::for_client(options)?) })
     }
 
     /// Returns a client at the address of a member of a group, with the member's options. The member's handle is a

@@ -6,18 +6,30 @@ use crate::engine::{Access, Calls, Engine, Entrance, Shared};
 use crate::error::OpenError;
 use crate::opening::{Handle, protection, random};
 use crate::options::Options;
-use crate::reach::Place;
+use crate::reach::{Place, datagram_bytes_max};
 use crate::seeds::Seeds;
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::rpc::Endpoint;
 use unisono_core::{ConfigError, Random, Time};
 
-/// Returns an endpoint for these options: the one that exists, or a new one. Waits at most `seeds_timeout` for addresses of
-/// the seeds.
-pub(super) fn open(options: &Options, seeds_timeout: Duration) -> Result<Shared<Calls>, OpenError> {
+/// Returns an endpoint of a service for these options: the one that exists, or a new one. Waits for addresses of the seeds.
+pub(super) fn for_service(options: &Options) -> Result<Shared<Calls>, OpenError> {
+    open(options, options.seeds_timeout, Place::choose)
+}
+
+/// The same of a client, which does not wait.
+pub(super) fn for_client(options: &Options) -> Result<Shared<Calls>, OpenError> {
+    open(options, Duration::ZERO, Place::roam)
+}
+
+fn open(
+    options: &Options,
+    seeds_timeout: Duration,
+    place: fn(&Options, &[SocketAddr]) -> Result<Place, OpenError>,
+) -> Result<Shared<Calls>, OpenError> {
     let seeds = Seeds::new(options)?;
-    let place = Place::choose(options, &seeds.resolve_within(seeds_timeout, "calls")?)?;
+    let place = place(options, &seeds.resolve_within(seeds_timeout, "calls")?)?;
     // Without seeds and multicast, an endpoint has no address to ask.
     if seeds.is_empty() && place.interface.is_none() {
         return Err(OpenError::NoMulticast { address: place.bind, cause: crate::engine::no_multicast() });
@@ -45,8 +57,9 @@ fn maker(
     let agreement = Box::new(LifeKey::new()?);
     let random = Random::from_seed(random()?);
     let protection = protection(options);
-    let settings = options.calls.clone();
-    Ok(move |now, address| {
+    let mut settings = options.calls.clone();
+    Ok(move |now, address: SocketAddr| {
+        settings.datagram_bytes_max = datagram_bytes_max(settings.datagram_bytes_max, address.ip());
         Endpoint::new(now, address, settings, protection, (Box::new(Signatures), agreement), random)
     })
 }

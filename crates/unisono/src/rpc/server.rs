@@ -79,7 +79,7 @@ impl Drop for Service {
 impl Server {
     /// Serves a port at the address that these options say.
     pub fn new(port: &PrivatePort, serve: ServeOptions, options: &Options) -> Result<Server, ServiceError> {
-        Server::begin(opening::open(options, options.seeds_timeout)?, port, serve)
+        Server::begin(opening::for_service(options)?, port, serve)
     }
 
     /// Serves a port at the address of a member of a group, with the member's options. So the other members know
