@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use crate::signals;
 use crate::watch;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
@@ -82,13 +83,15 @@ pub(crate) fn enter(
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
     seeds::warn_of_unresolved(&settings.seeds);
-    seeds::tell_of_wait(&settings.seeds, options.seeds_timeout);
+    seeds::tell_of_wait(&options);
     let entered = match founding {
         Some(Founding { config, formation: Some(formation) }) => {
             form::form(group, formation, config, "listen", settings, &options)?
         }
         founding => {
-            let _joining = progress::tell_if_long(SHORT_JOIN, format!("joining {} …", visible(group)));
+            let (joined, from) = (visible(group).into_owned(), whereabouts(&options));
+            let _joining =
+                progress::tell_if_long(SHORT_JOIN, move || format!("joining {joined} … {}", from()));
             patiently(|| match founding {
                 Some(founding) => Group::join_or_create(group, founding.config.clone(), "", &options),
                 None => Group::join(group, "", &options).map_err(lost),
@@ -105,6 +108,25 @@ pub(crate) fn enter(
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)
+}
+
+/// Returns what tells, at the time it is called, from which address a process with these options asks others and at which it
+/// is reached. Looks seeds up, which may take seconds.
+pub(crate) fn whereabouts(options: &Options) -> impl FnOnce() -> String + Send + use<> {
+    let options = options.clone();
+    move || {
+        let address = options.address().or_else(|error| match error {
+            // The seeds have no addresses yet.
+            OpenError::Seeds { .. } => Options { seeds: Vec::new(), ..options.clone() }.address(),
+            error => Err(error),
+        });
+        let port = options.bind.map_or(0, |bind| bind.port());
+        match address {
+            Ok(address) if port == 0 => format!("at {address}"),
+            Ok(address) => format!("at {}", SocketAddr::new(address, port)),
+            Err(error) => format!("without an address of its own ({error})"),
+        }
+    }
 }
 
 /// Turns "not found" into "lost": the group answered a moment ago.

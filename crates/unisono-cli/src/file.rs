@@ -120,7 +120,7 @@ pub(crate) fn run(command: &File, settings: &Settings, output: &Output) -> Resul
 impl Which {
     fn begin(&self, settings: &Settings) -> Result<(Session, unisono_dir::Place), Problem> {
         let place = target(&self.target, &self.at)?;
-        Ok((Session { at: place.capability, client: crate::dir::client(settings)? }, place))
+        Ok((Session::of(place.capability, settings)?, place))
     }
 }
 

@@ -4,7 +4,7 @@
 //! takes part in a second formation: a participant that begins again counts as restarted, and too many restarts could
 //! create a second group (docs/protocol/membership.md).
 
-use crate::connection::typed;
+use crate::connection::{self, typed};
 use crate::output::{quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -110,7 +110,8 @@ pub(crate) fn form(
     settings: &Settings,
     options: &Options,
 ) -> Result<Group, Problem> {
-    let _waiting = progress::tell_if_long(SHORT, waits_for(group, formation, options));
+    let (words, at) = (waits_for(group, formation, options), connection::whereabouts(options));
+    let _waiting = progress::tell_if_long(SHORT, move || format!("{words} {}", at()));
     match Group::join_or_form(group, formation.clone(), config.clone(), "", options) {
         Err(OpenError::Join(JoinFailure::NotFormed)) => {
             Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))

@@ -20,14 +20,17 @@ pub(crate) fn members(text: &str) -> Result<usize, String> {
 /// A wait until a group has `wanted` members.
 pub(crate) struct Gathering {
     wanted: usize,
+    /// The address of this process.
+    at: String,
     begun: Instant,
     /// The number that was printed last.
     told: Option<usize>,
 }
 
 impl Gathering {
-    pub(crate) fn of(wanted: usize) -> Gathering {
-        Gathering { wanted, begun: Instant::now(), told: None }
+    /// Returns the wait of a process at this address.
+    pub(crate) fn of(wanted: usize, at: String) -> Gathering {
+        Gathering { wanted, at, begun: Instant::now(), told: None }
     }
 
     /// True if `there` members are enough. If not, and the wait has taken long, prints each number once.
@@ -37,7 +40,8 @@ impl Gathering {
         }
         if self.begun.elapsed() >= SHORT && self.told != Some(there) {
             self.told = Some(there);
-            tell(format_args!("{there} of {} members are there: waiting for more", self.wanted));
+            let Gathering { wanted, at, .. } = self;
+            tell(format_args!("{there} of {wanted} members are there: waiting for more {at}"));
         }
         false
     }
@@ -45,7 +49,9 @@ impl Gathering {
 
 /// Prints how many members the group has while this member waits for others.
 pub(crate) fn watch(group: &Group, wanted: usize) -> anyhow::Result<()> {
-    let (group, mut gathering) = (group.clone(), Gathering::of(wanted));
+    let (group, info) = (group.clone(), group.info());
+    let own = info.rank.and_then(|rank| info.members.get(rank));
+    let mut gathering = Gathering::of(wanted, own.map_or(String::new(), |own| format!("at {}", own.address)));
     threads::start("gathering", move || {
         loop {
             let info = group.info();

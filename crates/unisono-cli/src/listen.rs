@@ -142,7 +142,7 @@ pub(crate) fn leave(group: &Group) {
     if std::mem::replace(&mut *left, true) {
         return;
     }
-    let leaving = progress::tell_if_long(SHORT_LEAVE, "leaving …".into());
+    let leaving = progress::tell_if_long(SHORT_LEAVE, || "leaving …");
     let outcome = group.leave("");
     drop(leaving);
     // A refusal means that this member is out already.

@@ -169,7 +169,8 @@ pub(crate) fn run(view: View, look: Look, settings: &Settings, output: &Output) 
     let options = connection::options(settings, None)?;
     seeds::warn_of_unresolved(&settings.seeds);
     let Some(interval) = look.watch else {
-        let _asking = progress::tell_if_long(SHORT_LOOK, format!("asking {} …", visible(&look.group)));
+        let group = look.group.clone();
+        let _asking = progress::tell_if_long(SHORT_LOOK, move || format!("asking {} …", visible(&group)));
         return once(view, &look.group, settings, &options, output);
     };
     loop {

@@ -3,6 +3,7 @@
 use crate::output::{BARS, tell};
 use crate::threads;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
@@ -21,13 +22,16 @@ pub(crate) fn count(what: &'static str) -> ProgressBar {
     BARS.add(ProgressBar::no_length().with_style(style).with_message(what))
 }
 
-/// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value. Prints nothing
-/// if the system refuses a thread for that.
-pub(crate) fn tell_if_long(patience: Duration, words: String) -> Sender<()> {
+/// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value; they are asked for then,
+/// and may take long. Prints nothing if the system refuses a thread for that.
+pub(crate) fn tell_if_long<W: Display>(
+    patience: Duration,
+    words: impl FnOnce() -> W + Send + 'static,
+) -> Sender<()> {
     let (under_way, over) = mpsc::channel();
     let _ = threads::start("progress", move || {
         if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            tell(words);
+            tell(words());
         }
     });
     under_way

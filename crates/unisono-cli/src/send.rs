@@ -130,7 +130,7 @@ fn wait_for_members(
     name: Option<&str>,
 ) -> Result<(), Problem> {
     let options = connection::options(settings, name)?;
-    let mut gathering = Gathering::of(members);
+    let mut gathering = Gathering::of(members, connection::whereabouts(&options)());
     loop {
         let asked = Instant::now();
         // A stranger with another key may have interfered while the members were busy, so ask again, with more time.

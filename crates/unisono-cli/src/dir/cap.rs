@@ -127,7 +127,7 @@ fn restrict(command: &Restrict, settings: &Settings, output: &Output) -> Result<
 
 fn revoke(command: &Revoke, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let place = target(&command.target, &command.at)?;
-    let session = Session { at: place.capability, client: client(settings)? };
+    let session = Session::of(place.capability, settings)?;
     let secret = secret()?;
     let outcome = session.run(&operation::revoke(place.clone(), secret));
     let revoked = match outcome {

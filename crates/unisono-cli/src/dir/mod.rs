@@ -13,7 +13,7 @@ mod status;
 mod tree;
 mod watch;
 
-pub(crate) use session::{At, Reads, Session, client, object_digits, target};
+pub(crate) use session::{At, Reads, Session, object_digits, target};
 
 use crate::arguments::Common;
 use crate::output::Output;

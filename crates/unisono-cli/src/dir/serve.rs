@@ -102,7 +102,7 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
         limits: Limits::default(),
     };
     connection::warn_of_no_key(&options.servers);
-    let sealed = options.servers.key.is_some();
+    let (sealed, servers) = (options.servers.key.is_some(), options.servers.clone());
     let server = Arc::new(begin(options)?);
     let interrupted = server.clone();
     signals::on_interrupt(move |_| {
@@ -113,12 +113,10 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
     let status = status_command(&command.service, clients_key.map(PathBuf::as_path));
     let place = Place { service: &command.service, data: &command.data, status: &status };
     let attendant = Attendant::begin(&server, place, sealed, *output)?;
-    let words = format!(
-        "server {} of {} waits for other servers …; `{}` says for which",
-        command.id,
-        visible(&command.service),
-        place.status
-    );
+    let server_words = format!("server {} of {}", command.id, visible(&command.service));
+    let (at, shows) = (connection::whereabouts(&servers), status.clone());
+    let words =
+        move || format!("{server_words}, {}, waits for other servers …; `{shows}` says for which", at());
     let waiting = progress::tell_if_long(SHORT_START, words);
     server.wait_until_serving().map_err(ended)?;
     drop(waiting);

@@ -12,8 +12,8 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use unisono_dir::{
-    Capability, CapabilityFileError, Client, ClientError, Done, Masks, ObjectNumber, Operation, Path, Place,
-    Reason, Rights, SaveError, random_check,
+    Capability, CapabilityFileError, Client, ClientError, Done, Masks, ObjectNumber, Operation, Options,
+    Path, Place, Reason, Rights, SaveError, random_check,
 };
 
 /// A service that answers within this time, 1 s, prints no progress.
@@ -76,12 +76,19 @@ impl Reads {
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) at: Capability,
+    options: Options,
 }
 
 impl Session {
     /// Returns the session of a command.
     pub(crate) fn begin(at: &At, settings: &Settings) -> Result<Session, Problem> {
-        Ok(Session { at: at.capability()?, client: client(settings)? })
+        Session::of(at.capability()?, settings)
+    }
+
+    /// Returns a session at a directory.
+    pub(crate) fn of(at: Capability, settings: &Settings) -> Result<Session, Problem> {
+        let options = connection::options(settings, None)?;
+        Ok(Session { at, client: Client::new(&options)?, options })
     }
 
     /// Returns the place at a path from the directory of the session.
@@ -91,7 +98,9 @@ impl Session {
 
     /// Asks the service, and says so if that takes long.
     pub(crate) fn ask<T>(&self, ask: impl FnOnce(&Client) -> T) -> T {
-        let _waiting = progress::tell_if_long(SHORT_ANSWER, "waiting for the service …".into());
+        let at = connection::whereabouts(&self.options);
+        let _waiting =
+            progress::tell_if_long(SHORT_ANSWER, move || format!("waiting for the service … {}", at()));
         ask(&self.client)
     }
 

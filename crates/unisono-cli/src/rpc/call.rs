@@ -50,11 +50,11 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
         Some(text) => Bytes::from(text.clone()),
         None => read_request()?,
     };
-    let client = Client::new(&connection::options(settings, None)?)?;
-    let calling = progress::tell_if_long(
-        SHORT_CALL,
-        format!("waiting for the reply, at most {:?} …", command.deadline),
-    );
+    let options = connection::options(settings, None)?;
+    let client = Client::new(&options)?;
+    let (deadline, at) = (command.deadline, connection::whereabouts(&options));
+    let words = move || format!("waiting for the reply, at most {deadline:?} … {}", at());
+    let calling = progress::tell_if_long(SHORT_CALL, words);
     let begin = Instant::now();
     let answer = answer(&client, command, request)?;
     drop(calling);

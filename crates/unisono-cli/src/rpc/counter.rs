@@ -190,7 +190,8 @@ fn waiting_words(name: &str, block: &Block, waits_for: &[u8], replaces: bool, op
         None if !options.insecure => "; without --key only servers on this machine are reached",
         _ => "",
     };
-    format!("server {} of {name} waits for {}: {needed}{reach} …", block.server, copies::servers(waits_for))
+    let (server, at) = (block.server, connection::whereabouts(options)());
+    format!("server {server} of {name}, {at}, waits for {}: {needed}{reach} …", copies::servers(waits_for))
 }
 
 /// A copy that is about to open.
@@ -211,7 +212,8 @@ impl Opening<'_> {
         };
         let config = GroupConfig { members_min, ..GroupConfig::default() };
         let how = ReplicaOptions { config, ..ReplicaOptions::default() };
-        let _waiting = progress::tell_if_long(SHORT_OPENING, self.words(options));
+        let (words, at) = (self.words(options), connection::whereabouts(options));
+        let _waiting = progress::tell_if_long(SHORT_OPENING, move || format!("{words} {}", at()));
         let replica = Replica::begin(self.name, founding, Sum(0), how, options)
             .map_err(|error| self.problem(error, options))?;
         let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);

@@ -6,6 +6,7 @@ use crate::arguments::{self, Common};
 use crate::connection;
 use crate::output::{Output, tell, visible};
 use crate::problem::Problem;
+use crate::seeds;
 use crate::settings::Settings;
 use crate::signals;
 use crate::units;
@@ -52,6 +53,8 @@ pub(crate) struct Serve {
 pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let served = command.serving.served()?;
     let options = connection::options(settings, None)?;
+    seeds::warn_of_unresolved(&options.seeds);
+    seeds::tell_of_wait(&options);
     let server = Server::new(&served.port, ServeOptions::default(), &options)?;
     connection::warn_of_no_key(&options);
     let commands = Arc::new(Commands::new(command.exec, command.exec_timeout));

@@ -17,7 +17,7 @@ const SHORT: Duration = Duration::from_secs(2);
 /// Ends the service after a further snapshot of each server. Returns the number of rows and files in these snapshots that
 /// are not of the measured directory itself, of all servers together.
 pub(super) fn count(mut team: Team) -> Result<u64, Problem> {
-    let telling = progress::tell_if_long(SHORT, "fills the logs until all servers write snapshots …".into());
+    let telling = progress::tell_if_long(SHORT, || "fills the logs until all servers write snapshots …");
     team.fill_logs(FILL_BYTES)?;
     team.end_servers()?;
     team.dismiss();
