@@ -7,7 +7,10 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use anyhow::Context;
 use clap::Args;
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu, ipv6_mtu, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
 use serde_json::json;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::fs;
@@ -25,6 +28,8 @@ const LISTENS: Duration = Duration::from_millis(500);
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// The largest datagram that members send by default, in bytes.
 const DATAGRAM_BYTES: usize = 1472;
+/// The same over IPv6.
+const IPV6_DATAGRAM_BYTES: usize = 1232;
 /// Folder with the settings of each network interface.
 const CONFIGURED: &str = "/proc/sys/net/ipv4/conf";
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
@@ -52,16 +57,17 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     let (found, unasked) = address(settings)?;
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
+    let elsewhere = seeds_elsewhere(settings);
     let checks: [(&str, &dyn Fn() -> Finding); 10] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
         ("loopback", &|| loopback(Path::new(CONFIGURED))),
         ("port", &|| port(settings, address)),
-        ("seeds", &|| seeds(settings, &unasked, address)),
+        ("seeds", &|| seeds(settings, &unasked)),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
         ("versions", &|| versions(settings, address)),
         ("buffers", &|| buffers()),
-        ("datagrams", &|| datagrams(address)),
+        ("datagrams", &|| datagrams(address, &elsewhere)),
         ("clock", &|| clock()),
     ];
     let (mut bad, count) = (0, checks.len());
@@ -184,7 +190,7 @@ fn port(settings: &Settings, address: IpAddr) -> Finding {
     }
 }
 
-fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Finding {
+fn seeds(settings: &Settings, unasked: &Option<OpenError>) -> Finding {
     if settings.seeds.is_empty() {
         return Good("none: groups are looked for by multicast".into());
     }
@@ -201,12 +207,13 @@ fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Find
     if let Some(error) = unasked {
         return Bad("one address cannot reach all of them".into(), error.to_string());
     }
-    let ways: Vec<_> = found.iter().map(|seed| way(from, *seed)).collect();
+    let bound = settings.bind.map(|bind| bind.ip());
+    let ways: Vec<_> = found.iter().map(|seed| toward(bound, *seed)).collect();
     if let Some(Err(error)) = ways.last()
         && ways.iter().all(Result::is_err)
     {
         return Bad(
-            format!("no route to them from {from}: {error}"),
+            format!("no route to them: {error}"),
             format!("type `ip route get {}`, and check that the network is up", found[0].ip()),
         );
     }
@@ -214,9 +221,21 @@ fn seeds(settings: &Settings, unasked: &Option<OpenError>, from: IpAddr) -> Find
     Good(format!("resolves to {found}; not asked: `unisono members GROUP` with the same flags asks them"))
 }
 
-/// Checks that the system has a route from an address to another. Sends nothing.
-fn way(from: IpAddr, to: SocketAddr) -> std::io::Result<()> {
-    UdpSocket::bind((from, 0))?.connect(to)
+/// Returns the addresses of the seeds that are not on this machine's loopback.
+fn seeds_elsewhere(settings: &Settings) -> Vec<SocketAddr> {
+    let found = settings.seeds.iter().filter_map(|seed| unisono::seed_addresses(seed).ok());
+    found.flatten().filter(|seed| !seed.ip().is_loopback()).collect()
+}
+
+/// Returns a socket that is connected with `to`, from an address or else from the one that the route to it has. Sends nothing.
+fn toward(from: Option<IpAddr>, to: SocketAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((from.unwrap_or(any(to.is_ipv6())), 0))?;
+    socket.connect(to)?;
+    Ok(socket)
+}
+
+fn any(version_six: bool) -> IpAddr {
+    if version_six { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 /// Listens for processes that use another version of the wire format. Sends nothing.
@@ -302,36 +321,96 @@ fn buffers() -> Finding {
     }
 }
 
-fn datagrams(address: IpAddr) -> Finding {
+/// Checks that the largest datagrams pass in one piece: to the first seed with a route, or else on this machine.
+fn datagrams(address: IpAddr, seeds: &[SocketAddr]) -> Finding {
+    for seed in seeds {
+        if let Ok(socket) = toward(None, *seed) {
+            return datagrams_toward(&socket, *seed);
+        }
+    }
+    let bytes = datagram_bytes(address);
     let whole = || -> anyhow::Result<bool> {
-        let any = if address.is_ipv4() {
-            IpAddr::from(Ipv4Addr::UNSPECIFIED)
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
-        };
+        let any = any(address.is_ipv6());
         let receiver = UdpSocket::bind((address, 0)).or_else(|_| UdpSocket::bind((any, 0)))?;
         receiver.set_read_timeout(Some(PATIENCE))?;
         let sender = UdpSocket::bind((address, 0))?;
-        if address.is_ipv4() {
-            set_ip_mtu_discover(&sender, Ipv4PathMtuDiscovery::DO)?;
-        }
-        let words = [b'u'; DATAGRAM_BYTES];
+        do_not_fragment(&sender, address)?;
+        let words = vec![b'u'; bytes];
         sender.send_to(&words, (address, receiver.local_addr()?.port()))?;
         receives(&receiver, &words)
     };
     match whole() {
-        Ok(true) => Good(format!("{DATAGRAM_BYTES} bytes pass in one piece on this machine")),
+        Ok(true) => Good(format!(
+            "{bytes} bytes pass in one piece on this machine; name a member with --seeds to measure the way to it"
+        )),
         Ok(false) => Bad(
-            format!("{DATAGRAM_BYTES} bytes do not pass in one piece"),
+            format!("{bytes} bytes do not pass in one piece"),
             "type `ip link` and look for an interface with an mtu below 1500".into(),
         ),
         Err(error) => Bad(
-            format!("{DATAGRAM_BYTES} bytes cannot be sent: {error:#}"),
+            format!("{bytes} bytes cannot be sent: {error:#}"),
             format!(
                 "type `ip address` and check that {address} is listed, its interface is up, and the mtu is 1500 or more"
             ),
         ),
     }
+}
+
+/// Sends the largest datagrams to a seed, which drops them, and looks whether this machine or a router refuses them.
+fn datagrams_toward(socket: &UdpSocket, seed: SocketAddr) -> Finding {
+    let bytes = datagram_bytes(seed.ip());
+    let sent = || -> std::io::Result<()> {
+        do_not_fragment(socket, seed.ip())?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.send(&vec![b'u'; bytes])?;
+        // Nothing is expected but the error that a router reports, or the host itself.
+        match socket.recv(&mut [0; DATAGRAM_BYTES]) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+            received => received.map(drop),
+        }
+    };
+    let mtu = |sent: &str| {
+        let mtu = if seed.is_ipv4() { ip_mtu(socket) } else { ipv6_mtu(socket) };
+        mtu.map_or(sent.to_owned(), |mtu| {
+            format!("{sent} (the mtu of the path is {mtu}, as far as this machine knows)")
+        })
+    };
+    match sent() {
+        Ok(()) => Good(mtu(&format!(
+            "{bytes} bytes leave for {} in one piece, and no router refuses them",
+            seed.ip()
+        ))),
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Good(mtu(&format!(
+            "{bytes} bytes arrive at {} in one piece; no process has port {}",
+            seed.ip(),
+            seed.port()
+        ))),
+        Err(error) if error.raw_os_error() == Some(Errno::MSGSIZE.raw_os_error()) => Bad(
+            mtu(&format!("{bytes} bytes do not pass to {} in one piece", seed.ip())),
+            format!("type `ip link` and `ip route get {}`, and look for an mtu below 1500", seed.ip()),
+        ),
+        Err(error) => Bad(
+            format!("{bytes} bytes cannot be sent to {seed}: {error}"),
+            format!(
+                "type `ip route get {}` to see whether there is a route, and look for a firewall",
+                seed.ip()
+            ),
+        ),
+    }
+}
+
+/// Returns the length of the largest datagram that members with such an address send by default.
+fn datagram_bytes(address: IpAddr) -> usize {
+    if address.is_ipv4() { DATAGRAM_BYTES } else { IPV6_DATAGRAM_BYTES }
+}
+
+/// Has the system refuse datagrams that are longer than the mtu, instead of fragmenting them.
+fn do_not_fragment(socket: &UdpSocket, address: IpAddr) -> std::io::Result<()> {
+    match address {
+        IpAddr::V4(_) => set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DO)?,
+        IpAddr::V6(_) => set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::DO)?,
+    }
+    Ok(())
 }
 
 /// Measures how late the system wakes a sleeping thread. A machine that wakes members late makes them suspect each

@@ -4,40 +4,15 @@
 
 mod common;
 
+use common::lab::Lab;
 use common::{Background, LOOKS_LONG, PATIENCE, group, json, persistently, unisono};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// A lab of one test, removed at its end.
-struct Lab {
-    name: String,
-}
-
 impl Lab {
-    /// Sets up a lab. None where labs are impossible; prints that past the test harness.
-    fn up(more: &[&str]) -> Option<Lab> {
-        let name = group("test");
-        let output = unisono([&["lab", "up", "--name", &name, "--json"], more].concat());
-        let words = String::from_utf8_lossy(&output.stderr);
-        if let Some(reason) = words.strip_prefix("unisono: a lab needs") {
-            assert_eq!(output.status.code(), Some(1), "{output:?}");
-            let _ = write!(std::io::stderr(), "skipped: a lab needs{reason}");
-            return None;
-        }
-        assert_eq!(output.status.code(), Some(0), "{output:?}");
-        assert_eq!(json(&output)["lab"], name.as_str());
-        Some(Lab { name })
-    }
-
-    /// Returns arguments that run a command on a host.
-    fn on<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
-        [&["lab", "exec", host, "--name", &self.name, "--"], command].concat()
-    }
-
     fn is_there(&self) -> bool {
         let status = json(&unisono(["lab", "status", "--json"]));
         let labs = status["labs"].as_array().unwrap().iter();
@@ -57,12 +32,6 @@ impl Lab {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        unisono(["lab", "down", "--name", &self.name]);
     }
 }
 

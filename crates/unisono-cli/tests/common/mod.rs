@@ -3,6 +3,8 @@
 // Each test program uses a part of this module.
 #![allow(dead_code)]
 
+pub(crate) mod lab;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use signal_hook::consts::SIGHUP;
