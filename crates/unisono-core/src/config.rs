@@ -44,7 +44,7 @@ pub struct GroupConfig {
     /// True if members start a reset themselves when one is suspected. If false, the application receives an event and
     /// calls `reset`. True by default.
     pub automatic: bool,
-    /// What happens to a member whose application does not keep up. By default the others wait for it.
+    /// What happens to a member that answers and does not get on. By default the others wait for it.
     pub slow_member: SlowMember,
     /// When the role of sequencer moves although the sequencer stays in the group. On request by default.
     pub migration: Migration,
@@ -92,14 +92,15 @@ pub enum Quorum {
     AtLeast(u16),
 }
 
-/// What happens to a member that answers but whose application does not receive.
+/// What happens to a member that answers but does not get on: its application takes nothing, or entries do not reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum SlowMember {
     /// The others wait for it (the papers' choice).
     Wait,
-    /// A reset excludes it after it has kept the others waiting for this time.
+    /// A reset excludes it after it has kept the others waiting for this time without progress, if they are a quorum
+    /// without it. A sequencer that is in the way gives its role away first, unless the role never moves.
     ExcludeAfter(Duration),
 }
 

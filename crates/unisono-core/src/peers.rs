@@ -8,6 +8,7 @@ use crate::event::Suspicion;
 use crate::history::Members;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::membership::INQUIRE_BYTES;
+use crate::order::Awaited;
 use crate::table::Table;
 use crate::time::{Pace, Time};
 use crate::wire::{Assembler, ReplayWindow};
@@ -47,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) heard_us: Option<Time>,
     pub(crate) probing: Option<Probing>,
     pub(crate) suspected: Option<Suspicion>,
+    /// Since when the others wait for it, as the sequencer sees it.
+    pub(crate) awaited: Awaited,
     pub(crate) replay: Option<ReplayWindow>,
     pub(crate) parcels: Assembler,
     /// Limits heartbeats to it alone, which show it the seqnos that it missed.
@@ -104,6 +107,7 @@ impl Peer {
             heard_us: None,
             probing: None,
             suspected: None,
+            awaited: Awaited::default(),
             replay: None,
             parcels: Assembler::default(),
             repeated: Pace::default(),

@@ -128,6 +128,8 @@ named! {
         WindowBeforeOpening,
         /// A member seals all its datagrams under one number.
         NumberNotCounted,
+        /// A member that answers and does not get on is excluded only when the window or the history is full.
+        ProgressNotLookedAt,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.
@@ -318,6 +320,8 @@ named! {
         SuspectedDeaf,
         /// A member was suspected of being slow.
         SuspectedSlow,
+        /// A sequencer that kept the others waiting gave the role away.
+        GaveWay,
         /// This member noticed that it had been asleep.
         WasAsleep,
         /// Two coordinators met.

@@ -49,15 +49,29 @@ impl FrameSet {
     }
 }
 
+/// The frames that carry entries of the log. A process that gets none of them answers everything else.
+const ENTRIES: [FrameKind; 5] =
+    [FrameKind::Ordered, FrameKind::Numbers, FrameKind::Data, FrameKind::Change, FrameKind::Level];
+
 /// All frame faults that are set.
 #[derive(Default)]
 pub(crate) struct FrameFaults {
     set: Vec<FrameFault>,
+    /// Processes that no entries reach.
+    stuck: Vec<usize>,
 }
 
 impl FrameFaults {
     pub(crate) fn is_empty(&self) -> bool {
-        self.set.is_empty()
+        self.set.is_empty() && self.stuck.is_empty()
+    }
+
+    /// Lets no entries reach a process any more, or ends that.
+    pub(crate) fn set_stuck(&mut self, process: usize, is_stuck: bool) {
+        self.stuck.retain(|known| *known != process);
+        if is_stuck {
+            self.stuck.push(process);
+        }
     }
 
     pub(crate) fn set(&mut self, fault: FrameFault) {
@@ -66,10 +80,14 @@ impl FrameFaults {
 
     pub(crate) fn clear(&mut self) {
         self.set.clear();
+        self.stuck.clear();
     }
 
     /// Matches a copy with these frames that is about to be sent. Returns the action of the fault that strikes, if any.
     pub(crate) fn strike(&mut self, frames: FrameSet, from: usize, to: usize) -> Option<FaultAction> {
+        if self.stuck.contains(&to) && ENTRIES.iter().any(|kind| frames.contains(*kind)) {
+            return Some(FaultAction::Drop);
+        }
         let matches = |fault: &FrameFault| {
             frames.contains(fault.frame)
                 && fault.from.is_none_or(|wanted| wanted == from)
@@ -94,6 +112,20 @@ impl FrameFaults {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stuck_process_gets_all_but_entries() {
+        let mut frame_faults = FrameFaults::default();
+        frame_faults.set_stuck(2, true);
+        let (mut beat, mut entry) = (FrameSet::default(), FrameSet::default());
+        beat.insert(FrameKind::Heartbeat);
+        entry.insert(FrameKind::Heartbeat);
+        entry.insert(FrameKind::Ordered);
+        let mut is_lost = |frames, to| frame_faults.strike(frames, 0, to).is_some();
+        assert_eq!([is_lost(beat, 2), is_lost(entry, 2), is_lost(entry, 1)], [false, true, false]);
+        frame_faults.set_stuck(2, false);
+        assert!(frame_faults.is_empty());
+    }
 
     #[test]
     fn a_frame_fault_counts_only_matching_copies() {

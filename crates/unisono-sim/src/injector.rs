@@ -28,6 +28,9 @@ pub(crate) enum Ongoing {
     Storm {
         before: Conditions,
     },
+    Stuck {
+        process: usize,
+    },
     /// The process is paused `stops` more times, with short intervals between.
     Starving {
         process: usize,
@@ -144,6 +147,14 @@ impl FaultInjector {
                 if let Some(victim) = victim {
                     let duration = self.random.millis(10, 5_000);
                     world.doze(victim, duration);
+                }
+            }
+            FaultKind::Stuck => {
+                if let Some(victim) = victim {
+                    world.frame_faults.set_stuck(victim, true);
+                    self.note_fault(world, "stuck", true);
+                    let duration = self.random.millis(100, 6_000);
+                    self.keep(world, Ongoing::Stuck { process: victim }, duration);
                 }
             }
             FaultKind::DropFrames => self.drop_frames(world),
@@ -338,6 +349,10 @@ impl FaultInjector {
                 world.network.set_reach(process, Reach::FULL);
                 self.note_fault(world, "half dead", false);
             }
+            Some(Ongoing::Stuck { process }) => {
+                world.frame_faults.set_stuck(process, false);
+                self.note_fault(world, "stuck", false);
+            }
             Some(Ongoing::Storm { before }) => {
                 world.network.conditions = before;
                 self.note_fault(world, "storm", false);
@@ -356,6 +371,7 @@ impl FaultInjector {
                     Ongoing::Flapping { .. } => "flapping",
                     Ongoing::HalfDead { .. } => "half dead",
                     Ongoing::Storm { .. } => "storm",
+                    Ongoing::Stuck { .. } => "stuck",
                     Ongoing::Starving { .. } => "starvation",
                 };
                 self.note_fault(world, fault, false);

@@ -101,6 +101,8 @@ const BUFFERS: u64 = 0x6275_6666_6572_7321;
 /// Further choices with random streams of their own: the group's minimum, and processes that join or form.
 const MINIMUM: u64 = 0x6d69_6e69_6d75_6d21;
 const JOIN_OR_FORM: u64 = 0x6a6f_696e_666f_726d;
+/// And processes that no entries reach.
+pub(crate) const STUCK: u64 = 0x7374_7563_6b21_2121;
 
 /// Most participants of a formation: the smallest datagram drawn has room for 12.
 const FORMATION_MAX: usize = 12;
@@ -145,6 +147,8 @@ pub(crate) enum FaultKind {
     Flapping,
     /// Some links hold back all datagrams for a while.
     Clog,
+    /// No entries of the log reach a process for a while, and everything else does: it answers and does not get on.
+    Stuck,
     /// A process cannot receive multicasts, cannot send them, or both, for a while; or the same for unicast.
     HalfDead,
     /// Datagrams recorded earlier arrive again.
@@ -167,6 +171,7 @@ impl FaultKind {
             FaultKind::Pause
                 | FaultKind::Starve
                 | FaultKind::Doze
+                | FaultKind::Stuck
                 | FaultKind::Partition
                 | FaultKind::Flapping
         )
@@ -324,6 +329,7 @@ impl Plan {
             if matches!(profile, Profile::Swarm | Profile::Crash | Profile::Reach | Profile::Crowd) {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
+            plan.draw_stuck(&mut apart(STUCK));
         }
         plan
     }
@@ -400,6 +406,17 @@ impl Plan {
                 quiet: 28 * SECOND,
                 end: 30 * SECOND,
             },
+        }
+    }
+
+    /// Keeps entries from processes in some worlds. Where only a majority is healed, often every message waits for all
+    /// members, so that one that stays stuck is in the way of the rest.
+    fn draw_stuck(&mut self, random: &mut Random) {
+        add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
+        if self.heals_core_only && random.chance(0.4) {
+            self.config.resilience = u8::MAX;
+            self.config.automatic = true;
+            self.config.slow_member = SlowMember::ExcludeAfter(random.duration(300, 2_000));
         }
     }
 

@@ -375,15 +375,19 @@ impl Group {
 
     /// Returns the sequencer after this one's own LEAVE: the next in rank order that is there, or else itself.
     fn heir(&self) -> Uid {
+        self.others_by_rank().find(|&uid| self.is_there(uid)).unwrap_or(self.me.uid)
+    }
+
+    /// Returns the other members of the view in rank order, from the one after this member on.
+    pub(crate) fn others_by_rank(&self) -> impl Iterator<Item = Uid> {
         let view = self.history.view();
         let rank = view.iter().position(|member| member.uid == self.me.uid).unwrap_or(0);
         let (before, after) = view.split_at(rank);
-        let mut others = after.iter().skip(1).chain(before);
-        others.find(|member| self.is_there(member.uid)).map_or(self.me.uid, |member| member.uid)
+        after.iter().skip(1).chain(before).map(|member| member.uid)
     }
 
     /// True if the member was heard in this epoch and is suspected of nothing but slowness.
-    fn is_there(&self, uid: Uid) -> bool {
+    pub(crate) fn is_there(&self, uid: Uid) -> bool {
         let suspected = self.peers.get(uid).and_then(|peer| peer.suspected);
         let is_missed = suspected.is_some_and(|reason| reason != Suspicion::Slow);
         self.has_entered(uid) && !is_missed

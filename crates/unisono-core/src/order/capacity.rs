@@ -1,11 +1,9 @@
 //! Capacity: whether one more message may get a seqno, and which member is in the way.
 //!
 //! The history is bounded, and no application may fall further behind than the history reaches. The member that keeps
-//! the window shut is remembered, with the time, for status queries and for the rule that excludes slow members.
+//! the window shut is remembered, with the time, for status queries.
 
 use super::Order;
-use crate::config::SlowMember;
-use crate::event::Suspicion;
 use crate::group::{Group, HeldUp};
 use crate::identity::{Seqno, Uid};
 use crate::peers::{Peer, Standing};
@@ -144,19 +142,5 @@ impl Group {
     pub(crate) fn announced_stable(&self) -> Seqno {
         let room = u64::from(self.config.history_messages);
         self.order.announced_stable.max(self.history.received().saturating_sub(room))
-    }
-
-    /// Suspects a member whose application has kept the others waiting for longer than the group allows; a reset then
-    /// excludes it.
-    pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
-        if let (SlowMember::ExcludeAfter(patience), Some((since, who))) =
-            (self.config.slow_member, self.order.shut_since)
-            && who != self.me.uid
-            && now.since(since) > patience
-        {
-            self.order.shut_since = None;
-            self.probe(Probe::SuspectedSlow);
-            self.suspect(now, who, Suspicion::Slow);
-        }
     }
 }

@@ -28,7 +28,9 @@ impl Group {
             return;
         }
         if self.order.acting.is_some() {
+            self.note_end(now, self.history.received());
             self.exclude_if_too_slow(now);
+            self.give_way_if_in_the_way(now);
             self.push_decision(now);
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.beat_now(true);
@@ -117,6 +119,7 @@ impl Group {
             return;
         }
         self.repair.note_end(heartbeat.end, from);
+        self.note_end(now, heartbeat.end);
         let is_for_everybody = heartbeat.stamp != NO_STAMP;
         if from == self.named() && is_for_everybody {
             self.acknowledging.beat_at = now;

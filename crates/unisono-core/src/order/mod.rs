@@ -6,14 +6,15 @@
 //! nothing. Until the successor is heard, each member that knows the event reports it to the successor.
 //!
 //! `intake` keeps messages that ask for a seqno, and `numbering` assigns seqnos while there is `capacity`, which
-//! `under_way` reduces. `role` decides which member does that, `heartbeat` what a sequencer announces, and `migration`
-//! where the role goes by load.
+//! `under_way` reduces. `role` decides which member does that, `heartbeat` what a sequencer announces, `progress` which
+//! members keep the others waiting, and `migration` where the role goes by load.
 
 mod capacity;
 mod heartbeat;
 mod intake;
 mod migration;
 mod numbering;
+mod progress;
 mod role;
 mod under_way;
 
@@ -24,6 +25,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use heartbeat::HEARTBEAT_IDLE;
 use migration::Load;
+pub(crate) use progress::Awaited;
+use progress::{Behind, InTheWay};
 use under_way::UnderWay;
 
 /// This member's part in ordering.
@@ -71,6 +74,10 @@ pub(crate) struct Order {
     shut_since: Option<(Time, Uid)>,
     /// Since when messages wait because the view has too few members.
     below_minimum_since: Option<Time>,
+    /// Since when this member, as sequencer, keeps the others waiting.
+    in_the_way: InTheWay,
+    /// Since when this member's own application gets none of the entries that exist.
+    behind: Behind,
 }
 
 impl Order {

@@ -50,6 +50,7 @@ impl Group {
         self.order.multicast_probe_at = now;
         self.order.load.begin_term(now);
         self.audience_is_stale = true;
+        self.forget_awaited();
         self.outbox.restart();
         self.beat_soon(now);
         self.order.beat_now(true);

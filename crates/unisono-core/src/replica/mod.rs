@@ -585,11 +585,13 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Returns the reply to a question that asks for this copy's status ([`CopyStatus::question`]); `None` if it asks for
-    /// something else, which the [`Donor`] answers.
-    pub fn answer_status(&self, question: &Bytes) -> Option<Bytes> {
+    /// something else, which the [`Donor`] answers. `behind` is what the group says of this member
+    /// ([`Group::behind_for`](crate::Group::behind_for)).
+    pub fn answer_status(&self, question: &Bytes, behind: Duration) -> Option<Bytes> {
         let status = || CopyStatus {
             has_state: self.serves() && !self.is_stopped,
             is_halted: self.is_halted(),
+            behind,
             position: self.position(),
             digest: self.chain().unwrap_or_default(),
             fetching: self.fetching().unwrap_or_default(),

@@ -264,6 +264,8 @@ pub struct CopyStatus {
     pub has_state: bool,
     /// True if its group orders no commands at present: it lacks its quorum, or has fewer members than its minimum.
     pub is_halted: bool,
+    /// For how long it has known of commands and applied none; zero if it keeps up.
+    pub behind: Duration,
     /// Position of the last command that it applied.
     pub position: Position,
     /// Digest of all outcomes through that position.
@@ -309,6 +311,7 @@ impl CopyStatus {
         out.put_u8(REPLY_STATUS);
         out.put_u8(self.has_state.into());
         out.put_u8(self.is_halted.into());
+        out.put_u64(u64::try_from(self.behind.as_millis()).unwrap_or(u64::MAX));
         out.put_u64(self.position);
         out.put_slice(&self.digest);
         out.put_u64(self.fetching.bytes_here);
@@ -335,6 +338,7 @@ impl CopyStatus {
     pub fn read(mut from: Bytes) -> Option<CopyStatus> {
         let is_status = from.try_get_u8().ok()? == REPLY_STATUS;
         let (has_state, is_halted) = (from.try_get_u8().ok()? != 0, from.try_get_u8().ok()? != 0);
+        let behind = Duration::from_millis(from.try_get_u64().ok()?);
         let position = from.try_get_u64().ok()?;
         let mut digest = Digest::default();
         from.try_copy_to_slice(&mut digest).ok()?;
@@ -358,6 +362,7 @@ impl CopyStatus {
         is_status.then_some(CopyStatus {
             has_state,
             is_halted,
+            behind,
             position,
             digest,
             fetching,
@@ -516,6 +521,7 @@ mod tests {
         let status = CopyStatus {
             has_state: true,
             is_halted: true,
+            behind: Duration::from_millis(12_345),
             position: 5,
             digest: [1; 32],
             fetching,

@@ -863,7 +863,7 @@ fn a_group_below_its_minimum_says_so_until_it_goes_on() {
     let below = Notice::BelowMinimum { members: 1, needed: 2 };
     assert_eq!((made.notices(1), made.replicas[&1].is_halted()), (vec![below.clone()], true));
     // The status, too.
-    let status = made.replicas[&1].answer_status(&CopyStatus::question());
+    let status = made.replicas[&1].answer_status(&CopyStatus::question(), Duration::ZERO);
     let status = status.and_then(CopyStatus::read).unwrap();
     assert!(status.has_state && status.is_halted);
     made.join(4);

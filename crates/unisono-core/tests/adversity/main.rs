@@ -21,6 +21,7 @@ mod migration;
 mod multicasts;
 mod network;
 mod parting;
+mod progress;
 mod repair_and_flow;
 mod resets;
 mod versions;

@@ -110,12 +110,32 @@ fn a_member_that_caught_up_is_not_excluded_for_another() {
     assert_eq!(net.phase(2), Phase::Member, "excluded for the slowness of m3");
 }
 
-// The sequencer detects slow members, and does not exclude itself. Reports say since when members wait for its
-// application.
+// The sequencer detects slow members, and does not exclude itself: it gives the role to another member, which does.
 #[test]
-fn a_sequencer_whose_own_application_sleeps_is_waited_for() {
+fn a_sequencer_whose_own_application_sleeps_gives_the_role_away_and_is_excluded() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
     let config = GroupConfig { history_messages: 32, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.asleep[0] = true;
+    (0..40).for_each(|_| _ = net.send(1, b"x").unwrap());
+    net.run(450 * MS);
+    assert_eq!((net.group(1).info().sequencer, net.delivered(1)), (uid(0), 32));
+    net.run(300 * MS);
+    assert_eq!((net.group(1).info().sequencer, net.size(1)), (uid(1), 3), "the role has moved");
+    net.run(1_000 * MS);
+    net.show("a second later");
+    assert_eq!((net.size(1), net.delivered(1)), (2, 32), "what waited for room has failed by the reset");
+    net.send(1, b"y").unwrap();
+    net.run(100 * MS);
+    assert_eq!((net.delivered(1), net.delivered(2)), (33, 33));
+}
+
+// The role of this group never moves. Reports say since when members wait for the sequencer's application.
+#[test]
+fn a_sequencer_whose_own_application_sleeps_is_waited_for_if_the_role_never_moves() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let migration = Migration::Never;
+    let config = GroupConfig { history_messages: 32, slow_member, migration, ..GroupConfig::default() };
     let mut net = group_with(3, config, unicast());
     net.asleep[0] = true;
     (0..40).for_each(|_| _ = net.send(1, b"x").unwrap());

@@ -1,15 +1,24 @@
 //! The role of sequencer moves only as the founder has chosen ([`Migration`]). By load it does not flap: a member
 //! that got the role from another keeps it for at least 100 ms, or gives it away by request, by leaving, or by a
-//! reset.
+//! reset. Where the group excludes slow members after a time, a sequencer also gives the role away when a message has
+//! waited for that time: the sequencer may be what the message waits for. A role that never moves stays even then.
 
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use std::time::Duration;
-use unisono_core::{Migration, Seqno, Time};
+use unisono_core::{MessageNumber, Migration, Seqno, SlowMember, Time};
 
 /// Shortest time between two moves by load: 100 ms, by a clock that runs one percent too fast.
 const TENURE_MIN: Duration = Duration::from_millis(99);
+
+/// A message: when it was sent, and when its sender learned its outcome.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    number: MessageNumber,
+    sent: Time,
+    ended: Option<Time>,
+}
 
 /// A sequencer's application asked for the role to move, and it has not moved yet.
 #[derive(Clone, Copy, Debug)]
@@ -41,18 +50,48 @@ struct Roles {
 #[derive(Debug)]
 pub(super) struct SteadyRole {
     migration: Migration,
+    /// Time after which slow members are excluded, by a clock that runs one percent too fast; `None` if never.
+    patience: Option<Duration>,
     epochs: Table<Roles>,
     requests: Vec<Request>,
+    messages: Table<Vec<Message>>,
     checked: u64,
 }
 
 impl SteadyRole {
     pub(super) fn new(terms: &GroupTerms) -> SteadyRole {
+        let patience = match terms.config.slow_member {
+            SlowMember::ExcludeAfter(patience) => Some(patience * 98 / 100),
+            _ => None,
+        };
         SteadyRole {
             migration: terms.config.migration,
+            patience,
             epochs: Table::default(),
             requests: Vec::new(),
+            messages: Table::default(),
             checked: 0,
+        }
+    }
+
+    /// True if a message had waited at this time for as long as the group waits for a slow member.
+    fn message_waited(&self, at: Time) -> bool {
+        let Some(patience) = self.patience else { return false };
+        let waited = |message: &Message| {
+            message.sent + patience <= at && message.ended.is_none_or(|ended| ended >= at)
+        };
+        self.messages.iter().flatten().any(waited)
+    }
+
+    fn note_sent(&mut self, record: &Record, number: MessageNumber) {
+        self.messages.at(record.life).push(Message { number, sent: record.at, ended: None });
+    }
+
+    fn note_ended(&mut self, record: &Record, number: MessageNumber) {
+        let messages = self.messages.at(record.life);
+        let index = messages.partition_point(|message| message.number < number);
+        if let Some(message) = messages.get_mut(index).filter(|message| message.number == number) {
+            message.ended = Some(record.at);
         }
     }
 
@@ -62,7 +101,7 @@ impl SteadyRole {
         if self.migration == Migration::Never {
             return Some("this group's role never moves".into());
         }
-        let runs = &self.epochs.at(epoch).runs;
+        let runs = self.epochs.get(epoch).map_or(&[][..], |roles| &roles.runs);
         let run_of = |seqno: Seqno| {
             let run = runs.get(runs.partition_point(|run| run.to < seqno))?;
             (run.from <= seqno).then_some(*run)
@@ -81,6 +120,9 @@ impl SteadyRole {
             self.requests.remove(index);
             return None;
         }
+        if self.message_waited(run.at) {
+            return None;
+        }
         if self.migration == Migration::OnRequest {
             return Some(format!("{:?} handed the role on without a request", run.sequencer));
         }
@@ -97,7 +139,11 @@ impl Property for SteadyRole {
     }
 
     fn interests(&self) -> u64 {
-        Kind::HandedOver.bit() | Kind::HandOverAsked.bit() | Kind::Numbered.bit()
+        Kind::HandedOver.bit()
+            | Kind::HandOverAsked.bit()
+            | Kind::Numbered.bit()
+            | Kind::Sent.bit()
+            | Kind::SendResult.bit()
     }
 
     #[inline(always)]
@@ -112,6 +158,8 @@ impl Property for SteadyRole {
                     at: record.at,
                 });
             }
+            What::Sent { number, .. } => self.note_sent(record, number),
+            What::SendResult { number, .. } => self.note_ended(record, number),
             What::HandOverAsked { successor } => {
                 let epoch = facts.epoch(record.life);
                 self.requests.push(Request { epoch, sequencer: record.life, successor, at: record.at });
@@ -243,6 +291,31 @@ mod tests {
         fixture.wait(soon);
         fixture.migrate(Life(2));
         fixture.bad(property(&fixture));
+    }
+
+    /// A message of life 1 waits for 500 ms, and the role moves to life 2 without a request.
+    fn waited(slow_member: SlowMember) -> Fixture {
+        let mut fixture = Fixture::of(3, 1);
+        let migration = Migration::OnRequest;
+        fixture.terms.config = GroupConfig { migration, slow_member, ..fixture.terms.config.clone() };
+        fixture.send(Life(1));
+        fixture.wait(Duration::from_millis(500));
+        fixture.migrate(Life(2));
+        fixture
+    }
+
+    #[test]
+    fn accepts_a_sequencer_that_gives_way_when_a_message_has_waited() {
+        let fixture = waited(SlowMember::ExcludeAfter(Duration::from_millis(500)));
+        fixture.good(property(&fixture));
+    }
+
+    #[test]
+    fn rejects_a_sequencer_that_gives_way_early_or_where_slow_members_are_waited_for() {
+        for slow_member in [SlowMember::Wait, SlowMember::ExcludeAfter(Duration::from_millis(600))] {
+            let fixture = waited(slow_member);
+            fixture.bad(property(&fixture));
+        }
     }
 
     #[test]

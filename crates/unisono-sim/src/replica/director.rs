@@ -251,10 +251,14 @@ impl Director {
                     self.injector.schedule_faults(&mut self.world);
                     self.begin_act();
                 }
-                Part::Settling => self.settle(),
+                Part::Settling => {
+                    self.settle();
+                    self.begin_stuck();
+                }
                 Part::Healed => self.demand(),
                 Part::Quiet => {
                     self.is_busy = false;
+                    self.world.frame_faults.clear();
                     self.end_story();
                 }
             },
@@ -441,6 +445,13 @@ impl Director {
 
     /// True if a majority of the servers keeps the state without this process, or if the plan is reckless.
     fn can_lose(&self, victim: usize) -> bool {
+        self.plan.is_reckless
+            || victim >= self.plan.servers
+            || self.world.frame_faults.is_empty() && self.goes_on_without(victim)
+    }
+
+    /// True if a majority of the servers, and one of each view that matters, keeps the state without this one.
+    fn goes_on_without(&self, victim: usize) -> bool {
         let keeps = |place: &usize| {
             *place != victim
                 && self.world.resident(*place).is_some_and(|resident| {
@@ -453,11 +464,7 @@ impl Director {
         let uids: Vec<Uid> =
             copies.iter().filter_map(|place| self.world.resident(*place)).map(|r| r.uid).collect();
         let has_quorum = |view: &[Uid]| 2 * view.iter().filter(|uid| uids.contains(uid)).count() > view.len();
-        self.plan.is_reckless
-            || victim >= self.plan.servers
-            || self.world.frame_faults.is_empty()
-                && 2 * servers.len() > self.plan.names()
-                && self.views().iter().all(|view| has_quorum(view))
+        2 * servers.len() > self.plan.names() && self.views().iter().all(|view| has_quorum(view))
     }
 
     fn can_lose_any(&self) -> bool {
@@ -547,6 +554,23 @@ impl Director {
         let retired = pair.into_iter().find(|process| !is_copy(process)).unwrap_or(pair[0]);
         self.retired = Some(retired);
         self.world.crash(retired);
+    }
+
+    /// Lets no entries reach a server without which the others can go on; not the sequencer, which would not know of
+    /// messages that do not reach it.
+    fn begin_stuck(&mut self) {
+        let sequencer = self.sequencer();
+        let may = |place: &usize| Some(*place) != sequencer && self.goes_on_without(*place);
+        let places: Vec<usize> = (0..self.plan.servers).filter(may).collect();
+        if self.plan.is_one_stuck && !places.is_empty() {
+            let victim = self.app_random.pick(&places);
+            self.world.frame_faults.set_stuck(victim, true);
+            self.world.recorder.trace(
+                self.world.now,
+                "world",
+                format_args!("m{victim} gets no entries for a while"),
+            );
+        }
     }
 
     /// Returns the members that have the state.

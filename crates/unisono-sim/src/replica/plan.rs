@@ -4,7 +4,7 @@
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
-use crate::plan::{FaultKind, Parts, Profile, Recurring, add, degrade, name};
+use crate::plan::{FaultKind, Parts, Profile, Recurring, STUCK, add, degrade, name};
 use crate::world::JobFaults;
 use std::ops::Range;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) fetch_limit: Duration,
     /// Time when the memory of one copy goes bad. Nothing else fails in such a run.
     pub(crate) corrupts_at: Option<u64>,
+    /// True if no entries reach one server from the end of the faults until callers stop.
+    pub(crate) is_one_stuck: bool,
     /// True if crashes may leave less than a majority of the servers.
     pub(crate) is_reckless: bool,
     pub(crate) conditions: Conditions,
@@ -149,6 +151,7 @@ impl Plan {
         if !plan.on_disk() {
             plan.name_servers(&mut Random::from_u64(seed ^ NAMES));
         }
+        plan.draw_stuck(&mut Random::from_u64(seed ^ STUCK ^ REPLICA));
         plan
     }
 
@@ -211,6 +214,7 @@ impl Plan {
             stumbles: 0.0,
             fetch_limit: random.duration(300, 2_000),
             corrupts_at: None,
+            is_one_stuck: false,
             is_reckless: false,
             conditions: Conditions {
                 delay_min: random.spread(20_000, 500_000),
@@ -350,6 +354,21 @@ impl Plan {
     /// Returns the number of the server that a server process runs as.
     pub(crate) fn server_of(&self, process: usize) -> usize {
         process % self.names()
+    }
+
+    /// Lets no entries reach a server for a while, in some runs while faults strike, in others when they are over: then
+    /// the rest must go on without it. Such a run is longer.
+    fn draw_stuck(&mut self, random: &mut Random) {
+        if self.corrupts_at.is_some() {
+            return;
+        }
+        add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
+        if self.servers > 2 && random.chance(0.15) {
+            self.is_one_stuck = true;
+            self.config.slow_member = SlowMember::ExcludeAfter(random.duration(500, 4_000));
+            self.parts.quiet += 6 * SECOND;
+            self.parts.end += 12 * SECOND;
+        }
     }
 
     /// Returns the name of a process. A server with a disk is named after its id.

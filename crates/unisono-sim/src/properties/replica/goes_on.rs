@@ -48,6 +48,9 @@ impl Property for GoesOn {
                     *ended = true;
                     let took = record.at.since(*begun);
                     self.checked += 1;
+                    if took > ENDS_WITHIN {
+                        return broken(self, record, || format!("an answer took {took:?} without faults"));
+                    }
                     let learns = self.replaced.iter_mut().find(|(life, told)| *life == record.life && !told);
                     let learns = learns.map(|(_, told)| *told = true).is_some();
                     if !matches!(outcome, OpOutcome::Replied(_)) && !learns {
@@ -135,6 +138,20 @@ mod tests {
             fixture.wait(2 * ENDS_WITHIN);
             fixture.bad(GoesOn::default());
         }
+    }
+
+    #[test]
+    fn rejects_a_late_answer() {
+        let mut fixture = calm();
+        let id = fixture.begin(Mode::Read, Op::GetAll);
+        fixture.wait(ENDS_WITHIN + Duration::from_millis(1));
+        fixture.end(id, OpOutcome::NotHappened);
+        fixture.bad(GoesOn::default());
+        let mut fixture = calm();
+        fixture.wait(2 * ENDS_WITHIN);
+        fixture.append(2);
+        fixture.finals();
+        fixture.good(GoesOn::default());
     }
 
     #[test]

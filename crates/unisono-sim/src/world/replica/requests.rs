@@ -67,7 +67,7 @@ impl Server {
     }
 
     fn answer_newcomer(&mut self, cx: &mut Context<'_>, question: &Bytes) -> Bytes {
-        if let Some(status) = self.replica.answer_status(question) {
+        if let Some(status) = self.replica.answer_status(question, Duration::ZERO) {
             return status;
         }
         if question.first() == Some(&ASKS_FOR_PIECE) && cx.random.chance(cx.common.stumbles) {

@@ -1,0 +1,210 @@
+//! Progress: which members keep the others waiting and do not get on.
+//!
+//! A member that answers probes may still stand still: entries do not reach it, or its application takes nothing. If
+//! acceptance, room in the history or the window waits for such a member, the sequencer suspects it as slow after the
+//! time that the group's founder chose, and a reset excludes it. Each member is judged by a mark of its own: when the
+//! mark rises, its time begins anew. The sequencer looks once per heartbeat.
+//!
+//! No member excludes itself. A sequencer that is in the way gives its role to another member, which judges it as it
+//! judges all others: its own application shuts the window, or it knows of a member's messages and does not get them.
+
+use crate::config::{Migration, SlowMember};
+use crate::event::Suspicion;
+use crate::group::Group;
+use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::peers::{Peer, Standing};
+use crate::planted::{Planted, Probe};
+use crate::time::Time;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// What the others wait for at one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// Its application is through here, and the window above that is full.
+    Delivered(Seqno),
+    /// It holds everything through here. The history has no room, because no member holds less.
+    Received(Seqno),
+    /// It holds everything through the second seqno; the first is the oldest that is not accepted.
+    Unaccepted(Seqno, Seqno),
+}
+
+/// The mark at which a member keeps the others waiting, and since when; `None` if no member waits for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Awaited(Option<(Mark, Time)>);
+
+impl Awaited {
+    /// Notes the present mark. The time goes on only if it is the mark of the last time.
+    fn note(&mut self, now: Time, mark: Option<Mark>) {
+        self.0 = mark.map(|mark| match self.0 {
+            Some((known, since)) if known == mark => (mark, since),
+            _ => (mark, now),
+        });
+    }
+
+    /// Returns for how long the others have waited without progress.
+    fn lasts(&self, now: Time) -> Duration {
+        self.0.map_or(Duration::ZERO, |(_, since)| now.since(since))
+    }
+}
+
+/// How the sequencer itself keeps the others waiting, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InTheWay(Option<(Hindrance, Time)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hindrance {
+    /// Its own application is through here, and the window above that is full.
+    Delivered(Seqno),
+    /// It has later messages of this member and lacks the one after this number.
+    Lacks(Uid, MessageNumber),
+}
+
+/// The last seqno that this member delivered, and since when entries beyond it exist; `None` if none do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Behind(Option<(Seqno, Time)>);
+
+/// What keeps the others waiting at the moment, whichever member it is.
+#[derive(Clone, Copy, Debug)]
+struct Obstacle {
+    /// The oldest entry that is not accepted.
+    unaccepted: Option<Seqno>,
+    /// True if no message gets a seqno for want of room.
+    is_shut: bool,
+    /// Seqno through which all members hold everything, if there is no room.
+    held_by_all: Seqno,
+    end: Seqno,
+    history_messages: u64,
+}
+
+impl Obstacle {
+    /// Returns the mark at which this member keeps the others waiting, if it does.
+    fn mark_of(&self, peer: &Peer) -> Option<Mark> {
+        if !matches!(peer.standing, Standing::Member) || peer.suspected.is_some() {
+            return None;
+        }
+        if self.is_shut && peer.delivered + self.history_messages <= self.end {
+            return Some(Mark::Delivered(peer.delivered));
+        }
+        if self.is_shut && peer.received < self.end && peer.received <= self.held_by_all {
+            return Some(Mark::Received(peer.received));
+        }
+        let oldest = self.unaccepted.filter(|oldest| peer.received < *oldest)?;
+        Some(Mark::Unaccepted(oldest, peer.received))
+    }
+}
+
+impl Group {
+    /// Suspects the members that have kept the others waiting without progress for longer than the group allows; a
+    /// reset then excludes them. It does not begin if the other members are no quorum: it would exclude none.
+    pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
+        let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
+        self.note_awaited(now);
+        if !self.peers.iter().any(|peer| peer.awaited.lasts(now) > patience) {
+            return;
+        }
+        let slow: Vec<Uid> = self
+            .peers
+            .iter()
+            .filter(|peer| peer.awaited.lasts(now) > patience)
+            .map(|peer| peer.member.uid)
+            .collect();
+        let view = self.history.view();
+        if self.config.automatic && !self.is_quorum(view, |member| !slow.contains(&member.uid)) {
+            return;
+        }
+        self.order.shut_since = None;
+        self.forget_awaited();
+        for uid in slow {
+            self.probe(Probe::SuspectedSlow);
+            self.suspect(now, uid, Suspicion::Slow);
+        }
+    }
+
+    /// Notes for each member whether the others wait for it, and at which mark.
+    fn note_awaited(&mut self, now: Time) {
+        let end = self.history.received();
+        let waits = self.accepted < end && !self.broken(Planted::ProgressNotLookedAt);
+        let obstacle = Obstacle {
+            unaccepted: waits.then_some(self.accepted + 1),
+            is_shut: self.order.shut_since.is_some(),
+            held_by_all: if self.order.shut_since.is_some() { self.held_by_members() } else { 0 },
+            end,
+            history_messages: u64::from(self.config.history_messages),
+        };
+        for peer in self.peers.iter_mut() {
+            let mark = obstacle.mark_of(peer);
+            peer.awaited.note(now, mark);
+        }
+    }
+
+    /// Gives the role to another member if this sequencer has been in the way for longer than the group allows, unless
+    /// the role never moves. It takes a member that holds everything and for which the others do not wait.
+    pub(super) fn give_way_if_in_the_way(&mut self, now: Time) {
+        let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
+        let hindrance = self.hindrance();
+        self.order.in_the_way.0 = hindrance.map(|hindrance| match self.order.in_the_way.0 {
+            Some((known, since)) if known == hindrance => (hindrance, since),
+            _ => (hindrance, now),
+        });
+        let Some((hindrance, since)) = self.order.in_the_way.0 else { return };
+        if now.since(since) <= patience || self.config.migration == Migration::Never {
+            return;
+        }
+        let end = self.history.received();
+        let takes_over = |peer: &Peer| {
+            let lacks_the_same =
+                matches!(hindrance, Hindrance::Lacks(sender, _) if sender == peer.member.uid);
+            peer.received >= end && peer.awaited.0.is_none() && !lacks_the_same
+        };
+        let is_able = |uid: &Uid| self.is_there(*uid) && self.peers.get(*uid).is_some_and(takes_over);
+        let successor = self.others_by_rank().find(is_able);
+        if let Some(successor) = successor {
+            self.probe(Probe::GaveWay);
+            self.order.in_the_way.0 = None;
+            self.request_hand_over(successor);
+        }
+    }
+
+    /// Returns how this sequencer keeps the others waiting, if it does. Of several members whose messages it lacks it
+    /// returns the one that it returned last.
+    fn hindrance(&self) -> Option<Hindrance> {
+        let window = u64::from(self.config.history_messages);
+        if self.order.shut_since.is_some() && self.delivered + window <= self.history.received() {
+            return Some(Hindrance::Delivered(self.delivered));
+        }
+        let lacking = |sender: Uid| {
+            let last = self.history.sender_mark(sender).number;
+            self.unordered.next(sender, last).is_none().then_some(Hindrance::Lacks(sender, last))
+        };
+        let known = self.order.in_the_way.0.map(|(known, _)| known);
+        let mut lacks = self.unordered.senders().filter_map(lacking);
+        let first = lacks.next()?;
+        Some(match known {
+            Some(known) if known == first || lacks.any(|other| other == known) => known,
+            _ => first,
+        })
+    }
+
+    /// Notes that entries through `end` exist.
+    pub(super) fn note_end(&mut self, now: Time, end: Seqno) {
+        self.order.behind.0 = match self.order.behind.0 {
+            _ if self.delivered >= end => None,
+            Some((delivered, since)) if delivered == self.delivered => Some((delivered, since)),
+            _ => Some((self.delivered, now)),
+        };
+    }
+
+    /// Returns for how long entries have existed while this member delivered none of them to its application; zero if it
+    /// keeps up. A member that hears of entries and does not get on, or whose application does not, finds out by this.
+    pub fn behind_for(&self, now: Time) -> Duration {
+        let behind = self.order.behind.0.filter(|(delivered, _)| *delivered == self.delivered);
+        behind.map_or(Duration::ZERO, |(_, since)| now.since(since))
+    }
+
+    /// Begins a term, in which no member has kept the others waiting yet.
+    pub(super) fn forget_awaited(&mut self) {
+        self.order.in_the_way = InTheWay::default();
+        self.peers.iter_mut().for_each(|peer| peer.awaited = Awaited::default());
+    }
+}
