@@ -12,6 +12,8 @@ use unisono::{Member, Options};
 const COPY_PATIENCE: Duration = Duration::from_millis(300);
 /// Digits of a digest that people see; two digests that differ in no digit of these are the same for all practical ends.
 const DIGEST_DIGITS: usize = 12;
+/// A copy that has known of commands for this time, 2 s, and applied none does not count as serving.
+const BEHIND_MIN: Duration = Duration::from_secs(2);
 
 /// What each member that was asked says of its copy.
 pub(crate) struct Copies(Vec<(Member, Option<CopyStatus>)>);
@@ -82,7 +84,7 @@ impl Copies {
                 }
                 Some(status) if status.has_state => output.say(format_args!(
                     "    {name}  {}, {} commands, digest {}",
-                    state(Some(status)),
+                    stuck(status).unwrap_or_else(|| state(Some(status)).into()),
                     status.position,
                     &hex(&status.digest)[..DIGEST_DIGITS]
                 ))?,
@@ -135,9 +137,16 @@ fn serves(status: &CopyStatus) -> bool {
     status.has_state && !status.is_halted
 }
 
+/// Says for how long a copy that serves has known of commands and applied none, if it has.
+fn stuck(status: &CopyStatus) -> Option<String> {
+    let is_stuck = serves(status) && status.behind >= BEHIND_MIN;
+    is_stuck.then(|| format!("not applying for {} s", status.behind.as_secs()))
+}
+
 /// Returns the word for what a copy is doing.
 fn state(status: Option<&CopyStatus>) -> &'static str {
     match status {
+        Some(status) if stuck(status).is_some() => "not applying",
         Some(status) if serves(status) => "serving",
         Some(status) if !status.waits_for.is_empty() => "waiting",
         Some(status) if status.has_state => "halted",
@@ -146,10 +155,10 @@ fn state(status: Option<&CopyStatus>) -> &'static str {
     }
 }
 
-/// Says why a copy does not serve; `None` if it does.
+/// Says why a copy does not serve or apply commands; `None` if it does.
 fn why(status: Option<&CopyStatus>) -> Option<String> {
     match status {
-        Some(status) if serves(status) => None,
+        Some(status) if serves(status) => stuck(status),
         Some(status) if !status.waits_for.is_empty() => {
             Some(format!("it waits for {}", servers(&status.waits_for)))
         }

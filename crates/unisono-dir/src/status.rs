@@ -105,6 +105,11 @@ pub struct ServerStatus {
 }
 
 impl ServerStatus {
+    /// True if it answers, and applies what it hears of: a server that does not says so in `why`.
+    pub fn serves(&self) -> bool {
+        self.state == State::Serving && self.why.is_empty()
+    }
+
     /// Returns the bytes of the answer.
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::new();
@@ -209,7 +214,7 @@ pub enum Standing {
 /// Returns what the servers that answered say together.
 pub fn standing(answered: &[ServerStatus]) -> Standing {
     let Some(servers) = answered.iter().map(|status| status.servers).max() else { return Standing::Silent };
-    if answered.iter().any(|status| status.state == State::Serving) {
+    if answered.iter().any(ServerStatus::serves) {
         return Standing::Serves;
     }
     let runs = |status: &&ServerStatus| status.state != State::Stopped;
@@ -286,7 +291,9 @@ mod tests {
         let alone = status(1, State::Waiting, &[2, 3]);
         assert_eq!(standing(std::slice::from_ref(&alone)), Standing::NoMajority(vec![2, 3]));
         let serving = status(2, State::Serving, &[]);
-        assert_eq!(standing(&[alone.clone(), serving]), Standing::Serves);
+        assert_eq!(standing(&[alone.clone(), serving.clone()]), Standing::Serves);
+        let stuck = ServerStatus { why: "not applying for 9 s".into(), ..serving };
+        assert_eq!(standing(&[alone.clone(), stuck]), Standing::Recovers(vec![2, 3]));
         let second = status(2, State::Recovering, &[]);
         assert_eq!(
             standing(&[status(1, State::Recovering, &[]), second.clone()]),

@@ -212,9 +212,12 @@ fn listed(ids: &[u8]) -> String {
 }
 
 fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output) -> Result<(), Problem> {
-    let is_serving = status.state == State::Serving;
+    let is_serving = status.serves();
+    let is_stuck = status.state == State::Serving && !is_serving;
     let tone = if is_serving && !diverged { Tone::Good } else { Tone::Bad };
-    let mut line = format!("server {}  {}", status.server, output.tone(tone, status.state));
+    // A server that serves and applies nothing says for how long.
+    let word = if is_stuck { visible(&status.why) } else { status.state.word().into() };
+    let mut line = format!("server {}  {}", status.server, output.tone(tone, word));
     if lag.is_some() {
         line += &format!(", command {}, generation {}", status.number, status.generation);
     }
@@ -228,7 +231,7 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         let ids: Vec<String> = status.waits_for.iter().map(u8::to_string).collect();
         line += &format!(", waits for {}", ids.join(", "));
     }
-    if !status.why.is_empty() {
+    if !status.why.is_empty() && !is_stuck {
         line += &format!(": {}", visible(&status.why));
     }
     output.say(line)?;
@@ -251,7 +254,7 @@ fn tell(status: &ServerStatus, lag: Option<u64>, diverged: bool, output: &Output
         .collect();
     output.object(&json!({
         "server": status.server,
-        "state": status.state.word(),
+        "state": if is_stuck { "not applying" } else { status.state.word() },
         "why": status.why,
         "primary": is_serving,
         "seqno": known.then_some(status.number),

@@ -12,6 +12,8 @@ use unisono_table::VERSION;
 
 /// Time for answers that are under way when the desk closes.
 const CLOSES_WITHIN: Duration = Duration::from_millis(100);
+/// A server that has known of commands for this time, 2 s, and applied none says so instead of that it serves.
+const BEHIND_MIN: Duration = Duration::from_secs(2);
 
 pub(super) struct StatusDesk {
     answering: Arc<Answering>,
@@ -100,6 +102,9 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
     let hears = others_in_group(&present, block.server);
     let is_created = matches!(block.created, Created::Done(_));
     let (state, why) = match present.state {
+        ReplicaState::Serving if present.behind >= BEHIND_MIN => {
+            (State::Serving, format!("not applying for {} s", present.behind.as_secs()))
+        }
         ReplicaState::Serving => (State::Serving, String::new()),
         ReplicaState::Ended => (State::Stopped, "it ends".into()),
         _ if !is_created && block.generation == 0 && !replaces && !waits_for.is_empty() => {

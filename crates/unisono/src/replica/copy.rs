@@ -307,6 +307,13 @@ impl<S: StateMachine> Copy<S> {
         }
     }
 
+    /// Returns for how long the group has known of commands while none reached the copy. To be called without the lock.
+    pub(super) fn behind(&self) -> Duration {
+        let life = self.lock().life.clone();
+        let behind = |life: Arc<Life>| life.group.shared().with(|member, now| member.group.behind_for(now));
+        life.map_or(Duration::ZERO, behind)
+    }
+
     /// Returns the configuration with which the group is founded.
     pub(super) fn group_config(&self) -> GroupConfig {
         let config = self.settings.group_config();

@@ -455,7 +455,7 @@ fn answer<S: StateMachine>(copy: &Copy<S>, desk: &Server) {
             Err(_) => return,
         };
         let question = request.payload().clone();
-        let status = copy.lock().copy().and_then(|copy| copy.answer_status(&question));
+        let status = copy.lock().copy().and_then(|copy| copy.answer_status(&question, Duration::ZERO));
         // If this fails, the caller does not wait any longer.
         let _ = match status {
             Some(status) => request.reply(status),

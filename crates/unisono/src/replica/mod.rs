@@ -461,6 +461,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
 
     /// Returns what this replica is doing, and how far it is.
     pub fn status(&self) -> Status {
+        let behind = self.copy().behind();
         let state = self.copy().lock();
         let copy = state.copy();
         let progress = copy.and_then(core::Replica::fetching).unwrap_or_default();
@@ -476,6 +477,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         let view = copy.and_then(core::Replica::view).filter(|_| state.life.is_some());
         Status {
             state: what,
+            behind,
             position: copy.map_or(0, core::Replica::position),
             members: view.map_or_else(Vec::new, |view| view.members.clone()),
             copies: copy.map_or_else(Vec::new, core::Replica::copies),

@@ -46,6 +46,8 @@ impl ReplicaState {
 pub struct Status {
     /// What it is doing.
     pub state: ReplicaState,
+    /// For how long it has known of commands and applied none; zero if it keeps up.
+    pub behind: Duration,
     /// Position of the last command that was applied here.
     pub position: Position,
     /// The members of the group, in rank order; none while it is not in the group.

@@ -67,8 +67,10 @@ pub(super) fn give<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request
 fn answer<S: StateMachine>(copy: &Copy<S>, donor: &mut Donor, request: Request) {
     let question = request.payload().clone();
     // Most questions are for pieces, which need no lock.
-    let status =
-        || copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question))).flatten();
+    let status = || {
+        let behind = copy.behind();
+        copy.step(|state, _| state.copy().and_then(|copy| copy.answer_status(&question, behind))).flatten()
+    };
     let status = if question == CopyStatus::question() { status() } else { None };
     let present = |newcomer| {
         let present = copy.step(|state, _| state.copy().map(|copy| copy.present_for(newcomer)));
