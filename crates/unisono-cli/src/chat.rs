@@ -2,7 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
-use crate::form::FormOptions;
+use crate::form::{FormOptions, SlowOption};
 use crate::lines::{self, Input, Lines};
 use crate::listen::{self, RESILIENCE};
 use crate::output::{Output, tell};
@@ -38,6 +38,9 @@ pub(crate) struct Chat {
     order: OrderChoice,
 
     #[command(flatten)]
+    slow: SlowOption,
+
+    #[command(flatten)]
     form: FormOptions,
 
     #[command(flatten)]
@@ -45,7 +48,8 @@ pub(crate) struct Chat {
 }
 
 pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let resilience = command.resilience.unwrap_or(RESILIENCE);
+    let config = connection::config(resilience, command.order, command.slow.slow_member);
     let founding = command.form.founding(config, command.name.as_deref())?;
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
     signals::leave_on_interrupt(&group, || {})?;

@@ -13,7 +13,9 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use unisono::{Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options};
+use unisono::{
+    Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options, SlowMember,
+};
 
 /// Maximum number of attempts to join while the group is being reset or slow.
 const TRIES: u32 = 10;
@@ -67,8 +69,8 @@ pub(crate) fn load_key(path: &Path) -> Result<Key, Problem> {
 }
 
 /// Returns the configuration that a founder chooses on the command line.
-pub(crate) fn config(resilience: u8, order: OrderChoice) -> GroupConfig {
-    GroupConfig { resilience, migration: order.migration(), ..GroupConfig::default() }
+pub(crate) fn config(resilience: u8, order: OrderChoice, slow_member: SlowMember) -> GroupConfig {
+    GroupConfig { resilience, migration: order.migration(), slow_member, ..GroupConfig::default() }
 }
 
 /// Joins the group. If no member answers, founds it as `founding` says. Without `founding` it fails then: the caller

@@ -13,7 +13,7 @@ use crate::units;
 use clap::Args;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options};
+use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options, SlowMember};
 
 /// Default time for which a participant waits for the others, 30 s: enough to start three processes by hand.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -21,6 +21,15 @@ const WITHIN: Duration = Duration::from_secs(30);
 const WITHIN_ALLOWED: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(3600);
 /// A formation that takes less than this, 2 s, prints no progress.
 const SHORT: Duration = Duration::from_secs(2);
+/// What happens to a slow member of a group that a command founds.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SlowOption {
+    /// What happens to a member that answers but does not get on, if this command founds the group: after this time,
+    /// such as 500ms or 2m, or a number of seconds, the others go on without it; or they wait for it
+    #[arg(long, value_name = "wait|TIME", default_value = "10s", value_parser = units::slow_member)]
+    pub(crate) slow_member: SlowMember,
+}
+
 /// The options with which a command forms a group with others.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct FormOptions {

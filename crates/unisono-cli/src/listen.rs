@@ -2,7 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
-use crate::form::FormOptions;
+use crate::form::{FormOptions, SlowOption};
 use crate::gathering;
 use crate::output::{self, Output, tell};
 use crate::printer::Printer;
@@ -64,6 +64,9 @@ pub(crate) struct Listen {
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
+    #[command(flatten)]
+    slow: SlowOption,
+
     /// Name of this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
@@ -76,7 +79,8 @@ pub(crate) struct Listen {
 }
 
 pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let resilience = command.resilience.unwrap_or(RESILIENCE);
+    let config = connection::config(resilience, command.order, command.slow.slow_member);
     let founding = command.form.founding(config, command.name.as_deref())?;
     let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
     signals::leave_on_interrupt(&group, || {})?;

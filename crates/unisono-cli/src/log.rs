@@ -3,7 +3,8 @@
 //! Nothing is logged unless `--log` or `UNISONO_LOG` asks for it. The log is for operators who collect logs. What a
 //! user needs to know is printed without it (see [`output::tell`](crate::output::tell)).
 
-use crate::output::{BARS, shows_colour, visible, visible_json};
+use crate::notes;
+use crate::output::{shows_colour, visible, visible_json};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -116,7 +117,7 @@ fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }
 
-/// Writes one entry as a line, between redraws of the progress bars. The text may come from other members, so terminal
+/// Writes one entry as a line, without waiting for standard error. The text may come from other members, so terminal
 /// control characters are escaped.
 struct Entry {
     /// Escapes terminal control characters in the line.
@@ -126,9 +127,7 @@ struct Entry {
 impl Write for Entry {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        let line = (self.shown)(text.trim_end_matches('\n')) + "\n";
-        // A failure to write the log must not stop the command.
-        BARS.suspend(|| _ = io::stderr().write_all(line.as_bytes()));
+        notes::write((self.shown)(text.trim_end_matches('\n')).as_bytes());
         Ok(bytes.len())
     }
 

@@ -30,6 +30,7 @@ mod location;
 mod log;
 mod look;
 mod man;
+mod notes;
 mod output;
 mod pcap;
 mod printer;
@@ -59,10 +60,12 @@ use settings::Settings;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match arguments::read().and_then(|arguments| run(arguments.command)) {
+    let status = match arguments::read().and_then(|arguments| run(arguments.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => problem.report(),
-    }
+    };
+    notes::finish();
+    status
 }
 
 fn run(command: Command) -> Result<(), Problem> {

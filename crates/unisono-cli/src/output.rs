@@ -1,6 +1,7 @@
 //! Prints for all commands: plain text for people, or one JSON object per line for scripts. Results go to standard
 //! output, everything else to standard error.
 
+use crate::notes;
 use crate::settings::Settings;
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
@@ -104,6 +105,7 @@ pub(crate) fn pieces_taken() -> u64 {
 }
 
 fn write(text: &str) -> io::Result<()> {
+    notes::settle();
     let mut out = io::stdout().lock();
     let mut write_piece = |piece| {
         out.write_all(piece)?;
@@ -134,11 +136,15 @@ pub(crate) fn wait_until_unread() -> bool {
     }
 }
 
-/// Prints a message for people on standard error, above the progress bars. A failure to write it is ignored.
+/// Prints a message for people on standard error, above the progress bars. Does not wait for it to be written.
 pub(crate) fn tell(words: impl Display) {
-    BARS.suspend(|| {
-        let _ = writeln!(io::stderr(), "unisono: {words}");
-    });
+    notes::write(format!("unisono: {words}").as_bytes());
+}
+
+/// Ends the process with this status, after a short time for its last lines on standard error.
+pub(crate) fn exit(status: i32) -> ! {
+    notes::finish();
+    std::process::exit(status)
 }
 
 /// Returns the number rounded to three digits after the point.

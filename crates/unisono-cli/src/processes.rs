@@ -8,6 +8,7 @@
 
 use crate::cut::cut_off;
 use crate::log;
+use crate::notes;
 use crate::output::BARS;
 use crate::problem::Problem;
 use crate::threads;
@@ -276,11 +277,11 @@ impl Worker {
     }
 }
 
-/// Copies a worker's standard error to ours, line by line, between redraws of the progress bars.
+/// Copies a worker's standard error to ours, line by line.
 fn pass_on(stderr: ChildStderr) -> anyhow::Result<JoinHandle<()>> {
     let passing = std::thread::Builder::new().name("log of a member".into()).spawn(move || {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
-            BARS.suspend(|| _ = std::io::stderr().write_all(&[&line[..], b"\n"].concat()));
+            notes::write(&line);
         }
     });
     passing.context("cannot start a thread")

@@ -2,7 +2,7 @@
 
 use crate::arguments::{self, Common, OrderChoice};
 use crate::connection;
-use crate::form::FormOptions;
+use crate::form::{FormOptions, SlowOption};
 use crate::gathering::{self, Gathering};
 use crate::lines::{self, Lines};
 use crate::listen::{RESILIENCE, leave};
@@ -50,6 +50,9 @@ pub(crate) struct Send {
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
+    #[command(flatten)]
+    slow: SlowOption,
+
     /// Wait until the group has N members, this one not counted
     #[arg(long, value_name = "N", value_parser = gathering::members)]
     min_members: Option<usize>,
@@ -77,7 +80,8 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
             "--min-members waits for an existing group, and --form founds one: give only one of them",
         ));
     }
-    let config = connection::config(command.resilience.unwrap_or(RESILIENCE), command.order);
+    let resilience = command.resilience.unwrap_or(RESILIENCE);
+    let config = connection::config(resilience, command.order, command.slow.slow_member);
     let founding = command.form.founding(config, command.name.as_deref())?;
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;

@@ -16,8 +16,6 @@ use unisono::Group;
 
 /// Time without progress on standard output, 5 s, after which a process that has left ends without printing the rest.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// Time to print the message about that on standard error, 1 s: standard error may not be read either.
-const REPORT_WITHIN: Duration = Duration::from_secs(1);
 
 /// The number of the first signal received; 0 before.
 static FIRST: AtomicI32 = AtomicI32::new(0);
@@ -54,14 +52,8 @@ fn end_when_output_stalls(signal: i32) {
             break;
         }
     }
-    // This write may block too, so another thread does it.
-    let (done, written) = mpsc::channel();
-    let _ = threads::start("farewell", move || {
-        output::tell("standard output is not read: the rest of the output is lost");
-        let _ = done.send(());
-    });
-    let _ = written.recv_timeout(REPORT_WITHIN);
-    std::process::exit(128 + signal);
+    output::tell("standard output is not read: the rest of the output is lost");
+    output::exit(128 + signal);
 }
 
 /// Returns the signals that ask this process to end.

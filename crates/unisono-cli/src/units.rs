@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+use unisono::SlowMember;
 
 /// Range of options in seconds: 1 ms to 1 day.
 const SECONDS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
@@ -34,6 +35,14 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let duration = number.or_else(|| with_unit(text)).filter(|duration| SECONDS.contains(duration));
     duration
         .ok_or_else(|| "a duration such as 150ms or 2s, or a number of seconds, from 0.001 to 86400".into())
+}
+
+/// Parses what happens to a slow member: `wait`, or a duration. A number without a unit counts seconds.
+pub(crate) fn slow_member(text: &str) -> Result<SlowMember, String> {
+    match text {
+        "wait" => Ok(SlowMember::Wait),
+        time => seconds(time).map(SlowMember::ExcludeAfter).map_err(|error| format!("wait, or {error}")),
+    }
 }
 
 /// Returns a parser of whole numbers of seconds in this range, written as a number or as a duration.
@@ -143,6 +152,10 @@ mod tests {
         assert_eq!(milliseconds("0"), Ok(Duration::ZERO));
         assert_eq!(seconds("2"), Ok(Duration::from_secs(2)));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(slow_member("2"), Ok(SlowMember::ExcludeAfter(Duration::from_secs(2))));
+        assert_eq!(slow_member("500ms"), Ok(SlowMember::ExcludeAfter(Duration::from_millis(500))));
+        assert_eq!(slow_member("wait"), Ok(SlowMember::Wait));
+        assert!(slow_member("0").is_err() && slow_member("for ever").is_err());
         assert_eq!(whole_seconds(1..=9)("5"), Ok(5));
         assert_eq!(whole_minutes(1..=9)("5"), Ok(5));
         assert_eq!(bytes(0..=9)("0"), Ok(0));

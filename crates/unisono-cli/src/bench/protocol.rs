@@ -4,7 +4,7 @@ use crate::arguments::{self, OrderChoice};
 use crate::connection;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use unisono::GroupConfig;
+use unisono::{GroupConfig, SlowMember};
 
 /// How a measured group orders its messages.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) enum Method {
 impl Protocol {
     /// Returns the configuration of such a group.
     pub(crate) fn config(self) -> GroupConfig {
-        let config = connection::config(self.resilience, self.order);
+        let config = connection::config(self.resilience, self.order, SlowMember::Wait);
         let broadcast_above_bytes = match self.method {
             Method::Pb => u32::MAX,
             Method::Bb => 0,

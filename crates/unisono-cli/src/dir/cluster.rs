@@ -4,7 +4,7 @@ use super::attendant::{Attendant, Place};
 use super::serve;
 use crate::arguments::{Common, within};
 use crate::connection;
-use crate::output::{Output, quoted};
+use crate::output::{self, Output, quoted};
 use crate::problem::Problem;
 use crate::settings::Settings;
 use crate::signals;
@@ -71,7 +71,7 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
     let interrupted = servers.clone();
     signals::on_interrupt(move |_| {
         end(&interrupted);
-        std::process::exit(0);
+        output::exit(0);
     })?;
     let status = serve::status_command(&command.service, settings.key.as_deref());
     let sealed = settings.key.is_some();

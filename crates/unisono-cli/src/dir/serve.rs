@@ -3,7 +3,7 @@
 use super::attendant::{Attendant, Place};
 use crate::arguments::Common;
 use crate::connection;
-use crate::output::{Output, quoted, visible};
+use crate::output::{self, Output, quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::rpc::durability;
@@ -107,7 +107,7 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
     let interrupted = server.clone();
     signals::on_interrupt(move |_| {
         interrupted.end(FAREWELL);
-        std::process::exit(0);
+        output::exit(0);
     })?;
     let clients_key = command.client_key.as_ref().or(settings.key.as_ref());
     let status = status_command(&command.service, clients_key.map(PathBuf::as_path));

@@ -8,7 +8,7 @@
 
 use super::quality::{Loss, Rate};
 use super::tools;
-use crate::output::tell;
+use crate::output::{self, tell};
 use crate::problem::Problem;
 use crate::signals;
 use anyhow::Context;
@@ -439,7 +439,7 @@ fn remove_and_end(signal: i32) {
             tell(format_args!("cannot remove a lab: {:#}", problem.into_error()));
         }
     }
-    std::process::exit(128 + signal);
+    output::exit(128 + signal);
 }
 
 /// Checks that this process may set up labs and has these tools. The error says what to do.

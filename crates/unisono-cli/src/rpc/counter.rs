@@ -4,8 +4,8 @@ use super::{Served, Serving};
 use crate::arguments::Common;
 use crate::connection;
 use crate::copies;
-use crate::form::{self, FormOptions};
-use crate::output::{Output, several, tell, visible};
+use crate::form::{self, FormOptions, SlowOption};
+use crate::output::{self, Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
@@ -20,7 +20,7 @@ use unisono::replica::{
     Block, Command, Created, DiskDurability, DiskOptions, Founding, Kind, NotRestored, NotServed, Notice,
     Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine,
 };
-use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options};
+use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options, SlowMember};
 
 /// Time to answer accepted requests after a signal, and for another member to get the state: 3 s.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -59,6 +59,9 @@ pub(crate) struct Counter {
 
     #[command(flatten)]
     form: FormOptions,
+
+    #[command(flatten)]
+    slow: SlowOption,
 
     #[command(flatten)]
     disk: OnDisk,
@@ -135,17 +138,23 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         true => command.form.founding(GroupConfig::default(), command.name.as_deref())?.formation,
         false => None,
     };
+    if command.slow.slow_member == SlowMember::Wait {
+        return Err(Problem::usage("copies of a counter do not wait: give --slow-member a time"));
+    }
     connection::warn_of_no_key(&options);
     let served = command.serving.served()?;
-    let opening = Opening { name: &served.name, create: command.create, formation, settings };
+    let config = GroupConfig { slow_member: command.slow.slow_member, ..GroupConfig::default() };
+    let how = ReplicaOptions { config, ..ReplicaOptions::default() };
+    let opening =
+        Opening { name: &served.name, create: command.create, formation, how: how.clone(), settings };
     let replica = match command.disk.options() {
-        Some(disk) => on_disk(&served.name, disk, &options)?,
+        Some(disk) => on_disk(&served.name, disk, how, &options)?,
         None => opening.open(&options)?,
     };
     let interrupted = replica.clone();
     signals::on_interrupt(move |_| {
         interrupted.end(FAREWELL);
-        std::process::exit(0);
+        output::exit(0);
     })?;
     let served = serve(&replica, &served, output);
     if served.is_err() {
@@ -156,9 +165,14 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
 }
 
 /// Opens the copy of a server with a disk; returns when it serves, however long that takes.
-fn on_disk(name: &str, disk: DiskOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
+fn on_disk(
+    name: &str,
+    disk: DiskOptions,
+    how: ReplicaOptions,
+    options: &Options,
+) -> Result<Replica<Sum>, Problem> {
     let replaces = disk.replace;
-    let replica = Replica::begin_on_disk(name, disk, Sum(0), ReplicaOptions::default(), options)?;
+    let replica = Replica::begin_on_disk(name, disk, Sum(0), how, options)?;
     let foreign = replica.clone();
     watch::watch_for_strangers(name, options.key.is_some(), move || foreign.foreign())?;
     let (begun, mut told) = (Instant::now(), Vec::new());
@@ -199,6 +213,7 @@ struct Opening<'a> {
     name: &'a str,
     create: bool,
     formation: Option<Formation>,
+    how: ReplicaOptions,
     settings: &'a Settings,
 }
 
@@ -210,8 +225,8 @@ impl Opening<'_> {
             None if self.create => (Founding::Create, 1),
             None => (Founding::Join, 1),
         };
-        let config = GroupConfig { members_min, ..GroupConfig::default() };
-        let how = ReplicaOptions { config, ..ReplicaOptions::default() };
+        let config = GroupConfig { members_min, ..self.how.config.clone() };
+        let how = ReplicaOptions { config, ..self.how.clone() };
         let (words, at) = (self.words(options), connection::whereabouts(options));
         let _waiting = progress::tell_if_long(SHORT_OPENING, move || format!("{words} {}", at()));
         let replica = Replica::begin(self.name, founding, Sum(0), how, options)

@@ -4,7 +4,7 @@ use super::Serving;
 use super::execute::Commands;
 use crate::arguments::{self, Common};
 use crate::connection;
-use crate::output::{Output, tell, visible};
+use crate::output::{self, Output, tell, visible};
 use crate::problem::Problem;
 use crate::seeds;
 use crate::settings::Settings;
@@ -63,7 +63,7 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
         if let Err(trouble) = ending.drain(FAREWELL) {
             tell(trouble);
             unfinished.kill_all();
-            std::process::exit(1);
+            output::exit(1);
         }
     })?;
     say_what_is_served(&server, &served.name, output)?;

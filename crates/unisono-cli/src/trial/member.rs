@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
-use unisono::{Bytes, Event, Group, Phase};
+use unisono::{Bytes, Event, Group, Phase, SlowMember};
 
 /// Maximum number of messages that wait in the resender.
 const AHEAD: usize = 256;
@@ -92,7 +92,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     assignment.location.enter()?;
     let options = connection::options(&assignment.settings, Some(&name(assignment.index)))
         .map_err(|problem| problem.into_error())?;
-    let config = connection::config(assignment.resilience, assignment.order);
+    let config = connection::config(assignment.resilience, assignment.order, SlowMember::Wait);
     let group = match assignment.index {
         0 => Group::create(&assignment.group, config, &options)?,
         _ => connection::patiently(|| Group::join(&assignment.group, "", &options))?,
