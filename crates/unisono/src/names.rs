@@ -78,8 +78,8 @@ fn look_up_by(
             false => all.looked.wait(known).unwrap_or_else(PoisonError::into_inner),
         };
     }
-    let errors = names.iter().filter_map(|name| known.get(name)?.error.clone());
-    errors.last().map(|(kind, words)| io::Error::new(kind, words))
+    let mut errors = names.iter().rev().filter_map(|name| known.get(name)?.error.clone());
+    errors.next().map(|(kind, words)| io::Error::new(kind, words))
 }
 
 /// Starts a thread for each of these names whose last look-up is older than `fresh`, unless one is under way.
