@@ -152,7 +152,7 @@ impl Fixture {
         for record in self.records.iter().cloned() {
             checkers.observe(record)?;
         }
-        checkers.finish(&End { at: self.now, standings: Vec::new(), datagrams: 0 })
+        checkers.finish(&End { at: self.now, ..End::default() })
     }
 
     pub(super) fn good(&self, property: impl Property + 'static) {
