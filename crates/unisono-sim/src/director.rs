@@ -23,7 +23,7 @@ use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
-use unisono_core::{EntryMode, Formation, Info, Phase, Quorum, Random, Settings, SlowMember, Transport, Uid};
+use unisono_core::{EntryMode, Formation, Info, Phase, Quorum, Random, Settings, Transport, Uid};
 
 /// The results of a run.
 #[derive(Clone, Debug)]
@@ -412,24 +412,12 @@ impl Director {
             .is_some_and(|resident| info.members.iter().any(|member| member.uid == resident.uid))
     }
 
-    /// True if the group excludes this member when it answers and gets no entries: every message waits for it, and it is
-    /// not the sequencer.
-    fn may_be_stuck(&self, process: usize) -> bool {
-        let Some(info) = self.latest_view() else { return false };
-        matches!(self.plan.config.slow_member, SlowMember::ExcludeAfter(_))
-            && self.plan.config.automatic
-            && usize::from(self.plan.config.resilience) + 1 >= info.members.len()
-            && self.place_of(info.sequencer) != Some(process)
-    }
-
-    /// Disables a process for the rest of the run: it is paused, crashes, loses one or both directions of its links, or
-    /// gets no entries any more while it answers everything.
+    /// Disables a process for the rest of the run: it is paused, crashes, or loses one or both directions of its links.
     fn disable_for_good(&mut self, process: usize) {
-        let defect = self.injector.random.below(8);
+        let defect = self.injector.random.below(5);
         if self.world.resident(process).is_none() {
             return;
         }
-        let defect = if defect < 5 || self.may_be_stuck(process) { defect } else { defect - 5 };
         self.world.recorder.trace(
             self.world.now,
             "world",
@@ -438,7 +426,6 @@ impl Director {
         match defect {
             0 => self.world.pause(process, 3_600 * SECOND),
             1 => self.world.crash(process),
-            5.. => self.world.frame_faults.set_stuck(process, true),
             // It only sends, it only receives, or neither.
             defect => {
                 let (sends, receives) = (defect == 2, defect == 3);

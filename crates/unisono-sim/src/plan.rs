@@ -409,15 +409,9 @@ impl Plan {
         }
     }
 
-    /// Keeps entries from processes in some worlds. Where only a majority is healed, often every message waits for all
-    /// members, so that one that stays stuck is in the way of the rest.
+    /// Keeps entries from a process for a while in some worlds.
     fn draw_stuck(&mut self, random: &mut Random) {
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
-        if self.heals_core_only && random.chance(0.4) {
-            self.config.resilience = u8::MAX;
-            self.config.automatic = true;
-            self.config.slow_member = SlowMember::ExcludeAfter(random.duration(300, 2_000));
-        }
     }
 
     /// All members start at once. Faults begin only after 2 s: a founder can give way only while it is alone and has
