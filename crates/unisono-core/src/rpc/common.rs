@@ -54,7 +54,7 @@ pub(super) struct Common {
     pub(super) agreement: Box<dyn KeyAgreement>,
     /// Number of datagrams so far.
     pub(super) packet_number: u64,
-    /// When this life began.
+    /// Since when this life has had its address.
     pub(super) born: Time,
     pub(super) settings: CallSettings,
     pub(super) proof: Box<dyn PortProof>,

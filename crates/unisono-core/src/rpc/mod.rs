@@ -103,6 +103,16 @@ impl Endpoint {
 
     // --- inputs ---
 
+    /// Notes that this life has another address from now on; the conditions of [`Endpoint::new`] hold for it. Calls under
+    /// way go on: servers ask for a cookie before they answer at the new address. Clients of this server lose it, and find
+    /// it again where it is now.
+    pub fn move_to(&mut self, now: Time, address: SocketAddr) {
+        self.common.address = address;
+        // Another life may have had this address until now.
+        self.common.born = now;
+        self.server.forget_answers();
+    }
+
     /// Handles a datagram that was sent to this endpoint alone.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: BytesMut) {
         self.receive(now, from, datagram, false);

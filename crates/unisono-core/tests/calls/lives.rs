@@ -526,3 +526,52 @@ fn nonce_of(frame: Frame) -> Option<u64> {
 fn says_here(frame: Frame) -> bool {
     matches!(frame, Frame::PortHere(_))
 }
+
+#[test]
+fn a_client_that_gets_another_address_gets_the_reply_of_the_call_that_it_had_begun() {
+    let (mut world, port) = server_and_client();
+    world.host(1).answers = None;
+    let call = world.call(2, port, b"hello", 10 * SECONDS);
+    world.run(MS);
+    let request = world.take(1).unwrap();
+    world.moves(2, 3);
+    world.run(SECONDS);
+    world.reply(1, request.id, b"once").unwrap();
+    assert_eq!(world.wait(3, call).1.unwrap(), "once");
+    world.answered(3, port);
+    assert!(world.take(1).is_none(), "the call is executed once");
+}
+
+#[test]
+fn a_server_that_gets_another_address_is_found_there_by_the_clients_that_knew_it() {
+    let (mut world, port) = server_and_client();
+    world.answered(2, port);
+    world.moves(1, 3);
+    let lost = world.call(2, port, b"lost", 10 * SECONDS);
+    assert_eq!(world.wait(2, lost).1, Err(CallFailure::Unknown), "nothing answers at the old address");
+    world.answered(2, port);
+    assert_eq!(world.host(3).requests.len(), 2);
+}
+
+// A life that is older than the call, but has come to the address since, does not show that the life before it has not
+// executed the call.
+#[test]
+fn a_life_that_comes_to_the_address_of_a_server_proves_nothing_about_its_calls() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start_echo(4, PrivatePort(78));
+    world.start(2);
+    world.answered(2, port);
+    world.run(SECONDS);
+    world.nothing_arrives_of(1);
+    let call = world.call(2, port, b"once", 10 * SECONDS);
+    world.run(MS);
+    assert_eq!(world.host(1).requests.len(), 2, "it is executed, and the reply is lost");
+    world.moves(1, 3);
+    world.moves(4, 1);
+    world.all_arrives();
+    let (took, outcome) = world.wait(2, call);
+    assert_eq!(outcome, Err(CallFailure::Unknown));
+    assert!(took < MS * 300, "the life that is there now answers at once: {took:?}");
+    assert_eq!(world.host(3).requests.len(), 2);
+}

@@ -136,6 +136,14 @@ impl World {
         self.host(host)
     }
 
+    /// Gives the life at one address another one.
+    pub(crate) fn moves(&mut self, from: u16, to: u16) {
+        let mut host = self.hosts.remove(&from).unwrap();
+        host.endpoint.move_to(self.now, address(to));
+        self.hosts.insert(to, host);
+        self.drain(to);
+    }
+
     pub(crate) fn host(&mut self, host: u16) -> &mut Host {
         self.hosts.get_mut(&host).unwrap()
     }

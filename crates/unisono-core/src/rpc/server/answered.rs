@@ -73,6 +73,11 @@ impl Answered {
         self.0.push_back(Answer { to, key, made_at: now, sent_at: now, here });
     }
 
+    /// Forgets all answers, because they state an address that this server had before.
+    pub(super) fn forget_all(&mut self) {
+        self.0.clear();
+    }
+
     /// Forgets the answers for a port, whose service ends.
     pub(super) fn forget(&mut self, port: Port) {
         self.0.retain(|answer| answer.here.port != port);

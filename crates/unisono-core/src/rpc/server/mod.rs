@@ -128,6 +128,11 @@ impl Server {
         self.sessions.get(id).map(|session| CallDestination::Address(session.address))
     }
 
+    /// Forgets the answers to questions that it has given, because it has another address from now on.
+    pub(super) fn forget_answers(&mut self) {
+        self.answered.forget_all();
+    }
+
     // --- services ---
 
     pub(super) fn serve(
