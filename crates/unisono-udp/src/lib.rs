@@ -14,6 +14,7 @@
 //! - [`Socket`]: a socket to send from and be reached at, or a listener at a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.
 //! - [`Watch`], [`Wakeup`], [`Alarm`], [`SocketWaker`]: sleeping and waking.
+//! - [`interfaces`], [`NetworkChanges`]: this machine's addresses, and reports that they have changed.
 //!
 //! ```
 //! use unisono_udp::{Receiver, Socket};
@@ -32,11 +33,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod network;
 mod receive;
 mod send;
 mod socket;
 mod wait;
 
+pub use network::{Interface, NetworkChanges, interfaces};
 pub use receive::Receiver;
 pub use send::Progress;
 pub use socket::{Socket, SocketWaker, address_toward};

@@ -4,6 +4,7 @@ use crate::socket::Socket;
 use crate::wait::timespec;
 use quinn_udp::{Transmit, UdpSockRef};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::{SendFlags, sendto};
 use std::io;
 use std::net::SocketAddr;
@@ -24,14 +25,34 @@ pub struct Progress {
     bytes: usize,
     /// Number of destinations to which the part after these bytes went too.
     destinations: usize,
-    refused: usize,
+    refused: Refused,
+}
+
+/// What the system refused to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Refused {
+    datagrams: usize,
+    /// The reason for one of them was the network of this machine.
+    by_network: bool,
+}
+
+impl Refused {
+    fn and(self, more: Refused) -> Refused {
+        Refused { datagrams: self.datagrams + more.datagrams, by_network: self.by_network || more.by_network }
+    }
 }
 
 impl Progress {
     /// Returns how many datagrams the system refused so far, counted for each destination. For the protocol above they
     /// are losses like any other.
     pub fn refused(self) -> usize {
-        self.refused
+        self.refused.datagrams
+    }
+
+    /// True if the system refused a datagram because of this machine's network: the socket's address or the interface is
+    /// gone, or no route leads to the destination.
+    pub fn is_without_network(self) -> bool {
+        self.refused.by_network
     }
 }
 
@@ -57,7 +78,7 @@ impl Socket {
             }
             while let Some(destination) = destinations.get(progress.destinations) {
                 match self.send_part(part, segment_bytes, *destination) {
-                    Ok(refused) => progress.refused += refused,
+                    Ok(refused) => progress.refused = progress.refused.and(refused),
                     Err(Full) => return false,
                 }
                 progress.destinations += 1;
@@ -74,13 +95,14 @@ impl Socket {
         while !self.send_on(bytes, segment_bytes, destinations, &mut progress) {
             if waited_at == Some(progress) {
                 progress.destinations += 1;
-                progress.refused += self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
+                let lost = self.part(bytes, segment_bytes, progress).len().div_ceil(segment_bytes);
+                progress.refused.datagrams += lost;
             } else {
                 waited_at = Some(progress);
                 self.wait_writable(WRITABLE_WAIT);
             }
         }
-        progress.refused
+        progress.refused()
     }
 
     /// Waits up to `wait` for space in the send buffer. Returns whether there is.
@@ -102,15 +124,15 @@ impl Socket {
         &rest[..rest.len().min(datagrams * segment_bytes)]
     }
 
-    /// Sends one part to one destination. Returns how many datagrams the system refused.
-    fn send_part(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
+    /// Sends one part to one destination. Returns what the system refused.
+    fn send_part(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<Refused, Full> {
         if part.len() <= segment_bytes {
-            return self.send_one(part, destination).map(usize::from);
+            return self.send_one(part, destination);
         }
         // One packet through the stack, split at the very end.
         self.runs.fetch_add(1, Ordering::Relaxed);
         match self.transmit(part, Some(segment_bytes), destination) {
-            Ok(()) => Ok(0),
+            Ok(()) => Ok(Refused::default()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),
             // The system cannot segment here.
             Err(_) => self.send_each(part, segment_bytes, destination),
@@ -118,13 +140,14 @@ impl Socket {
     }
 
     /// Sends each datagram in a call of its own. If the buffer gets full in the middle, all of them go again later.
-    fn send_each(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<usize, Full> {
-        part.chunks(segment_bytes)
-            .try_fold(0, |refused, datagram| Ok(refused + usize::from(self.send_one(datagram, destination)?)))
+    fn send_each(&self, part: &[u8], segment_bytes: usize, destination: SocketAddr) -> Result<Refused, Full> {
+        part.chunks(segment_bytes).try_fold(Refused::default(), |refused, datagram| {
+            Ok(refused.and(self.send_one(datagram, destination)?))
+        })
     }
 
     /// Sends one datagram. Returns whether the system refused it.
-    fn send_one(&self, datagram: &[u8], destination: SocketAddr) -> Result<bool, Full> {
+    fn send_one(&self, datagram: &[u8], destination: SocketAddr) -> Result<Refused, Full> {
         let sent = match self.source_toward(destination) {
             Some(_) => self.transmit(datagram, None, destination),
             None => uninterrupted(|| {
@@ -133,7 +156,8 @@ impl Socket {
         };
         match sent {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Full),
-            sent => Ok(sent.is_err()),
+            Err(error) => Ok(Refused { datagrams: 1, by_network: is_of_network(&error) }),
+            Ok(()) => Ok(Refused::default()),
         }
     }
 
@@ -148,6 +172,13 @@ impl Socket {
     }
 }
 
+/// True if this error of a send says that the address, the interface or the route is not there. Linux reports an address
+/// that is gone as an invalid argument.
+fn is_of_network(error: &io::Error) -> bool {
+    let errors = [Errno::NODEV, Errno::INVAL, Errno::ADDRNOTAVAIL, Errno::NETUNREACH, Errno::NETDOWN];
+    Errno::from_io_error(error).is_some_and(|error| errors.contains(&error))
+}
+
 fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match call() {
@@ -159,7 +190,7 @@ fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Receiver, Socket};
+    use crate::{Progress, Receiver, Socket};
     use std::net::{Ipv4Addr, SocketAddr};
     use std::time::Duration;
 
@@ -207,10 +238,27 @@ mod tests {
     fn without_segmentation_a_run_arrives_all_the_same() {
         let (sender, listener) = (bind(), bind());
         let run: Vec<u8> = (0..70u8).flat_map(|n| [n; 100]).collect();
-        assert!(matches!(sender.send_each(&run, 100, listener.address()), Ok(0)));
+        assert!(
+            matches!(sender.send_each(&run, 100, listener.address()), Ok(refused) if refused.datagrams == 0)
+        );
         let taken = take(&listener, 70);
         assert_eq!(taken.len(), 70);
         assert!(taken.iter().enumerate().all(|(n, datagram)| *datagram == [n as u8; 100]));
+    }
+
+    #[test]
+    fn a_send_without_a_route_blames_the_network_and_any_other_does_not() {
+        let sender = bind();
+        let sent = |length: usize, to: SocketAddr| {
+            let mut progress = Progress::default();
+            assert!(sender.send_on(&vec![7; length], length, &[to], &mut progress));
+            (progress.refused(), progress.is_without_network())
+        };
+        // From loopback, no route leads to another machine.
+        assert_eq!(sent(1, ([192, 0, 2, 7], 9).into()), (1, true));
+        assert_eq!(sent(1, bind().address()), (0, false));
+        // Longer than any datagram.
+        assert_eq!(sent(66_000, bind().address()), (1, false));
     }
 
     #[test]

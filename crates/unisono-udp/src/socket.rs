@@ -116,6 +116,14 @@ impl Socket {
         self.source.filter(|source| source.is_ipv4() == destination.is_ipv4())
     }
 
+    /// Returns the same socket with another source address ([`Socket::send_as`]). What one of the two receives, the other
+    /// does not.
+    pub fn again_as(&self, source: IpAddr) -> io::Result<Socket> {
+        let mut again = Socket::configure(self.inner.try_clone()?)?;
+        again.send_as(source);
+        Ok(again)
+    }
+
     /// Sets whether [`Receiver::wait_and_receive`](crate::Receiver::wait_and_receive) sleeps until there is something
     /// to receive. If so, [`Receiver::receive`](crate::Receiver::receive) must not be called. Sending never blocks.
     pub fn set_blocking(&self, blocking: bool) -> io::Result<()> {
@@ -232,15 +240,21 @@ impl SocketWaker {
         let socket = socket2::Socket::new(Domain::for_address(like), Type::DGRAM, Some(Protocol::UDP))?;
         socket.bind(&SocketAddr::new(any, 0).into())?;
         socket.set_nonblocking(true)?;
-        if let Some(interface) = interface.filter(|_| like.is_ipv4()) {
-            // If this fails, no socket can listen either.
-            let _ = socket.set_multicast_if_v4(&interface);
+        if like.is_ipv4() {
             // With a time to live of 0, a multicast stays on its machine.
             socket.set_multicast_ttl_v4(0)?;
             socket.set_multicast_loop_v4(true)?;
         }
         let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
-        Ok(SocketWaker { socket, port })
+        let waker = SocketWaker { socket, port };
+        interface.into_iter().for_each(|interface| waker.wake_by(interface));
+        Ok(waker)
+    }
+
+    /// From now on it wakes listeners on this interface.
+    pub fn wake_by(&self, interface: Ipv4Addr) {
+        // If this fails, no socket can listen either.
+        let _ = self.socket.set_multicast_if_v4(&interface);
     }
 
     /// Returns the port from which its wakeup datagrams come.
@@ -576,6 +590,20 @@ mod tests {
                 assert_eq!(take(&both, 1), [(other.address(), b"answer".to_vec())]);
             }
         }
+    }
+
+    #[test]
+    fn a_socket_that_is_bound_to_every_address_can_send_from_another_one() {
+        let mut before = Socket::bind((Ipv4Addr::UNSPECIFIED, 0).into()).unwrap();
+        before.send_as([127, 0, 0, 7].into());
+        let (receiver, other) = (bind(), IpAddr::from([127, 0, 0, 8]));
+        let again = before.again_as(other).unwrap();
+        assert_eq!(again.address(), (other, before.address().port()).into());
+        drop(before);
+        again.send(b"x", 1, &[receiver.address()]);
+        assert_eq!(take(&receiver, 1), [(again.address(), b"x".to_vec())]);
+        receiver.send(b"answer", 6, &[again.address()]);
+        assert_eq!(take(&again, 1)[0].1, b"answer");
     }
 
     #[test]

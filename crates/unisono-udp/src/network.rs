@@ -1,0 +1,156 @@
+//! This machine's interfaces and addresses, and the kernel's reports that they have changed.
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, recv,
+    socket,
+};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The kernel's multicast groups of reports: links, IPv4 addresses, IPv6 addresses (`RTMGRP_…` in rtnetlink(7)).
+const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+/// Type of the report that an interface was removed (`RTM_DELLINK`).
+const LINK_REMOVED: u16 = 17;
+/// Length in bytes of a report about an interface, without attributes: a head of 16 bytes, of which the first 4 are its
+/// length and the next 2 its type, then the family in one byte, and the interface's number at [`INDEX_AT`].
+const REPORT_BYTES: usize = 32;
+const HEAD_BYTES: usize = 16;
+const INDEX_AT: usize = 20;
+
+/// An interface of this machine, up or down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's number of it. An interface that is removed and made again usually has another one.
+    pub index: u32,
+    /// True for the loopback interface.
+    pub is_loopback: bool,
+    /// True if it carries multicasts.
+    pub multicasts: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Returns the interfaces of this machine.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut found = BTreeMap::<String, Interface>::new();
+    for entry in getifaddrs()? {
+        // The name of an IPv4 address may be a label: that of the interface, a colon and more.
+        let name = entry.interface_name.split(':').next().unwrap_or_default();
+        let interface = found.entry(name.to_owned()).or_default();
+        interface.is_loopback |= entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        interface.multicasts |= entry.flags.contains(InterfaceFlags::IFF_MULTICAST);
+        let Some(address) = entry.address else { continue };
+        if let Some(link) = address.as_link_addr() {
+            interface.index = u32::try_from(link.ifindex()).unwrap_or_default();
+        }
+        interface.addresses.extend(ip_of(&address));
+    }
+    for (name, interface) in found.iter_mut().filter(|(_, interface)| interface.index == 0) {
+        // Fails for an interface that was removed meanwhile.
+        interface.index = if_nametoindex(name.as_str()).unwrap_or_default();
+    }
+    Ok(found.into_values().collect())
+}
+
+fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
+    let four = address.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+    four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))
+}
+
+/// The kernel's reports that interfaces or addresses of this machine have changed (netlink).
+#[derive(Debug)]
+pub struct NetworkChanges {
+    socket: OwnedFd,
+}
+
+impl NetworkChanges {
+    /// Subscribes to the reports. Fails where the system has none or does not permit that.
+    pub fn new() -> io::Result<NetworkChanges> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
+        Ok(NetworkChanges { socket })
+    }
+
+    /// Takes all reports that are there. Returns the numbers of the interfaces that were removed.
+    pub fn take(&self) -> Vec<u32> {
+        let (mut reports, mut removed) = ([0; 16 << 10], Vec::new());
+        loop {
+            match recv(self.socket.as_raw_fd(), &mut reports, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(nix::Error::EAGAIN) => return removed,
+                Ok(length) => add_removed(&reports[..length], &mut removed),
+                // The second: the kernel had more reports than room for them, and has dropped some.
+                Err(nix::Error::EINTR | nix::Error::ENOBUFS) => {}
+                Err(_) => return removed,
+            }
+        }
+    }
+}
+
+impl AsFd for NetworkChanges {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Adds the numbers of the interfaces that these reports call removed. Bridges report their ports under another family.
+fn add_removed(mut reports: &[u8], removed: &mut Vec<u32>) {
+    let number =
+        |bytes: &[u8], at: usize| bytes[at..at + 4].try_into().map(u32::from_ne_bytes).unwrap_or_default();
+    while reports.len() >= HEAD_BYTES {
+        let is_removed = u16::from_ne_bytes([reports[4], reports[5]]) == LINK_REMOVED;
+        if is_removed
+            && reports.len() >= REPORT_BYTES
+            && i32::from(reports[HEAD_BYTES]) == AddressFamily::Unspec as i32
+        {
+            removed.push(number(reports, INDEX_AT));
+        }
+        // Reports begin at multiples of four bytes.
+        let length = (number(reports, 0) as usize).max(HEAD_BYTES).checked_next_multiple_of(4);
+        reports = length.and_then(|length| reports.get(length..)).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn the_loopback_interface_is_found_with_its_address() {
+        let found = interfaces().unwrap();
+        let loopback = found.iter().find(|interface| interface.is_loopback).unwrap();
+        assert!(loopback.index > 0);
+        assert!(loopback.addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{found:?}");
+        assert!(found.iter().all(|other| other.index > 0), "{found:?}");
+    }
+
+    #[test]
+    fn removed_interfaces_are_found_among_other_reports() {
+        let report = |kind: u16, family: u8, index: u32, length: usize| {
+            let mut bytes = vec![0; length.next_multiple_of(4)];
+            bytes[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+            bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+            bytes[HEAD_BYTES] = family;
+            bytes[INDEX_AT..INDEX_AT + 4].copy_from_slice(&index.to_ne_bytes());
+            bytes
+        };
+        let found = |reports: &[u8]| {
+            let mut removed = Vec::new();
+            add_removed(reports, &mut removed);
+            removed
+        };
+        let (other, removed, port) =
+            (report(16, 0, 3, 37), report(LINK_REMOVED, 0, 4, 32), report(LINK_REMOVED, 7, 5, 32));
+        assert_eq!(found(&[&other[..], &removed, &port, &removed].concat()), [4, 4]);
+        // A report that is cut short, and some that give a wrong length.
+        assert!(found(&removed[..REPORT_BYTES - 1]).is_empty() && found(&removed[..7]).is_empty());
+        let mut endless = other.clone();
+        endless[..4].copy_from_slice(&u32::MAX.to_ne_bytes());
+        assert!(found(&endless).is_empty() && found(&[0; 64]).is_empty());
+    }
+}
