@@ -7,7 +7,10 @@ use std::process::ExitCode;
 
 /// Errors of the system that stop whatever meets them first, and what to say before its words.
 const CAUSES: [(&str, &str); 3] = [
-    ("(os error 24)", "too few open files are allowed: raise the limit (`ulimit -n 1024`, LimitNOFILE=1024 in a unit)"),
+    (
+        "(os error 24)",
+        "too few open files are allowed: raise the limit (`ulimit -n 1024`, LimitNOFILE=1024 in a unit)",
+    ),
     ("(os error 28)", "the disk is full: make room"),
     ("(os error 122)", "this user's quota of the disk is full: make room"),
 ];

@@ -227,11 +227,12 @@ impl AsFd for Socket {
 #[derive(Debug)]
 pub struct SocketWaker {
     socket: socket2::Socket,
+    is_ipv4: bool,
     port: u16,
 }
 
 impl SocketWaker {
-    /// Makes one for sockets bound to addresses of the same family as `like`, and for listeners on this interface.
+    /// Makes one, best for sockets bound to addresses of the same family as `like`, and for listeners on this interface.
     pub fn new(like: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<SocketWaker> {
         let any: IpAddr = match like {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -246,7 +247,7 @@ impl SocketWaker {
             socket.set_multicast_loop_v4(true)?;
         }
         let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
-        let waker = SocketWaker { socket, port };
+        let waker = SocketWaker { socket, is_ipv4: like.is_ipv4(), port };
         interface.into_iter().for_each(|interface| waker.wake_by(interface));
         Ok(waker)
     }
@@ -264,7 +265,12 @@ impl SocketWaker {
 
     /// Wakes a thread that waits in `socket`, now or at its next wait. Like any datagram, it may be lost.
     pub fn wake(&self, socket: &Socket) {
-        let _ = self.socket.send_to(&[], &socket.address().into());
+        let to = socket.address();
+        match self.is_ipv4 && to.is_ipv6() {
+            // The socket was opened in place of one of the other IP version.
+            true => drop(udp(to).map(|other| other.send_to(&[], &to.into()))),
+            false => drop(self.socket.send_to(&[], &to.into())),
+        }
     }
 }
 
@@ -409,7 +415,13 @@ mod tests {
         let socket_waker = SocketWaker::new(sender.address(), Some(LOOPBACK)).unwrap();
         let Some(other) = listeners(&sender, &[None]) else { return };
         let woken = Socket::listen(group(&sender), LOOPBACK, None, Some(socket_waker.port())).unwrap();
-        for (socket, apart) in [(&woken, false), (&woken, true), (&sender, false), (&sender, true)] {
+        // An engine may come to another IP version than its waker had at first.
+        let six = Socket::bind((Ipv6Addr::LOCALHOST, 0).into());
+        for (socket, apart) in [Some(&woken), Some(&sender), six.as_ref().ok()]
+            .into_iter()
+            .flatten()
+            .flat_map(|socket| [(socket, false), (socket, true)])
+        {
             socket.set_blocking(true).unwrap();
             socket.set_uncoalesced(apart);
             std::thread::scope(|scope| {

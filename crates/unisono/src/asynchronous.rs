@@ -5,7 +5,7 @@ use crate::confirmation::Confirmation;
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
-use crate::opening::{Handle, Lives, Opening, Owner, seeds_timeout};
+use crate::opening::{Handle, Lives, Opening, Owner, find_ways, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -115,7 +115,7 @@ impl AsyncGroup {
         let mut lives = Lives::new(&entry);
         loop {
             let seeds = Seeds::new(options)?;
-            let known = resolve(&seeds, seeds_timeout(&entry, options), name).await;
+            let known = ways(name, &seeds, seeds_timeout(&entry, options), options).await?;
             let opening = Opening { name, hello: hello.clone(), options };
             let shared = opening.begin(&mut lives, &entry, seeds, known)?;
             let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: false };
@@ -425,20 +425,25 @@ impl Stream for Events {
     }
 }
 
-/// Calls [`Seeds::resolve_within`], in a thread of its own if that can take long.
-async fn resolve(seeds: &Seeds, timeout: Duration, group: &str) -> Result<Vec<SocketAddr>, OpenError> {
-    if !seeds.has_names() {
-        return seeds.resolve();
+/// Calls [`find_ways`], in a thread of its own if that can take long.
+async fn ways(
+    name: &str,
+    seeds: &Seeds,
+    seeds_timeout: Duration,
+    options: &Options,
+) -> Result<Result<Vec<SocketAddr>, OpenError>, OpenError> {
+    if !seeds.has_names() && !options.lacks_address() {
+        return Ok(seeds.resolve());
     }
     #[derive(Default)]
     struct Exchange {
-        result: Option<Result<Vec<SocketAddr>, OpenError>>,
+        result: Option<Result<Result<Vec<SocketAddr>, OpenError>, OpenError>>,
         waker: Option<Waker>,
     }
     let exchange = Arc::new(Mutex::new(Exchange::default()));
-    let (theirs, seeds, group) = (exchange.clone(), seeds.clone(), group.to_owned());
+    let (theirs, seeds, name, options) = (exchange.clone(), seeds.clone(), name.to_owned(), options.clone());
     let work = move || {
-        let result = seeds.resolve_within(timeout, &group);
+        let result = find_ways(&name, &seeds, seeds_timeout, &options, options.seeds_timeout);
         let mut exchange = theirs.lock().unwrap_or_else(PoisonError::into_inner);
         exchange.result = Some(result);
         exchange.waker.take()

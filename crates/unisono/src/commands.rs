@@ -22,9 +22,12 @@ const HANDFUL_BYTES_MAX: usize = 1 << 20;
 
 /// Waits until the member has entered its group.
 pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
+    let has_moved = member.end() == Some(Ended::Moved);
     let failure = match member.peek() {
         Some(Event::JoinFailed { reason }) => Some(*reason),
         Some(_) => None,
+        // Another life is to try at the new address.
+        None if has_moved => Some(JoinFailure::Reset),
         None => return Attempt::Wait(Interest::Event),
     };
     if let Some(address) = member.could_not_ask() {

@@ -53,6 +53,14 @@ pub enum OpenError {
         "cannot tell which of this machine's addresses to use: name one with --bind ADDRESS (Options::bind)"
     )]
     NoAddress,
+    /// This machine has no address yet at which others could reach it, and a member with a key does not stay on loopback
+    /// unless it is told to. Nothing was sent. Wait for the network, or name an address in
+    /// [`Options::bind`](crate::Options::bind).
+    #[error(
+        "this machine has no address yet at which others could reach it (`ip address` lists those it has): try again when \
+         its network is up, or stay on this machine with --bind 127.0.0.1 (Options::bind)"
+    )]
+    NoAddressYet,
     /// Multicast does not work on this interface, and no seeds are given, so no member can be asked. Name seeds, or
     /// another interface.
     #[error(
@@ -161,7 +169,7 @@ pub enum OpenError {
 }
 
 debug_as_sentence!(OpenError {
-    GroupName, Unprotected, AddressInUse, NotOurAddress, NoAddress, NoMulticast, Socket, SeedPort,
+    GroupName, Unprotected, AddressInUse, NotOurAddress, NoAddress, NoAddressYet, NoMulticast, Socket, SeedPort,
     SeedFamily, Unasked, Seeds, AlreadyMember, StillLeaving, OtherCalls, OtherKey, Forked; of Config; by Join
 });
 
@@ -300,12 +308,18 @@ pub enum Ended {
         /// The epoch that began without this member, if it knows it.
         epoch: Option<EpochId>,
     },
+    /// This machine no longer has the member's address, and has another one. The others will exclude the member; it may
+    /// join again as a new member.
+    #[error(
+        "this machine no longer has the address of this member; it may join again, as a new member at another address"
+    )]
+    Moved,
     /// The process is a forked child, and the handle is its parent's: only the parent receives.
     #[error("this handle belongs to the process that forked: open another one here")]
     Forked,
 }
 
-debug_as_sentence!(Ended { Left, Excluded, Forked });
+debug_as_sentence!(Ended { Left, Excluded, Moved, Forked });
 
 /// Why a leave was not confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

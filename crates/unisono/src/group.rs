@@ -5,7 +5,7 @@ use crate::confirmation::Confirmation;
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::opening::sealed::Owned;
-use crate::opening::{Handle, Lives, Opening, Owner, seeds_timeout};
+use crate::opening::{Handle, Lives, Opening, Owner, find_ways, seeds_timeout};
 use crate::options::Options;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
@@ -130,7 +130,8 @@ impl Group {
     fn open(name: &str, entry: EntryMode, hello: Bytes, options: &Options) -> Result<Group, OpenError> {
         let mut lives = Lives::new(&entry);
         loop {
-            let group = Group::begin(name, &entry, (&mut lives, hello.clone()), options, &[])?;
+            let begun = (&mut lives, hello.clone(), options.seeds_timeout);
+            let group = Group::begin(name, &entry, begun, options, &[])?;
             let entered = group.shared().block(None, |member, _| commands::enter(member)).unwrap_or(Ok(()));
             if let Some(concluded) = lives.conclude(entered) {
                 return concluded.map(|()| group);
@@ -149,7 +150,8 @@ impl Group {
     ) -> Result<Option<Group>, OpenError> {
         let mut lives = Lives::new(entry);
         loop {
-            let group = Group::begin(name, entry, (&mut lives, Bytes::new()), options, former)?;
+            let begun = (&mut lives, Bytes::new(), Duration::ZERO);
+            let group = Group::begin(name, entry, begun, options, former)?;
             let entered = loop {
                 let look = |member: &mut Membership, _| commands::enter(member);
                 match group.shared().block(Some(LOOK_FOR_CANCEL_EVERY), look) {
@@ -168,16 +170,16 @@ impl Group {
         }
     }
 
-    /// Begins the next life of an entry.
+    /// Begins the next life of an entry. Waits for at most `patience` for an address of this machine.
     fn begin(
         name: &str,
         entry: &EntryMode,
-        (lives, hello): (&mut Lives, Bytes),
+        (lives, hello, patience): (&mut Lives, Bytes, Duration),
         options: &Options,
         former: &[SocketAddr],
     ) -> Result<Group, OpenError> {
         let seeds = Seeds::new(options)?.with_former(former);
-        let known = seeds.resolve_within(seeds_timeout(entry, options), name);
+        let known = find_ways(name, &seeds, seeds_timeout(entry, options), options, patience)?;
         let shared = Opening { name, hello, options }.begin(lives, entry, seeds, known)?;
         let owner = Owner { shared: Arc::new(shared), options: options.clone(), waits: true };
         Ok(Group { owner: Arc::new(owner) })

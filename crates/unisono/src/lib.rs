@@ -238,6 +238,9 @@
 //! | warn | `datagram under another key` (again only after a minute without one) | `address` |
 //! | warn | `datagram of another wire version` (again only after a minute without one) | `address`, `version` |
 //! | warn | `waiting for an address of the seeds` (without `me`) | `seeds`, `timeout_ms` |
+//! | warn | `waiting for an address of this machine` (without `me`) | |
+//! | warn | `address changed` (without `group` and `me`) | `from`, `to` |
+//! | info | `interface made again` (without `group` and `me`) | `address` |
 //! | info | `key changed` (without `group` and `me`) | `file` |
 //! | warn | `key file changed and cannot be read: the former keys are used` (without `group` and `me`) | `reason` |
 //! | warn | `no thread to follow the key file` (without `group` and `me`) | `reason` |

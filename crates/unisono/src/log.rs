@@ -63,6 +63,21 @@ mod emitted {
         warn!(target: "unisono", group, seeds, timeout_ms, "waiting for an address of the seeds");
     }
 
+    /// Warns that the process waits because this machine has no address yet at which others could reach it.
+    pub(crate) fn waits_for_address(group: &str) {
+        warn!(target: "unisono", group, "waiting for an address of this machine");
+    }
+
+    /// Notes that a process moves to another address, because this machine has lost the one before.
+    pub(crate) fn moved(from: SocketAddr, to: SocketAddr) {
+        warn!(target: "unisono", %from, %to, "address changed");
+    }
+
+    /// Notes that sockets were made anew for an interface that was made again.
+    pub(crate) fn interface_renewed(address: SocketAddr) {
+        info!(target: "unisono", %address, "interface made again");
+    }
+
     /// Notes that the keys of this file were read again, because the file changed.
     pub(crate) fn key_changed(file: &Path) {
         info!(target: "unisono", file = %file.display(), "key changed");
@@ -188,6 +203,7 @@ mod emitted {
 #[cfg(not(feature = "tracing"))]
 mod silent {
     use super::*;
+    use std::net::SocketAddr;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -208,6 +224,12 @@ mod silent {
     }
 
     pub(crate) fn waits_for_seeds(_group: &str, _seeds: &str, _timeout: Duration) {}
+
+    pub(crate) fn waits_for_address(_group: &str) {}
+
+    pub(crate) fn moved(_from: SocketAddr, _to: SocketAddr) {}
+
+    pub(crate) fn interface_renewed(_address: SocketAddr) {}
 
     pub(crate) fn key_changed(_file: &Path) {}
 

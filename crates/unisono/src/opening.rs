@@ -4,7 +4,7 @@ use crate::engine::{Access, Engine, Shared, Way};
 use crate::error::OpenError;
 use crate::log::Label;
 use crate::options::Options;
-use crate::reach::{Place, datagram_bytes_max, port};
+use crate::reach::{Place, Wish, datagram_bytes_max, port, wait_for_address};
 use crate::sealed::Sealed;
 use crate::seeds::Seeds;
 use bytes::Bytes;
@@ -51,6 +51,20 @@ fn to_ask(
     }
 }
 
+/// Returns the addresses of the seeds once one is known, and waits for at most `patience` until this machine has an address
+/// itself. The inner error is only for entries that ask a seed. Blocks.
+pub(crate) fn find_ways(
+    name: &str,
+    seeds: &Seeds,
+    seeds_timeout: Duration,
+    options: &Options,
+    patience: Duration,
+) -> Result<Result<Vec<SocketAddr>, OpenError>, OpenError> {
+    let known = seeds.resolve_within(seeds_timeout, name);
+    wait_for_address(name, options, known.as_deref().unwrap_or_default(), patience)?;
+    Ok(known)
+}
+
 /// A member that is about to enter.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
@@ -68,7 +82,8 @@ impl Opening<'_> {
         seeds: Seeds,
         known: Result<Vec<SocketAddr>, OpenError>,
     ) -> Result<Shared, OpenError> {
-        let places = Place::choices(self.options, &to_ask(entry, known)?)?;
+        let wish = Wish::of(self.options);
+        let places = wish.choices(&to_ask(entry, known)?)?;
         let (place, entry, options) = lives.next(entry, self.options, &places);
         let port = port(self.name)?;
         let uid = Uid(u64::from_ne_bytes(random()?));
@@ -84,7 +99,7 @@ impl Opening<'_> {
         let access =
             Access { key: options.key.clone(), seeds: seeds.clone(), settings: options.calls.clone() };
         let way = Way { tag: port.tag(), seeds, access, label, needs_multicast };
-        Engine::enter(place, way, options.spin, make)
+        Engine::enter(wish, place, way, options.spin, make)
     }
 }
 
@@ -308,6 +323,7 @@ mod tests {
             bind: (ip, 0).into(),
             advertised: ip.into(),
             roams: false,
+            is_nowhere: false,
             interface: None,
         };
         let places = [place([192, 0, 2, 1]), place([198, 51, 100, 1]), place([203, 0, 113, 1])];

@@ -23,10 +23,12 @@ pub struct Options {
     /// Name of this member, for people. By default the name of the host and the number of the process.
     pub name: Name,
     /// Address to send from and to receive at; port 0 means any free one. By default 127.0.0.1 without a key; with a
-    /// key, the address from which the first seed with a route, or else the default route, is reached. With 0.0.0.0 the
-    /// process receives at all IPv4 addresses of this machine, with `[::]` at those of IPv6 too, but the other members
-    /// learn only the default one, and receive from that one. A client of calls without an address of its own here asks
-    /// each seed from the address that reaches it.
+    /// key, the address from which the first seed with a route, or else the default route, is reached, and never one of
+    /// loopback, unless this machine has no other interface. If this machine loses that address and gets another one,
+    /// clients and services go on at that one, and a member ends ([`Ended::Moved`](crate::Ended::Moved)) and may join again.
+    /// With 0.0.0.0 the process receives at all IPv4 addresses of this machine, with `[::]` at those of IPv6 too, but the
+    /// other members learn only the default one, and receive from that one. A client of calls without an address of its
+    /// own here asks each seed from the address that reaches it.
     pub bind: Option<SocketAddr>,
     /// Interface for multicast, named by its address. By default the one that has the bound address.
     pub multicast_interface: Option<Ipv4Addr>,
@@ -40,7 +42,8 @@ pub struct Options {
     /// How long the names among the seeds are looked up again while none of the seeds has an address. 30 s by default:
     /// the first of several processes that start together may have no DNS record yet. Meanwhile a warning is in the
     /// log. After this time a join fails with [`OpenError::Seeds`](crate::OpenError::Seeds); with zero, at once. Joins
-    /// and services wait; `create` and clients of calls do not.
+    /// and services wait; `create` and clients of calls do not. For the same time each member waits while this machine has
+    /// no address yet ([`OpenError::NoAddressYet`](crate::OpenError::NoAddressYet)); clients and services begin without one.
     pub seeds_timeout: Duration,
     /// True if datagrams may leave this machine without a key. Then anyone on the network can read and forge them.
     pub insecure: bool,

@@ -7,7 +7,7 @@
 use crate::error::{ForceFailure, LookError, OpenError};
 use crate::opening::random;
 use crate::options::Options;
-use crate::reach::{IPV6_DATAGRAM_BYTES_MAX, Place, multicast_address, port};
+use crate::reach::{IPV6_DATAGRAM_BYTES_MAX, Wish, multicast_address, port};
 use crate::sealed::Sealed;
 use crate::seeds::Seeds;
 use crate::versions::other_version_of;
@@ -119,7 +119,7 @@ fn ask<T>(
     read: impl Fn(Frame) -> Option<T>,
 ) -> Result<(T, Option<usize>), LookError> {
     let begin = Instant::now();
-    let place = Place::roam(options, known)?;
+    let place = Wish::of(options).roam(known)?.somewhere()?;
     // A member may have bound the port of the options.
     let address = SocketAddr::from((place.bind.ip(), 0));
     let socket = Socket::bind(address).map_err(|cause| match cause.kind() {

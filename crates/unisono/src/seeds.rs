@@ -4,7 +4,7 @@ use crate::error::OpenError;
 use crate::log;
 use crate::names;
 use crate::options::{DEFAULT_PORT, Options};
-use crate::reach::asks;
+use crate::reach::Wish;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,8 +41,9 @@ impl Seeds {
         }
         // A process that stays home has one loopback address, of the IP version of the first seed.
         let only = seeds.fixed.first().filter(|_| seeds.home && options.bind.is_none());
+        let wish = Wish::of(options);
         let other = |seed: &&SocketAddr| {
-            !asks(options, **seed) || only.is_some_and(|only| only.is_ipv6() != seed.is_ipv6())
+            !wish.asks(**seed) || only.is_some_and(|only| only.is_ipv6() != seed.is_ipv6())
         };
         match seeds.fixed.iter().find(other) {
             Some(seed) => Err(OpenError::SeedFamily { seed: *seed }),
@@ -86,6 +87,11 @@ impl Seeds {
             }
             _ => Ok(known),
         }
+    }
+
+    /// Returns the addresses that are known already.
+    pub(crate) fn without_look_up(&self) -> Vec<SocketAddr> {
+        self.known()
     }
 
     /// Calls [`Seeds::resolve`] until it returns addresses, for at most `timeout`. `name` is the group or service, for

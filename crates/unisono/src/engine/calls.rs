@@ -9,17 +9,18 @@ use super::park::{Listed, WaitList};
 use super::send_queue::{SendQueue, Source};
 use super::slot::{Occupant, Slot};
 use super::state::State;
+use super::whereabouts::Whereabouts;
 use super::{Engine, Shared};
 use crate::error::OpenError;
 use crate::key::Key;
-use crate::reach::{Place, multicast_address};
+use crate::reach::{Place, Purpose, Wish, multicast_address};
 use crate::rpc::ServiceError;
 use crate::seeds::Seeds;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, MutexGuard};
 use std::task::Waker;
 use std::time::Duration;
 use unisono_core::rpc::{
@@ -320,31 +321,37 @@ impl State {
 }
 
 impl Engine {
-    /// Returns an endpoint at `place` with this access, which handles share. `make` makes it if there is none yet.
+    /// Returns an endpoint with this access, which handles share, at `place` or where the engine of this wish is. `make` makes
+    /// it if there is none yet.
     pub(crate) fn call_from(
+        (wish, purpose): (Wish, Purpose),
         place: Place,
         entrance: Entrance,
         make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
         let mut engines = engines();
-        for engine in engines.iter().filter_map(Weak::upgrade).filter(|engine| engine.place == place) {
+        for engine in engines.of(wish) {
             let mut state = engine.lock();
             if state.closed {
                 continue;
             }
             // A member is about to make calls with its own access.
-            if place.bind.port() == 0 && !state.takes_calls_like(&entrance.access) {
+            if !wish.names_port() && !state.takes_calls_like(&entrance.access) {
                 continue;
             }
+            engine.catch_up(&mut state, &place);
+            state.whereabouts.note_entry(purpose);
             let Some(index) = state.find(CALLS_TAG) else {
                 return engine.admit_calls(state, entrance, make);
             };
             if state.occupant::<Calls>(index).access.is_like(&entrance.access) {
                 return Ok(engine.share_calls(state, index, entrance.spin));
             }
-            return Err(OpenError::OtherCalls { address: engine.address });
+            return Err(OpenError::OtherCalls { address: state.own_address });
         }
-        Engine::begin(&mut engines, place, |engine| engine.admit_calls(engine.lock(), entrance, make))
+        let seeds = entrance.access.seeds.clone();
+        let whereabouts = Whereabouts::new((wish, purpose), seeds, place);
+        Engine::begin(&mut engines, whereabouts, |engine| engine.admit_calls(engine.lock(), entrance, make))
     }
 
     fn admit_calls(
@@ -353,7 +360,7 @@ impl Engine {
         entrance: Entrance,
         make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
-        let calls = Calls::new(make(self.now(), self.address)?, entrance.access);
+        let calls = Calls::new(make(self.now(), state.own_address)?, entrance.access);
         let index = state.insert(CALLS_TAG, Slot::Calls(Box::new(calls)));
         Ok(self.share_calls(state, index, entrance.spin))
     }
@@ -387,7 +394,7 @@ impl Shared {
             Some(index) if state.occupant::<Calls>(index).access.is_like(&entrance.access) => {
                 Ok(self.engine.share_calls(state, index, entrance.spin))
             }
-            Some(_) => Err(OpenError::OtherCalls { address: self.engine.address }),
+            Some(_) => Err(OpenError::OtherCalls { address: state.own_address }),
         }
     }
 }
@@ -408,9 +415,10 @@ impl Shared<Calls> {
         self.engine.share_calls(self.engine.lock(), self.index, self.spin)
     }
 
-    /// Returns the address at which it is reached.
+    /// Returns the address at which it is reached at present; port 0 if another thread panicked in the engine.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.engine.address
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        self.engine.lock_unless_broken().map_or(nowhere, |state| state.own_address)
     }
 
     /// Serves a port, and listens where clients look for it.

@@ -1,16 +1,18 @@
-//! How members enter an engine, and how engines begin. A process has one engine for each place (local address and
-//! interface) at which its members are reached.
+//! How members enter an engine, and how engines begin. A process has one engine for each wish where its members are to be
+//! reached: the address to bind and the interface that options name, if any.
 
+use super::following::Doubt;
 use super::fork::Home;
 use super::lease::{IoLease, WAKEUP};
 use super::send_queue::Reach;
 use super::shared::Shared;
 use super::slot::Slot;
 use super::state::State;
-use super::{Access, Engine, Membership, clock_ns, fallback_thread};
+use super::whereabouts::Whereabouts;
+use super::{Access, Engine, Membership, clock_ns, fallback_thread, following};
 use crate::error::OpenError;
 use crate::log::Label;
-use crate::reach::{Place, multicast_address};
+use crate::reach::{Place, Purpose, Wish, multicast_address};
 use crate::seeds::Seeds;
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -26,9 +28,45 @@ static ENGINES: OnceLock<Box<Engines>> = OnceLock::new();
 /// hold the lock of the parent's list, and the child does not have that thread to release it.
 struct Engines {
     process: u32,
-    list: Mutex<Vec<Weak<Engine>>>,
+    list: Mutex<List>,
     /// List of a child of this process.
     child: OnceLock<Box<Engines>>,
+}
+
+/// What is known of the engines of one process.
+#[derive(Default)]
+pub(super) struct List {
+    pub(super) engines: Vec<Weak<Engine>>,
+    /// Raised when sends fail; made with the first engine.
+    doubt: Option<Arc<Doubt>>,
+    /// A thread looks whether this machine's network changes.
+    pub(super) is_followed: bool,
+}
+
+impl List {
+    /// Returns the engines of processes with this wish.
+    pub(super) fn of(&self, wish: Wish) -> impl Iterator<Item = Arc<Engine>> {
+        self.engines.iter().filter_map(Weak::upgrade).filter(move |engine| engine.wish == wish)
+    }
+
+    fn doubt(&mut self) -> io::Result<Arc<Doubt>> {
+        match &self.doubt {
+            Some(doubt) => Ok(doubt.clone()),
+            None => Ok(self.doubt.insert(Arc::new(Doubt::new()?)).clone()),
+        }
+    }
+
+    /// Adds an engine, and sees to it that it follows the network.
+    fn add(&mut self, engine: &Arc<Engine>) {
+        self.engines.push(Arc::downgrade(engine));
+        if engine.is_followed
+            && !self.is_followed
+            && let Some(doubt) = &self.doubt
+        {
+            // If this fails, engines stay where they are until another one begins.
+            self.is_followed = following::start(doubt.clone()).is_ok();
+        }
+    }
 }
 
 /// How a group is found.
@@ -44,67 +82,63 @@ pub(crate) struct Way {
 }
 
 impl Engine {
-    /// Enters a member into an engine at `place`. `make` makes the member for the engine's address.
+    /// Enters a member into an engine of this wish, at `place` or where the engine is. `make` makes the member for the
+    /// engine's address.
     pub(crate) fn enter(
+        wish: Wish,
         place: Place,
         way: Way,
         spin: Duration,
         make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let mut engines = engines();
-        for engine in engines.iter().filter_map(Weak::upgrade) {
-            if engine.place != place {
-                continue;
-            }
+        for engine in engines.of(wish) {
             let mut state = engine.lock();
             if state.closed {
                 continue;
             }
             // Other calls may be there; then there is no room for calls beside the member.
-            if place.bind.port() == 0 && !state.takes_calls_like(&way.access) {
+            if !wish.names_port() && !state.takes_calls_like(&way.access) {
                 continue;
             }
+            engine.catch_up(&mut state, &place);
+            state.whereabouts.note_entry(Purpose::IsFound);
             if !state.has(way.tag) {
                 return engine.admit(state, way, spin, make);
             }
-            if place.bind.port() != 0 {
-                let address = engine.address;
+            if wish.names_port() {
+                let address = state.own_address;
                 return Err(match state.is_abandoned(way.tag) {
                     true => OpenError::StillLeaving { address },
                     false => OpenError::AlreadyMember { address },
                 });
             }
         }
-        Engine::begin(&mut engines, place, |engine| engine.admit(engine.lock(), way, spin, make))
+        let whereabouts = Whereabouts::new((wish, Purpose::IsFound), way.seeds.clone(), place);
+        Engine::begin(&mut engines, whereabouts, |engine| engine.admit(engine.lock(), way, spin, make))
     }
 
-    /// Begins another engine at `place`. Its fallback thread starts once `enter` has entered something.
+    /// Begins another engine. Its fallback thread starts once `enter` has entered something.
     pub(super) fn begin<T>(
-        engines: &mut Vec<Weak<Engine>>,
-        place: Place,
+        list: &mut List,
+        whereabouts: Whereabouts,
         enter: impl FnOnce(&Arc<Engine>) -> Result<T, OpenError>,
     ) -> Result<T, OpenError> {
-        let engine = Arc::new(Engine::new(place)?);
+        let doubt = list.doubt().map_err(|cause| socket_error("make an event counter", cause))?;
+        let engine = Arc::new(Engine::new(whereabouts, doubt)?);
         let entered = enter(&engine)?;
         fallback_thread::start(engine.clone()).map_err(|cause| socket_error("start a thread", cause))?;
-        engines.push(Arc::downgrade(&engine));
+        list.add(&engine);
         Ok(entered)
     }
 
-    fn new(place: Place) -> Result<Engine, OpenError> {
-        let mut unicast = Socket::bind(place.bind).map_err(|cause| match cause.kind() {
+    fn new(whereabouts: Whereabouts, doubt: Arc<Doubt>) -> Result<Engine, OpenError> {
+        let place = *whereabouts.place();
+        let unicast = open_unicast(&place, None).map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
             io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
             _ => socket_error("open a socket", cause),
         })?;
-        if place.bind.ip().is_unspecified() {
-            // A member has one address, even if it can be reached at several addresses of the machine.
-            unicast.send_as(place.advertised);
-        }
-        if let Some(interface) = place.interface {
-            // If this fails, listening fails too and reports it.
-            let _ = unicast.send_multicast_by(interface, 1);
-        }
         let socket_waker = SocketWaker::new(unicast.address(), place.interface)
             .map_err(|cause| socket_error("open a second socket", cause))?;
         let wakeup = Wakeup::new().map_err(|cause| socket_error("make an event counter", cause))?;
@@ -114,18 +148,18 @@ impl Engine {
         let home = Home::new();
         Ok(Engine {
             home,
-            address: unicast.address(),
+            wish: *whereabouts.wish(),
+            is_followed: whereabouts.is_to_be_watched(),
             state: Mutex::new(State::new(
                 Arc::new(unicast),
                 IoLease::new(watch.clone()),
                 socket_waker.port(),
-                home,
+                (home, whereabouts, doubt),
             )),
             watch,
             wakeup,
             fallback: Watch::new().map_err(|cause| socket_error("make a timer", cause))?,
             socket_waker,
-            place,
             origin_ns: clock_ns(),
         })
     }
@@ -138,7 +172,7 @@ impl Engine {
         make: impl FnOnce(Time, SocketAddr, usize) -> Result<Group, ConfigError>,
     ) -> Result<Shared, OpenError> {
         let now = self.now();
-        let group = make(now, self.address, state.receive_buffer_bytes())?;
+        let group = make(now, state.own_address, state.receive_buffer_bytes())?;
         let multicast = self.listen(&mut state, multicast_address(way.tag), way.needs_multicast)?;
         let membership = Membership::new(group, Reach { multicast, seeds: way.seeds }, way.label);
         let index = state.insert(way.tag, Slot::Membership(Box::new(membership)));
@@ -157,20 +191,45 @@ impl Engine {
         address: SocketAddrV4,
         needed: bool,
     ) -> Result<Option<SocketAddr>, OpenError> {
-        let listens = match self.place.interface {
-            Some(interface) => state.listen(address, interface),
-            None => Err(no_multicast()),
+        let place = *state.whereabouts.place();
+        let listens = match place.interface {
+            None if !place.is_nowhere => Err(no_multicast()),
+            interface => state.listen(address, interface),
         };
         match listens {
             Ok(()) => Ok(Some(address.into())),
-            Err(cause) if needed => Err(OpenError::NoMulticast { address: self.address, cause }),
+            Err(cause) if needed => Err(OpenError::NoMulticast { address: state.own_address, cause }),
             Err(_) => Ok(None),
         }
     }
 }
 
+/// Opens the socket that sends, at this place. `before` is the one that an engine had at another place.
+pub(super) fn open_unicast(place: &Place, before: Option<(&Place, &Arc<Socket>)>) -> io::Result<Socket> {
+    let mut unicast = match before {
+        // The port stays the same.
+        Some((former, before)) if place.bind.ip().is_unspecified() && place.bind == former.bind => {
+            return before.again_as(place.advertised);
+        }
+        Some((_, before)) if place.bind.port() == 0 => {
+            let same = SocketAddr::new(place.bind.ip(), before.address().port());
+            Socket::bind(same).or_else(|_| Socket::bind(place.bind))?
+        }
+        _ => Socket::bind(place.bind)?,
+    };
+    if place.bind.ip().is_unspecified() {
+        // A member has one address, even if it can be reached at several addresses of the machine.
+        unicast.send_as(place.advertised);
+    }
+    if let Some(interface) = place.interface {
+        // If this fails, listening fails too and reports it.
+        let _ = unicast.send_multicast_by(interface, 1);
+    }
+    Ok(unicast)
+}
+
 /// Locks and returns the list of this process's engines. No engine is added meanwhile.
-pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
+pub(super) fn engines() -> MutexGuard<'static, List> {
     let process = std::process::id();
     let own = || Box::new(Engines { process, list: Mutex::default(), child: OnceLock::new() });
     let mut engines = ENGINES.get_or_init(own);
@@ -178,7 +237,7 @@ pub(super) fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
         engines = engines.child.get_or_init(own);
     }
     let mut list = engines.list.lock().unwrap_or_else(PoisonError::into_inner);
-    list.retain(|engine| engine.strong_count() > 0);
+    list.engines.retain(|engine| engine.strong_count() > 0);
     list
 }
 

@@ -58,19 +58,26 @@ impl IoLease {
         IoLease { receiver, watch, sockets, pinned: PinnedSocket::new(), runs: 0, inbox: Vec::new() }
     }
 
-    /// Waits for these sockets from now on.
-    pub(crate) fn set_sockets(&mut self, sockets: &Arc<Sockets>, fallback: &Watch) {
-        if self.pinned.key().is_some_and(|on| !sockets.contains_key(&on)) {
+    /// Waits for these sockets from now on. Returns whether the unicast socket is another one than before.
+    pub(crate) fn set_sockets(&mut self, sockets: &Arc<Sockets>, fallback: &Watch) -> bool {
+        let is_in = |key: &u64, socket: &Arc<Socket>, others: &Sockets| {
+            others.get(key).is_some_and(|other| Arc::ptr_eq(socket, other))
+        };
+        let pinned = self.pinned.key().and_then(|on| self.sockets.get_key_value(&on));
+        if pinned.is_some_and(|(key, socket)| !is_in(key, socket, sockets)) {
             self.unpin(fallback, false);
         }
-        for (_, gone) in self.sockets.iter().filter(|(key, _)| !sockets.contains_key(key)) {
+        for (_, gone) in self.sockets.iter().filter(|(key, socket)| !is_in(key, socket, sockets)) {
             self.watch.remove(&**gone);
         }
-        for (key, new) in sockets.iter().filter(|(key, _)| !self.sockets.contains_key(key)) {
+        for (key, new) in sockets.iter().filter(|(key, socket)| !is_in(key, socket, &self.sockets)) {
             // Fails if memory or the system's limit is exhausted. Then nothing is received from this socket.
             let _ = self.watch.add(&**new, *key);
         }
+        let unicast = self.sockets.get(&UNICAST);
+        let is_other = unicast.is_some_and(|unicast| !is_in(&UNICAST, unicast, sockets));
         self.sockets = sockets.clone();
+        is_other
     }
 
     /// Sets whether a wait also ends when the unicast socket can send again. Not for use while a socket is pinned.

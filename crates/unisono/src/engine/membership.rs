@@ -204,6 +204,14 @@ impl Membership {
         self.group.end(now);
     }
 
+    /// Ends the member's life because this machine no longer has its address.
+    pub(crate) fn end_by_move(&mut self, now: Time) {
+        if self.end().is_none() {
+            self.ended = Some(Ended::Moved);
+        }
+        self.end_life(now);
+    }
+
     /// Returns the next entry that the member held when its life ended and that was not known to be accepted.
     pub(crate) fn undelivered(&mut self) -> Option<Event> {
         if self.peeked.is_empty() { self.group.poll_undelivered() } else { None }

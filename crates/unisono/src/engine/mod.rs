@@ -26,6 +26,8 @@
 //! |---|---|
 //! | `shared` | a handle to a slot: repeats an attempt until it succeeds |
 //! | `entering` | how members enter an engine, and how engines begin |
+//! | `whereabouts` | where an engine is on the network: when it moves, and when it makes its sockets anew |
+//! | `following` | the thread that looks at this machine's network, and what engines do then |
 //! | `state` | everything behind the lock |
 //! | `slot` | what a slot holds: the core's state, and the threads and tasks that wait for it |
 //! | `membership` | the member of a group in a slot |
@@ -40,6 +42,7 @@
 mod calls;
 mod entering;
 mod fallback_thread;
+mod following;
 mod fork;
 mod lease;
 mod membership;
@@ -51,6 +54,7 @@ mod shared;
 mod slot;
 mod state;
 mod turn;
+mod whereabouts;
 
 pub(crate) use calls::{Access, CallInterest, Calls, Entrance};
 pub(crate) use entering::{Way, no_multicast};
@@ -59,12 +63,11 @@ pub(crate) use membership::{Interest, Membership};
 pub(crate) use park::{Listed, Parker, WaitList};
 pub(crate) use shared::{Attempt, Shared};
 
-use crate::reach::Place;
+use crate::reach::Wish;
 use fork::Home;
 use lease::{IoLease, Woken};
 use rustix::time::{ClockId, clock_gettime};
 use state::{State, is_off};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -85,8 +88,10 @@ pub(crate) struct Engine {
     /// Wakes the lease holder in a pinned socket.
     socket_waker: SocketWaker,
     home: Home,
-    place: Place,
-    address: SocketAddr,
+    /// What its process wants of its address.
+    wish: Wish,
+    /// Its address depends on this machine's network.
+    is_followed: bool,
     /// Time at which the engine began, by the system's clock, in nanoseconds.
     origin_ns: u64,
 }

@@ -4,6 +4,7 @@
 //! was taken from the core (a run, and the beginning of another) waits to be sent later, and everything else stays in
 //! the cores.
 
+use super::following::Doubt;
 use crate::seeds::Seeds;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -52,6 +53,10 @@ pub(crate) struct SendQueue {
     addresses: Vec<SocketAddr>,
     /// Runs that wait for the send buffer; at most two.
     unsent: VecDeque<Unsent>,
+    /// Datagrams may be sent: this machine has an address at which others could answer.
+    sends: bool,
+    /// Raised when the network of this machine refuses a datagram.
+    doubt: Arc<Doubt>,
     /// True while a test drops all datagrams that this engine sends and receives.
     #[cfg(test)]
     pub(super) is_cut_off: bool,
@@ -67,7 +72,7 @@ struct Unsent {
 }
 
 impl SendQueue {
-    pub(crate) fn new(socket: Arc<Socket>) -> SendQueue {
+    pub(crate) fn new(socket: Arc<Socket>, sends: bool, doubt: Arc<Doubt>) -> SendQueue {
         SendQueue {
             socket,
             datagram: Vec::new(),
@@ -76,9 +81,21 @@ impl SendQueue {
             complete: false,
             addresses: Vec::new(),
             unsent: VecDeque::new(),
+            sends,
+            doubt,
             #[cfg(test)]
             is_cut_off: false,
         }
+    }
+
+    pub(super) fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// Sends from another socket from now on, and drops what waited for the one before.
+    pub(super) fn replace_socket(&mut self, socket: Arc<Socket>) {
+        (self.socket, self.sends) = (socket, true);
+        self.unsent.clear();
     }
 
     /// Sends everything that `source` has to send now, until the send buffer is full.
@@ -133,6 +150,9 @@ impl SendQueue {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
+        if !self.sends {
+            self.addresses.clear();
+        }
         #[cfg(test)]
         if self.is_cut_off {
             self.addresses.clear();
@@ -142,6 +162,9 @@ impl SendQueue {
         if self.is_full() || !self.socket.send_on(&self.run, segment_bytes, &self.addresses, &mut progress) {
             let (run, addresses) = (std::mem::take(&mut self.run), std::mem::take(&mut self.addresses));
             self.unsent.push_back(Unsent { run, segment_bytes, addresses, progress });
+        }
+        if progress.is_without_network() {
+            self.doubt.raise();
         }
         source.note_sent(destination, self.refused_to(progress));
         self.run.clear();

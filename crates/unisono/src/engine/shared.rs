@@ -54,7 +54,9 @@ pub(crate) struct Shared<O: Occupant = Membership> {
 
 impl<O: Occupant> std::fmt::Debug for Shared<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "number {} at {}", self.index, self.engine.address)
+        let state = self.engine.state.try_lock();
+        let address = state.map_or_else(|_| String::from("…"), |state| state.own_address.to_string());
+        write!(f, "number {} at {address}", self.index)
     }
 }
 

@@ -43,6 +43,14 @@ impl Slot {
         }
     }
 
+    /// Gives it the address at which this engine is from now on.
+    pub(crate) fn move_to(&mut self, now: Time, address: SocketAddr) {
+        match self {
+            Slot::Membership(member) => member.end_by_move(now),
+            Slot::Calls(calls) => calls.endpoint.move_to(now, address),
+        }
+    }
+
     /// True if datagrams from this address may be for it.
     pub(crate) fn may_hear(&self, from: SocketAddr) -> bool {
         match self {

@@ -1,11 +1,13 @@
 //! What an engine protects by its lock: its slots, their timers, and what it knows of the lease holder.
 
 use super::calls::Access;
+use super::following::Doubt;
 use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
+use super::whereabouts::Whereabouts;
 use crate::log::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -38,7 +40,8 @@ pub(crate) struct State {
     /// Slots that have something for one of several waiters.
     with_waiters: Vec<usize>,
     send_queue: SendQueue,
-    own_address: SocketAddr,
+    pub(super) own_address: SocketAddr,
+    pub(super) whereabouts: Whereabouts,
     /// The port from which wakeup datagrams come.
     waker_port: u16,
     listeners: BTreeMap<Ipv4Addr, Listener>,
@@ -77,12 +80,20 @@ struct Registered {
 }
 
 struct Listener {
-    key: u64,
+    address: SocketAddrV4,
+    /// `None` while this machine has no interface to listen at.
+    key: Option<u64>,
     users: usize,
 }
 
 impl State {
-    pub(super) fn new(unicast: Arc<Socket>, lease: IoLease, waker_port: u16, home: Home) -> State {
+    pub(super) fn new(
+        unicast: Arc<Socket>,
+        lease: IoLease,
+        waker_port: u16,
+        (home, whereabouts, doubt): (Home, Whereabouts, Arc<Doubt>),
+    ) -> State {
+        let sends = !whereabouts.place().is_nowhere;
         State {
             sockets: Arc::new(Sockets::from([(UNICAST, unicast.clone())])),
             next_key: LISTENERS,
@@ -92,8 +103,9 @@ impl State {
             dirty: Vec::new(),
             with_waiters: Vec::new(),
             own_address: unicast.address(),
+            whereabouts,
             waker_port,
-            send_queue: SendQueue::new(unicast),
+            send_queue: SendQueue::new(unicast, sends, doubt),
             listeners: BTreeMap::new(),
             wakes: Vec::new(),
             log: Log::default(),
@@ -109,7 +121,30 @@ impl State {
 
     /// Returns the size of the unicast socket's receive buffer, as the kernel counts.
     pub(crate) fn receive_buffer_bytes(&self) -> usize {
-        self.sockets.get(&UNICAST).map_or(0, |socket| socket.receive_buffer_bytes())
+        self.unicast().receive_buffer_bytes()
+    }
+
+    /// Returns the socket that sends, and at which this engine is reached.
+    pub(super) fn unicast(&self) -> &Arc<Socket> {
+        self.send_queue.socket()
+    }
+
+    /// Puts another socket in place of the one that sends; what waited for the old one is dropped.
+    pub(super) fn replace_unicast(&mut self, socket: Socket) {
+        let socket = Arc::new(socket);
+        self.own_address = socket.address();
+        Arc::make_mut(&mut self.sockets).insert(UNICAST, socket.clone());
+        self.send_queue.replace_socket(socket);
+    }
+
+    /// Gives all slots this engine's new address.
+    pub(super) fn move_slots(&mut self, now: Time, address: SocketAddr) {
+        for index in 0..self.slots.len() {
+            if let Some(entry) = &mut self.slots[index] {
+                entry.slot.move_to(now, address);
+            }
+            self.touch(index);
+        }
     }
 
     pub(crate) fn has(&self, tag: GroupTag) -> bool {
@@ -137,21 +172,46 @@ impl State {
         self.is_empty() || self.turn.is_stale(&self.sockets, self.send_blocked())
     }
 
-    /// Listens to the address for one more user.
-    pub(crate) fn listen(&mut self, address: SocketAddrV4, interface: Ipv4Addr) -> std::io::Result<()> {
+    /// Listens to the address on this interface for one more user; without an interface, as soon as there is one.
+    pub(crate) fn listen(
+        &mut self,
+        address: SocketAddrV4,
+        interface: Option<Ipv4Addr>,
+    ) -> std::io::Result<()> {
         if let Some(listener) = self.listeners.get_mut(address.ip()) {
             listener.users += 1;
             return Ok(());
         }
+        let key = interface.map(|interface| self.open_listener(address, interface)).transpose()?;
+        self.listeners.insert(*address.ip(), Listener { address, key, users: 1 });
+        Ok(())
+    }
+
+    /// Listens to all addresses anew, on this interface. Returns false if one of them cannot be listened to.
+    pub(super) fn listen_anew(&mut self, interface: Ipv4Addr) -> bool {
+        let addresses: Vec<SocketAddrV4> = self.listeners.values().map(|listener| listener.address).collect();
+        let mut all = true;
+        for address in addresses {
+            let key = self.open_listener(address, interface).ok();
+            all &= key.is_some();
+            if let Some(listener) = self.listeners.get_mut(address.ip()) {
+                let before = std::mem::replace(&mut listener.key, key);
+                before.map(|before| Arc::make_mut(&mut self.sockets).remove(&before));
+            }
+        }
+        all
+    }
+
+    /// Opens a socket that listens to the address. Returns its key.
+    fn open_listener(&mut self, address: SocketAddrV4, interface: Ipv4Addr) -> std::io::Result<u64> {
         let own = match self.own_address {
             SocketAddr::V4(own) => Some(own),
             SocketAddr::V6(_) => None,
         };
         let (socket, key) = (Socket::listen(address, interface, own, Some(self.waker_port))?, self.next_key);
         self.next_key += 1;
-        self.listeners.insert(*address.ip(), Listener { key, users: 1 });
         Arc::make_mut(&mut self.sockets).insert(key, Arc::new(socket));
-        Ok(())
+        Ok(key)
     }
 
     /// Stops listening to the address for one user.
@@ -160,7 +220,7 @@ impl State {
         let Some(listener) = self.listeners.get_mut(address.ip()) else { return };
         listener.users -= 1;
         if listener.users == 0 {
-            Arc::make_mut(&mut self.sockets).remove(&listener.key);
+            listener.key.map(|key| Arc::make_mut(&mut self.sockets).remove(&key));
             self.listeners.remove(address.ip());
         }
     }

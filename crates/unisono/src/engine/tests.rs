@@ -5,7 +5,7 @@ use super::lease::LISTENERS;
 use super::*;
 use crate::{Event, Group, GroupConfig, Options};
 use std::io::Write;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Weak, mpsc};
 use unisono_core::Phase;
 use unisono_udp::Socket;
@@ -26,13 +26,18 @@ fn alone_at(what: &str, options: Options) -> (Group, Arc<Engine>) {
     let name = format!("{what}-{}", std::process::id());
     let group = Group::create(&name, GroupConfig::default(), &options).unwrap();
     let address = group.members()[0].address;
-    let engine = engines().iter().filter_map(Weak::upgrade).find(|engine| engine.address == address);
+    let engine = engines()
+        .engines
+        .iter()
+        .filter_map(Weak::upgrade)
+        .find(|engine| engine.lock().own_address == address);
     (group, engine.unwrap())
 }
 
 /// Returns when a thread sleeps in a pinned socket, after meaningless datagrams to the unicast socket.
 fn wait_until_pinned(engine: &Engine) {
-    pin_to(engine, engine.address);
+    let address = engine.lock().own_address;
+    pin_to(engine, address);
 }
 
 /// The same with the socket that is bound to this address.

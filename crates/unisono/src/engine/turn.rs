@@ -152,7 +152,9 @@ impl Turn {
         sleeper: Sleeper,
     ) {
         if !Arc::ptr_eq(&self.sockets, sockets) {
-            lease.set_sockets(sockets, fallback);
+            if lease.set_sockets(sockets, fallback) {
+                self.awaits_writable = false;
+            }
             self.sockets = sockets.clone();
         }
         lease.repin(fallback, may_pin && !send_blocked, std::mem::take(&mut self.elsewhere));

@@ -13,6 +13,7 @@ use super::waits::block_on;
 use crate::engine::Listed;
 use crate::error::{Ended, OpenError};
 use crate::group::Group;
+use crate::log;
 use crate::opening::by_lot;
 use crate::outside::look;
 use crate::rpc::{Client, Request, ServiceError};
@@ -76,6 +77,9 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 failures += 1;
                 if let Some(reason) = cannot_enter(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
+                }
+                if matches!(*error, OpenError::NoAddressYet) && !waits_for_address(copy) {
+                    log::waits_for_address(&copy.name);
                 }
                 copy.change(|state| state.last_failure = Some(error));
                 rest(copy, &mut pause);
@@ -163,12 +167,18 @@ fn cannot_enter<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopRe
     (status.server == id && status.process != process).then_some(StopReason::RunsAlready { server: id, at })
 }
 
+/// True if the last attempt to enter failed because this machine has no address yet.
+fn waits_for_address<S: StateMachine>(copy: &Copy<S>) -> bool {
+    matches!(copy.lock().last_failure.as_deref(), Some(OpenError::NoAddressYet))
+}
+
 /// True if another attempt to enter may succeed, and no other process has to do anything but run.
 fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
     let was_in = copy.lock().lives > 0;
     match error {
         OpenError::Forked => false,
         _ if was_in => true,
+        OpenError::NoAddressYet => true,
         OpenError::Join(_) if copy.disk.is_some() => true,
         OpenError::Join(reason) => {
             let passes = matches!(

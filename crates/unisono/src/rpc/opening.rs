@@ -6,7 +6,7 @@ use crate::engine::{Access, Calls, Engine, Entrance, Shared};
 use crate::error::OpenError;
 use crate::opening::{Handle, protection, random};
 use crate::options::Options;
-use crate::reach::{Place, datagram_bytes_max};
+use crate::reach::{Purpose, Wish, datagram_bytes_max};
 use crate::seeds::Seeds;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,27 +15,24 @@ use unisono_core::{ConfigError, Random, Time};
 
 /// Returns an endpoint of a service for these options: the one that exists, or a new one. Waits for addresses of the seeds.
 pub(super) fn for_service(options: &Options) -> Result<Shared<Calls>, OpenError> {
-    open(options, options.seeds_timeout, Place::choose)
+    open(options, options.seeds_timeout, Purpose::IsFound)
 }
 
 /// The same of a client, which does not wait.
 pub(super) fn for_client(options: &Options) -> Result<Shared<Calls>, OpenError> {
-    open(options, Duration::ZERO, Place::roam)
+    open(options, Duration::ZERO, Purpose::OnlyAsks)
 }
 
-fn open(
-    options: &Options,
-    seeds_timeout: Duration,
-    place: fn(&Options, &[SocketAddr]) -> Result<Place, OpenError>,
-) -> Result<Shared<Calls>, OpenError> {
+fn open(options: &Options, seeds_timeout: Duration, purpose: Purpose) -> Result<Shared<Calls>, OpenError> {
     let seeds = Seeds::new(options)?;
-    let place = place(options, &seeds.resolve_within(seeds_timeout, "calls")?)?;
+    let wish = Wish::of(options);
+    let place = wish.place_for(purpose, &seeds.resolve_within(seeds_timeout, "calls")?)?;
     // Without seeds and multicast, an endpoint has no address to ask.
-    if seeds.is_empty() && place.interface.is_none() {
+    if seeds.is_empty() && place.interface.is_none() && !place.is_nowhere {
         return Err(OpenError::NoMulticast { address: place.bind, cause: crate::engine::no_multicast() });
     }
     let make = maker(options)?;
-    Engine::call_from(place, entrance(options, seeds), make)
+    Engine::call_from((wish, purpose), place, entrance(options, seeds), make)
 }
 
 /// Returns an endpoint at the address of a member.
