@@ -12,6 +12,7 @@ use crate::watch;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 use unisono::{
     Event, Group, GroupConfig, JoinFailure, Key, KeyError, LookError, Name, OpenError, Options, SlowMember,
@@ -22,6 +23,8 @@ const TRIES: u32 = 10;
 /// A join that takes less than this, 2 s, prints no progress. A join usually takes 0.1 s, or the time to look for the
 /// group.
 const SHORT_JOIN: Duration = Duration::from_secs(2);
+/// Interval at which a process without an address looks whether this machine has one: 200 ms.
+const LOOKS_FOR_ADDRESS_EVERY: Duration = Duration::from_millis(200);
 
 /// Returns the library's options for these settings.
 pub(crate) fn options(settings: &Settings, name: Option<&str>) -> Result<Options, Problem> {
@@ -84,6 +87,7 @@ pub(crate) fn enter(
     founding: Option<&Founding>,
 ) -> Result<Group, Problem> {
     let options = options(settings, name)?;
+    wait_for_address(&options);
     seeds::warn_of_unresolved(&settings.seeds);
     seeds::tell_of_wait(&options);
     let entered = match founding {
@@ -136,6 +140,25 @@ fn lost(error: OpenError) -> OpenError {
     match error {
         OpenError::Join(JoinFailure::NotFound) => OpenError::Join(JoinFailure::Lost),
         error => error,
+    }
+}
+
+/// Prints that the process waits, if this machine has no address yet at which others could reach it. Returns whether that
+/// is so.
+pub(crate) fn tell_of_no_address(options: &Options) -> bool {
+    let lacks = options.lacks_address();
+    if lacks {
+        tell("waiting for an address of this machine, which has none yet at which others could reach it …");
+    }
+    lacks
+}
+
+/// Waits until this machine has an address, and says so.
+fn wait_for_address(options: &Options) {
+    if tell_of_no_address(options) {
+        while options.lacks_address() {
+            thread::sleep(LOOKS_FOR_ADDRESS_EVERY);
+        }
     }
 }
 

@@ -102,6 +102,7 @@ pub(crate) fn run(command: &Serve, settings: &Settings, output: &Output) -> Resu
         limits: Limits::default(),
     };
     connection::warn_of_no_key(&options.servers);
+    connection::tell_of_no_address(&options.servers);
     let (sealed, servers) = (options.servers.key.is_some(), options.servers.clone());
     let server = Arc::new(begin(options)?);
     let interrupted = server.clone();

@@ -142,6 +142,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         return Err(Problem::usage("copies of a counter do not wait: give --slow-member a time"));
     }
     connection::warn_of_no_key(&options);
+    connection::tell_of_no_address(&options);
     let served = command.serving.served()?;
     let config = GroupConfig { slow_member: command.slow.slow_member, ..GroupConfig::default() };
     let how = ReplicaOptions { config, ..ReplicaOptions::default() };

@@ -53,6 +53,7 @@ pub(crate) struct Serve {
 pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let served = command.serving.served()?;
     let options = connection::options(settings, None)?;
+    connection::tell_of_no_address(&options);
     seeds::warn_of_unresolved(&options.seeds);
     seeds::tell_of_wait(&options);
     let server = Server::new(&served.port, ServeOptions::default(), &options)?;

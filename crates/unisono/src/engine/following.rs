@@ -138,7 +138,9 @@ impl Engine {
         }
         let Ok(network) = Network::look(Vec::new()) else { return };
         if state.whereabouts.gives_way_to(place, &network) {
-            self.move_to(state, self.now(), *place, &network);
+            let now = self.now();
+            self.move_to(state, now, *place, &network);
+            self.settle(state, now);
         }
     }
 

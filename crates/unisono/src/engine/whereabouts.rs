@@ -95,7 +95,8 @@ pub(super) struct Whereabouts {
 
 impl Whereabouts {
     pub(super) fn new((wish, purpose): (Wish, Purpose), seeds: Seeds, place: Place) -> Whereabouts {
-        let index = Network::look(Vec::new()).ok().zip(place.interface);
+        let index = place.interface.filter(|_| !wish.home);
+        let index = index.and_then(|interface| Some((Network::look(Vec::new()).ok()?, interface)));
         let index = index.and_then(|(network, interface)| network.index_of(interface));
         // The first place is the right one, unless it is loopback for lack of any other.
         let is_refuge = wish.follows_the_network() && place.advertised.is_loopback() && !place.is_nowhere;
