@@ -25,9 +25,9 @@ pub(crate) fn enter(member: &mut Membership) -> Attempt<Result<(), OpenError>> {
     let has_moved = member.end() == Some(Ended::Moved);
     let failure = match member.peek() {
         Some(Event::JoinFailed { reason }) => Some(*reason),
-        Some(_) => None,
         // Another life is to try at the new address.
-        None if has_moved => Some(JoinFailure::Reset),
+        _ if has_moved => Some(JoinFailure::Reset),
+        Some(_) => None,
         None => return Attempt::Wait(Interest::Event),
     };
     if let Some(address) = member.could_not_ask() {

@@ -321,8 +321,8 @@ impl State {
 }
 
 impl Engine {
-    /// Returns an endpoint with this access, which handles share, at `place` or where the engine of this wish is. `make` makes
-    /// it if there is none yet.
+    /// Returns an endpoint with this access, which handles share, in an engine of this wish at `place`. `make` makes it if there
+    /// is none yet.
     pub(crate) fn call_from(
         (wish, purpose): (Wish, Purpose),
         place: Place,
@@ -339,7 +339,9 @@ impl Engine {
             if !wish.names_port() && !state.takes_calls_like(&entrance.access) {
                 continue;
             }
-            engine.catch_up(&mut state, &place);
+            if !engine.catch_up(&mut state, &place) {
+                continue;
+            }
             state.whereabouts.note_entry(purpose);
             let Some(index) = state.find(CALLS_TAG) else {
                 return engine.admit_calls(state, entrance, make);

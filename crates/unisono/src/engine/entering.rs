@@ -1,5 +1,5 @@
 //! How members enter an engine, and how engines begin. A process has one engine for each wish where its members are to be
-//! reached: the address to bind and the interface that options name, if any.
+//! reached (the address to bind and the interface that options name, if any), at each address.
 
 use super::following::Doubt;
 use super::fork::Home;
@@ -82,7 +82,7 @@ pub(crate) struct Way {
 }
 
 impl Engine {
-    /// Enters a member into an engine of this wish, at `place` or where the engine is. `make` makes the member for the
+    /// Enters a member into an engine of this wish, at `place`. `make` makes the member for the
     /// engine's address.
     pub(crate) fn enter(
         wish: Wish,
@@ -101,7 +101,9 @@ impl Engine {
             if !wish.names_port() && !state.takes_calls_like(&way.access) {
                 continue;
             }
-            engine.catch_up(&mut state, &place);
+            if !engine.catch_up(&mut state, &place) {
+                continue;
+            }
             state.whereabouts.note_entry(Purpose::IsFound);
             if !state.has(way.tag) {
                 return engine.admit(state, way, spin, make);
