@@ -41,7 +41,7 @@ fn a_member_that_gets_on_slowly_is_waited_for() {
         }
         let passes = seen.now >= next.get();
         if passes {
-            next.set(seen.now + 350 * MS);
+            next.set(seen.now + 150 * MS);
         }
         if passes { PROMPT } else { LOST }
     });
