@@ -59,6 +59,8 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         CoreBug::AcceptAnswered => &[Profile::Perf],
         // Servers of several instances, and reads that wait for confirmations, exist only there.
         CoreBug::RepeatsAtOtherInstance => OF_REPLICAS,
+        // There a member that gets no entries stays so while commands wait for it.
+        CoreBug::ProgressNotLookedAt => OF_REPLICAS,
         bug if bug.is_of_replicas() => OF_REPLICAS,
         bug if bug.is_of_calls() => OF_CALLS,
         _ => OF_GROUPS,
