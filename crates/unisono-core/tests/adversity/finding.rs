@@ -345,7 +345,7 @@ fn only_asks(net: &mut Net, first: usize, untold: bool) {
         let asks = seen.has(|frame| matches!(frame, Frame::Locate { .. }));
         let tells = seen.has(|frame| matches!(frame, Frame::Met(_)));
         let passes = is_of(first, seen.from) == is_of(first, seen.to)
-            || !(asks && !is_of(first, seen.from)) && !(tells && untold);
+            || (!asks || is_of(first, seen.from)) && !(tells && untold);
         if passes { PROMPT } else { LOST }
     });
 }

@@ -237,7 +237,11 @@ impl Director {
             }
             Trigger::Cancel { process, life, index } => self.try_again(process.into(), life, index as usize),
             Trigger::Start { process } => self.start(process.into()),
-            Trigger::Notice { process, notice: Notice::Over, .. } => self.start_later(process.into()),
+            Trigger::Notice { process, notice: Notice::Over, .. } => {
+                // The path to a server is mended once the others have excluded it.
+                self.world.frame_faults.set_stuck(process.into(), false);
+                self.start_later(process.into());
+            }
             Trigger::Fault(code) => self.fault(code),
             Trigger::Line(line) if self.script.is_some() => self.follow_script(line),
             Trigger::Line(CORRUPT) => self.corrupt(),

@@ -357,13 +357,14 @@ impl Plan {
     }
 
     /// Lets no entries reach a server for a while, in some runs while faults strike, in others when they are over: then
-    /// the rest must go on without it. Such a run is longer.
+    /// the rest must go on without it. Such a run is longer, and its commands wait for all members: where they wait for
+    /// none, the others have no reason to exclude it.
     fn draw_stuck(&mut self, random: &mut Random) {
         if self.corrupts_at.is_some() {
             return;
         }
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
-        if self.servers > 2 && random.chance(0.15) {
+        if self.servers > 2 && random.chance(0.15) && self.config.resilience > 0 {
             self.is_one_stuck = true;
             self.config.slow_member = SlowMember::ExcludeAfter(random.duration(500, 4_000));
             self.parts.quiet += 6 * SECOND;

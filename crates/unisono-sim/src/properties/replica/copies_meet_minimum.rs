@@ -2,7 +2,8 @@
 //! minimum, which is a majority of the servers. Members that lack the state do not count, nor does a second process of a
 //! name. In memory, with the durability *held by all*.
 //!
-//! A copy that is lost while the command is under way may have held it, and counts.
+//! A copy that is lost while the command is under way may have held it, and counts. So does a member that wants to leave,
+//! until it has left: it holds what the others wait for.
 
 use super::{Map, Namesakes, Property, Violation, broken, content};
 use crate::properties::Facts;
@@ -16,6 +17,10 @@ pub(super) struct CopiesMeetMinimum {
     minimum: usize,
     namesakes: Namesakes,
     copies: Map<Service, BTreeSet<Life>>,
+    /// The lives of each service's latest view, as far as resets and joins tell.
+    present: Map<Service, BTreeSet<Life>>,
+    /// Members that want to leave. They hold and serve what they have until their leave is over.
+    leaving: BTreeSet<Life>,
     /// The copies that were lost, in order.
     lost: Vec<(Service, Life)>,
     gone: BTreeSet<Life>,
@@ -32,7 +37,30 @@ impl CopiesMeetMinimum {
     fn add(&mut self, service: Service, life: Life) {
         if !self.gone.contains(&life) {
             self.copies.entry(service).or_default().insert(life);
+            self.present.entry(service).or_default().insert(life);
         }
+    }
+
+    /// Returns the service of which this life is a copy.
+    fn service_of(&self, life: Life) -> Option<Service> {
+        self.copies.iter().find(|(_, copies)| copies.contains(&life)).map(|(service, _)| *service)
+    }
+
+    /// A life asks to leave, or has no part in its group any more.
+    fn out(&mut self, life: Life) {
+        let is_present = self.service_of(life).is_some_and(|service| self.present[&service].contains(&life));
+        if !is_present || !self.leaving.insert(life) {
+            self.lose(life);
+        }
+    }
+
+    /// A reset has installed a view.
+    fn install(&mut self, life: Life, members: &[Life]) {
+        let Some(service) = self.service_of(life) else { return };
+        self.present.insert(service, members.iter().copied().collect());
+        let leaving = self.leaving.intersection(&self.copies[&service]);
+        let excluded: Vec<Life> = leaving.filter(|life| !members.contains(life)).copied().collect();
+        excluded.into_iter().for_each(|life| self.lose(life));
     }
 
     fn lose(&mut self, life: Life) {
@@ -88,7 +116,9 @@ impl Property for CopiesMeetMinimum {
                 members.iter().for_each(|life| self.add(*service, *life));
             }
             Some(ReplicaRecord::Informed(at)) => self.add(at.service, record.life),
-            Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
+            Some(ReplicaRecord::Out) => self.out(record.life),
+            Some(ReplicaRecord::EndedAtOnce | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
+            Some(ReplicaRecord::WentOn { members, .. }) => self.install(record.life, members),
             Some(ReplicaRecord::Applied { at, name, .. }) => _ = self.executed.insert(*name, at.service),
             Some(ReplicaRecord::Answered { service, name, confirmed: true }) => {
                 return self.answer(record, *service, *name);
