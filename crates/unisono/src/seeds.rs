@@ -39,11 +39,12 @@ impl Seeds {
                 _ => seeds.names.push(seed.clone()),
             }
         }
-        // A process that stays home has one loopback address, of the IP version of the first seed.
-        let only = seeds.fixed.first().filter(|_| seeds.home && options.bind.is_none());
+        // Without an address of its own a process has one loopback address: that of the first seed's IP version.
+        let first = seeds.fixed.first().filter(|_| options.bind.is_none());
         let wish = Wish::of(options);
         let other = |seed: &&SocketAddr| {
-            !wish.asks(**seed) || only.is_some_and(|only| only.is_ipv6() != seed.is_ipv6())
+            let is_near = seeds.home || seed.ip().is_loopback();
+            !wish.asks(**seed) || is_near && first.is_some_and(|first| first.is_ipv6() != seed.is_ipv6())
         };
         match seeds.fixed.iter().find(other) {
             Some(seed) => Err(OpenError::SeedFamily { seed: *seed }),
@@ -225,8 +226,12 @@ mod tests {
             assert_eq!(refused(Some(bind), &["localhost:9"]), None);
         }
         assert_eq!(refused(Some("[::]:0"), &[six, four]), None);
-        let given = vec![four.into(), six.into()];
-        Seeds::new(&Options { insecure: true, seeds: given, ..Options::default() }).unwrap();
+        let open = |given: [&str; 2]| {
+            let seeds = given.map(String::from).into();
+            Seeds::new(&Options { insecure: true, seeds, ..Options::default() })
+        };
+        assert!(matches!(open([four, six]), Err(OpenError::SeedFamily { .. })));
+        open(["192.0.2.1:9", "[2001:db8::1]:9"]).unwrap();
         assert_eq!(refused(Some("[::1]:0"), &[six, "localhost:9"]), None);
     }
 
