@@ -183,7 +183,7 @@ pub(crate) fn waits(service: &str, missing: &[u8]) -> String {
     format!("{} does not serve at present: it waits for {}", visible(service), servers(missing))
 }
 
-/// Says that a service on disk was created just now, which should surprise nobody.
+/// Returns the notice that a service on disk has been created. It warns an operator whose service existed before.
 pub(crate) fn created_words(service: &str, at_ms: Option<u64>) -> String {
     let at = at_ms.map_or_else(String::new, |at| format!(" at {}", utc(at)));
     format!(

@@ -110,7 +110,7 @@ fn a_server_at_all_addresses_and_listeners_share_a_port() {
 fn a_client_asks_seeds_of_both_ip_versions() {
     let _alone = alone();
     let Some(mut hosts) = Hosts::up_with_ipv6() else { return };
-    // It answers from its IPv6 address alone, and nobody is at host 7.
+    // The server answers from its IPv6 address alone. There is no host 7.
     hosts.serve("[::]:7195");
     for seeds in ["10.195.0.1:7196,[fd00:195::1]:7196", "[fd00:195::1]:7196,10.195.0.7:7196"] {
         hosts.is_served(seeds);

@@ -80,7 +80,7 @@ pub fn read_capability(path: impl AsRef<Path>) -> Result<Capability, CapabilityF
     text.trim().parse().map_err(|reason| CapabilityFileError::Other { path: path.into(), reason })
 }
 
-/// True if a regular file has this capability, whoever may read it.
+/// Returns true if a regular file contains this capability. The mode of the file is not checked.
 pub(crate) fn has_capability(path: &Path, capability: &Capability) -> bool {
     let Ok(Some(file)) = open_regular(path) else { return false };
     let mut text = String::new();

@@ -273,8 +273,8 @@ impl Plan {
         self.give_disks(random);
     }
 
-    /// Lets some states on disk have so many parts, and writes take so long, that a snapshot of all of them takes more than
-    /// 10 s. Crashes would end most of these, so nothing else fails in half of these runs.
+    /// Gives a fifth of the runs on disk 100 to 300 parts more and slow writes: a snapshot of all parts then takes more than
+    /// 10 s. Crashes would end most of these snapshots, so half of these runs have no other fault.
     fn draw_parts(&mut self, random: &mut Random) {
         let Some(disks) = self.disks.as_mut().filter(|_| random.chance(0.2)) else { return };
         disks.ballast = random.between(100, 300);

@@ -5,7 +5,7 @@
 //! route, or some seconds have passed. It lives while the process has an engine whose address depends on the network.
 //!
 //! When an engine moves, the calls in it go on at the new address: an endpoint of the core may have another address than
-//! before. A member may not: its life ends, and whoever opened it enters again.
+//! before. A member may not: its life ends, and the replica or program that opened it enters again.
 
 use super::Engine;
 use super::entering::{engines, open_unicast};

@@ -81,7 +81,7 @@ pub(super) struct Whereabouts {
     wish: Wish,
     /// What the processes in the engine are there for.
     purpose: Purpose,
-    /// The members that whoever began the engine will ask: the address depends on them.
+    /// The seeds that the first user of the engine asks: its address depends on them.
     seeds: Seeds,
     place: Place,
     /// Number of the interface by which multicasts are sent and received, once a look has shown it; none if that has to be
