@@ -79,7 +79,7 @@ mod identity;
 pub mod look;
 mod membership;
 mod multicasts;
-mod order;
+mod ordering;
 mod path;
 mod peers;
 mod planted;

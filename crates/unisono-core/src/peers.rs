@@ -8,7 +8,7 @@ use crate::event::Suspicion;
 use crate::history::Members;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::membership::INQUIRE_BYTES;
-use crate::order::Awaited;
+use crate::ordering::Awaited;
 use crate::table::Table;
 use crate::time::{Pace, Time};
 use crate::wire::{Assembler, ReplayWindow};

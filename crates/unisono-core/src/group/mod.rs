@@ -1,6 +1,6 @@
 //! One member's side of one group. This module connects the modules that contain the algorithms.
 //!
-//! [`Group`] is the state of all modules together. `order` assigns seqnos, `history` and `unordered` keep messages,
+//! [`Group`] is the state of all modules together. `ordering` assigns seqnos, `history` and `unordered` keep messages,
 //! `stability` knows which members hold which entries, `repair` requests lost entries, `flow` sends own messages, and
 //! `membership` handles views, suspicion, joins, leaves and resets.
 //!
@@ -36,7 +36,7 @@ use crate::membership::{
     Admission, Confirming, Departures, Detector, Ending, Force, Formed, Forming, Halt, Joining, Leaving,
     Otherwise, PreviousEpoch, Recovery, Seek,
 };
-use crate::order::Order;
+use crate::ordering::Order;
 use crate::peers::Peers;
 use crate::planted::Planted;
 use crate::random::Random;
