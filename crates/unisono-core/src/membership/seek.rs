@@ -31,7 +31,7 @@ const SEEK_CLOSELY_FOR: Duration = Duration::from_secs(20);
 /// to a quarter shorter or longer.
 const SEEK_PAUSE_MAX: Duration = Duration::from_secs(15);
 /// Number of other groups whose answers to one question are looked at.
-const ANSWERS_MAX: usize = 16;
+const ANSWERED_MAX: usize = 16;
 
 /// A member's search for other groups.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Group {
             }
         } else if here.condition != Condition::Pristine && self.phase == Phase::Member {
             let is_repeated = seek.answered.iter().any(|(instance, _)| *instance == here.instance);
-            if is_repeated || seek.answered.len() == ANSWERS_MAX {
+            if is_repeated || seek.answered.len() == ANSWERED_MAX {
                 return;
             }
             seek.answered.push((here.instance, here.cookie));

@@ -407,7 +407,7 @@ mod tests {
     };
 
     const LEAVER: usize = 0;
-    const OTHER: usize = 1;
+    const STAYER: usize = 1;
     const STEP: Duration = Duration::from_millis(1);
     /// More steps than any working case takes.
     const STEPS_MAX: usize = 5_000;
@@ -439,7 +439,7 @@ mod tests {
                     (Settings { transport: Transport::Unicast, ..Settings::default() }, Box::new(Checksum));
                 Group::new(now, me, port, entry, Bytes::new(), settings, protection, random).unwrap()
             };
-            let cores = [core(LEAVER, leaver), core(OTHER, other)];
+            let cores = [core(LEAVER, leaver), core(STAYER, other)];
             Pair { now, cores, flights: Vec::new(), heard: true, receives: true }
         }
 
@@ -461,7 +461,7 @@ mod tests {
                     self.cores[to].handle_datagram(self.now, address(1 - to), datagram);
                     self.drain(to);
                 }
-                for place in [LEAVER, OTHER] {
+                for place in [LEAVER, STAYER] {
                     self.cores[place].handle_timeout(self.now);
                     self.drain(place);
                 }
@@ -515,7 +515,7 @@ mod tests {
         pair.heard = false;
         let Pair { now, cores: [mut leaver, _], .. } = pair;
         leaver.leave(now, Bytes::new()).unwrap();
-        let (info, sender) = (leaver.info(), Uid(OTHER as u64 + 1));
+        let (info, sender) = (leaver.info(), Uid(STAYER as u64 + 1));
         let header = Header {
             protection: ProtectionKind::Checksum,
             group: leaver.tag(),
@@ -531,7 +531,7 @@ mod tests {
         Writer::new(&mut datagram, 1000).frame(&told);
         let context = KeyContext { instance: info.instance, sender, salt: 0 };
         assert!(seal(&mut datagram, &header, &context, &mut Checksum));
-        leaver.handle_datagram(now, address(OTHER), BytesMut::from(&datagram[..]));
+        leaver.handle_datagram(now, address(STAYER), BytesMut::from(&datagram[..]));
         assert_eq!(leaver.phase(), Phase::Gone, "the case was not reached");
         let mut member =
             Membership::new(leaver, Reach { multicast: None, seeds: Default::default() }, Label::default());
@@ -545,8 +545,8 @@ mod tests {
         let full = GroupConfig { members_max: 1, ..GroupConfig::default() };
         let mut pair = Pair::of(EntryMode::Found(GroupConfig::default()), EntryMode::Found(full));
         (pair.heard, pair.receives) = (false, false);
-        pair.cores[OTHER].send(pair.now, Bytes::from_static(b"in use")).unwrap();
-        pair.pass_until(|pair| pair.cores[OTHER].marks().received > 0);
+        pair.cores[STAYER].send(pair.now, Bytes::from_static(b"in use")).unwrap();
+        pair.pass_until(|pair| pair.cores[STAYER].marks().received > 0);
         pair.heard = true;
         pair.pass_until(|pair| pair.cores[LEAVER].phase() == Phase::Gone);
         let Pair { cores: [core, _], .. } = pair;

@@ -206,7 +206,7 @@ mod tests {
     use std::net::SocketAddr;
 
     const ETH: u32 = 2;
-    const OTHER: u32 = 3;
+    const WLAN: u32 = 3;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
@@ -288,7 +288,7 @@ mod tests {
     fn an_engine_stays_at_its_address_whatever_others_come() {
         let mut engine = engine(None, place(1), Some(ETH));
         for seconds in 1..9 {
-            let step = look(&mut engine, seconds, &network(&[(ETH, 1), (OTHER, 2)]), place(2));
+            let step = look(&mut engine, seconds, &network(&[(ETH, 1), (WLAN, 2)]), place(2));
             assert_eq!((step, engine.is_unsettled()), (Step::Stay, false));
         }
     }
@@ -305,16 +305,16 @@ mod tests {
         assert_eq!(look(&mut engine, 10, &network(&[(ETH, 1)]), place(1)), Step::Stay);
         assert!(!engine.is_unsettled());
         // The address moves to another interface, such as a bridge.
-        assert_eq!(look(&mut engine, 11, &network(&[(OTHER, 1)]), place(1)), Step::Renew(OTHER));
+        assert_eq!(look(&mut engine, 11, &network(&[(WLAN, 1)]), place(1)), Step::Renew(OTHER));
         // The interface was removed and made again between two looks.
-        let again = Network { removed: vec![OTHER], ..network(&[(OTHER, 1)]) };
-        assert_eq!(look(&mut engine, 12, &again, place(1)), Step::Renew(OTHER));
-        let other = Network { removed: vec![ETH], ..network(&[(OTHER, 1)]) };
+        let again = Network { removed: vec![WLAN], ..network(&[(OTHER, 1)]) };
+        assert_eq!(look(&mut engine, 12, &again, place(1)), Step::Renew(WLAN));
+        let other = Network { removed: vec![ETH], ..network(&[(WLAN, 1)]) };
         assert_eq!(look(&mut engine, 13, &other, place(1)), Step::Stay);
         // What could not be renewed is tried again.
         engine.note_renewed(None);
         assert!(engine.is_unsettled());
-        assert_eq!(look(&mut engine, 14, &network(&[(OTHER, 1)]), place(1)), Step::Renew(OTHER));
+        assert_eq!(look(&mut engine, 14, &network(&[(WLAN, 1)]), place(1)), Step::Renew(OTHER));
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn an_engine_leaves_its_refuge_when_its_address_is_back() {
         let mut engine = engine(None, place(1), Some(ETH));
-        let (without, both) = (network(&[(OTHER, 2)]), network(&[(ETH, 1), (OTHER, 2)]));
+        let (without, both) = (network(&[(WLAN, 2)]), network(&[(ETH, 1), (OTHER, 2)]));
         // A moment without the address moves nothing.
         assert_eq!(look(&mut engine, 1, &without, place(2)), Step::Stay);
         assert_eq!(look(&mut engine, 2, &both, place(1)), Step::Renew(ETH));
@@ -350,7 +350,7 @@ mod tests {
         assert!(engine.is_unsettled());
         assert_eq!(look(&mut engine, 2, &network(&[(ETH, 1)]), place(1)), Step::Move(place(1)));
         // That was its first address, and no refuge.
-        assert_eq!(look(&mut engine, 9, &network(&[(ETH, 1), (OTHER, 2)]), place(2)), Step::Stay);
+        assert_eq!(look(&mut engine, 9, &network(&[(ETH, 1), (WLAN, 2)]), place(2)), Step::Stay);
         assert!(!engine.is_unsettled());
     }
 
@@ -372,14 +372,14 @@ mod tests {
     fn an_address_that_was_asked_for_is_kept_while_it_is_away() {
         let mut engine = engine(Some("192.0.2.1:7000"), place(1), Some(ETH));
         for seconds in 1..9 {
-            assert_eq!(look(&mut engine, seconds, &network(&[(OTHER, 2)]), place(2)), Step::Stay);
+            assert_eq!(look(&mut engine, seconds, &network(&[(WLAN, 2)]), place(2)), Step::Stay);
         }
         assert_eq!(look(&mut engine, 9, &network(&[(ETH, 1)]), place(2)), Step::Renew(ETH));
     }
 
     #[test]
     fn a_member_that_enters_takes_an_engine_along_that_has_no_good_place() {
-        let (with, without) = (network(&[(ETH, 1), (OTHER, 2)]), network(&[(OTHER, 2)]));
+        let (with, without) = (network(&[(ETH, 1), (WLAN, 2)]), network(&[(OTHER, 2)]));
         let stays = engine(None, place(1), Some(ETH));
         assert!(!stays.gives_way_to(&place(2), &with) && stays.gives_way_to(&place(2), &without));
         assert!(!stays.gives_way_to(&place(1), &without), "it is there");
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn an_engine_without_an_address_of_its_own_stays_while_its_interface_is_there() {
         let mut engine = engine(None, roaming(1), Some(ETH));
-        let (both, other) = (network(&[(ETH, 1), (OTHER, 2)]), network(&[(OTHER, 2)]));
+        let (both, other) = (network(&[(ETH, 1), (WLAN, 2)]), network(&[(OTHER, 2)]));
         for seconds in 1..9 {
             assert_eq!(look(&mut engine, seconds, &both, place(2)), Step::Stay);
             assert!(!engine.is_unsettled());
@@ -416,10 +416,10 @@ mod tests {
     #[test]
     fn an_engine_at_a_refuge_only_gives_way_to_the_place_to_which_it_would_go_anyway() {
         let mut engine = engine(None, place(1), Some(ETH));
-        let other = network(&[(OTHER, 2)]);
+        let other = network(&[(WLAN, 2)]);
         look(&mut engine, 1, &other, place(2));
         assert_eq!(look(&mut engine, 3, &other, place(2)), Step::Move(place(2)));
-        let all = network(&[(ETH, 1), (OTHER, 2), (4, 3)]);
+        let all = network(&[(ETH, 1), (WLAN, 2), (4, 3)]);
         assert!(!engine.gives_way(&place(3), &all, || Some(place(1))));
         assert!(engine.gives_way(&place(1), &all, || Some(place(1))));
     }
