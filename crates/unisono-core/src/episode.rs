@@ -159,7 +159,7 @@ impl Group {
     /// Queues an episode for each change that was accepted beyond `before`.
     #[inline]
     pub(crate) fn note_changes_accepted(&mut self, before: Seqno) {
-        if self.history.last_change() > before || self.history.term().0 > before {
+        if self.history.last_change() > before || self.term() > before {
             self.queue_changes(before);
         }
     }

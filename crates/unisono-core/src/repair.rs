@@ -121,7 +121,7 @@ impl Group {
     /// Returns the peer to send a NACK to: at first the sequencer; then the member that announced the seqnos; then by
     /// turns any peer and one known to hold them.
     fn peer_to_ask(&mut self) -> Option<Uid> {
-        let sequencer = self.named();
+        let sequencer = self.contact();
         if self.repair.asked < 2 && self.peers.get(sequencer).is_some() {
             return Some(sequencer);
         }
@@ -155,7 +155,7 @@ impl Group {
                 continue;
             }
             left = left.saturating_sub(last - first + 1);
-            if !self.order.is_acting() {
+            if !self.may_assign() {
                 self.probe(Probe::RepairedByMember);
             }
             self.serve(address, self.epoch_tag, None, first, last);

@@ -84,7 +84,7 @@ impl Group {
             self.accepted = through;
             // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
             // if a message needs more.
-            if is_to_be_told && self.order.is_acting() {
+            if is_to_be_told && self.report_to().is_none() {
                 let asks = self.waits_for_reports();
                 self.order.beat_now(asks);
             }
@@ -93,10 +93,10 @@ impl Group {
             }
         }
         if self.accepted > before {
-            if self.accepted > told && !self.order.is_acting() {
+            if self.accepted > told && self.report_to().is_some() {
                 self.probe(Probe::AcceptedByOwnTable);
             }
-            if self.order.is_acting() && self.order.announced > before {
+            if self.report_to().is_none() && self.order.announced > before {
                 self.probe(Probe::AcceptedByAck);
             }
             self.resolve_own(before);
@@ -273,7 +273,7 @@ impl Group {
         let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
         // A sequencer acknowledges to no member.
-        if (due || is_much) && !self.order.is_acting() {
+        if (due || is_much) && self.report_to().is_some() {
             self.acknowledging.due = true;
         }
     }
@@ -297,15 +297,15 @@ impl Group {
     }
 
     fn note_shown_stable(&mut self, stable: Seqno) {
-        if stable > self.acknowledging.stable_hint && !self.order.is_acting() {
+        if stable > self.acknowledging.stable_hint && self.report_to().is_some() {
             self.acknowledging.stable_hint = stable;
         }
     }
 
     /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
     fn acknowledges_first(&self, holders: usize) -> bool {
-        let sequencer = self.history.term().1;
-        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != sequencer);
+        let Some(counts) = self.report_to() else { return false };
+        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
         others.take(holders).any(|uid| uid == self.me.uid)
     }
 
@@ -315,7 +315,7 @@ impl Group {
     }
 
     fn note_accepted(&mut self, now: Time, before: Seqno) {
-        if !self.order.is_acting() && self.history.change_beyond(before).is_some() {
+        if self.report_to().is_some() && self.history.change_beyond(before).is_some() {
             self.acknowledging.due = true;
         }
         if self.joining.is_some() {
@@ -345,7 +345,7 @@ impl Group {
         // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
         self.note_accept_hint(marks.accepted, 0);
         let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
-        if !self.order.is_acting() {
+        if self.report_to().is_some() {
             self.show_successor(now, from, marks.received);
         } else if hears_us {
             self.note_hears_us(now, from);
@@ -400,8 +400,7 @@ impl Group {
         if promised || !matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
             return None;
         }
-        let named = self.named();
-        (named != self.me.uid && self.peers.get(named).is_some()).then_some(named)
+        self.report_to().filter(|&uid| uid != self.me.uid && self.peers.get(uid).is_some())
     }
 
     /// Notes that watermarks went out to `to`.
@@ -417,10 +416,10 @@ impl Group {
     pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, asks: bool) -> bool {
         let known = &self.acknowledging;
         let (said, is) = (&known.told, self.watermarks(now));
-        if !asks && known.told_to == self.named() {
+        if !asks && self.report_to() == Some(known.told_to) {
             return now.since(known.told_at) >= SHOW_LIFE_AFTER;
         }
-        known.told_to != self.named()
+        self.report_to() != Some(known.told_to)
             || said.received < end
             || (said.received, said.accepted, said.delivered, said.hears_multicast)
                 != (is.received, is.accepted, is.delivered, is.hears_multicast)
@@ -430,7 +429,7 @@ impl Group {
     /// Notes that the application took events. The sequencer has to learn that before its window shuts.
     pub(crate) fn note_delivered(&mut self) {
         let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
-        if untold >= self.report_every() && !self.order.is_acting() {
+        if untold >= self.report_every() && self.report_to().is_some() {
             self.acknowledging.due = true;
         }
     }
@@ -442,7 +441,7 @@ impl Group {
 
     /// Returns the seqno through which every member of the view holds everything; observers do not count.
     pub(crate) fn held_by_members(&self) -> Seqno {
-        if !self.order.is_acting() {
+        if self.report_to().is_some() {
             return self.stable();
         }
         let view = self.history.view();
@@ -454,7 +453,7 @@ impl Group {
     fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {
             self.history.received()
-        } else if self.order.is_acting() {
+        } else if self.report_to().is_none() {
             self.held_by_all_beyond(floor)
         } else {
             self.acknowledging.stable_hint.min(self.history.received())
@@ -497,7 +496,7 @@ impl Group {
     /// Frees everything that every member holds and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
         let mut through = self.accepted.min(self.delivered);
-        if self.order.is_acting() {
+        if self.report_to().is_none() {
             // Observers are to receive it too.
             through = through.min(self.order.announced);
         }

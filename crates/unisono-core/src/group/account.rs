@@ -35,7 +35,7 @@ impl Group {
             epoch: self.epoch,
             me: self.me.uid,
             rank: members.iter().position(|member| member.uid == self.me.uid),
-            sequencer: self.named(),
+            sequencer: self.contact(),
             by_multicast: self.audience.multicast,
             expected: self.delivered + 1,
             unstable: self.history.received() + 1,
@@ -81,7 +81,7 @@ impl Group {
                 && !self.recovery.has_promised()
                 && !self.is_below_minimum(),
             reporter: self.me.uid,
-            sequencer: self.named(),
+            sequencer: self.contact(),
             term: self.term(),
             resilience: self.resilience_in(self.history.view().len()),
             resilience_founded: self.config.resilience,
@@ -140,7 +140,7 @@ impl Group {
             wait(WaitReason::Minimum, None, self.history.received() + 1, since);
         }
         if self.lacks() {
-            wait(WaitReason::Flush, Some(self.named()), self.history.received() + 1, now);
+            wait(WaitReason::Flush, Some(self.contact()), self.history.received() + 1, now);
         }
         if self.accepted < self.history.received() {
             let seqno = self.accepted + 1;
@@ -150,9 +150,9 @@ impl Group {
                 wait(WaitReason::Ack, Some(member.uid), seqno, since);
             }
         }
-        let named = self.named();
-        if named != self.me.uid && self.successor_is_unheard() {
-            wait(WaitReason::Token, Some(named), self.term(), now);
+        let contact = self.contact();
+        if contact != self.me.uid && self.successor_is_unheard() {
+            wait(WaitReason::Token, Some(contact), self.term(), now);
         }
         waits
     }

@@ -40,18 +40,18 @@ impl Group {
     pub(super) fn rebuild_audience(&mut self) {
         self.audience_is_stale = false;
         // Members still acknowledge to a predecessor while they do not know that it handed its role on.
-        let acting = self.order.is_acting() || self.is_predecessor();
-        let all_hear = if acting { self.all_hear_multicast() } else { self.order.multicast_heard() };
+        let counts = self.report_to().is_none() || self.is_predecessor();
+        let all_hear = if counts { self.all_hear_multicast() } else { self.order.multicast_heard() };
         self.audience.addresses.clear();
         let hearers = self.peers.iter().filter(|peer| peer.hears_multicast).count();
         let enough = match self.settings.transport {
             Transport::Unicast => false,
-            Transport::Multicast => hearers > 0 || (!acting && all_hear),
-            Transport::Auto => hearers >= self.multicast_from() || (!acting && all_hear),
+            Transport::Multicast => hearers > 0 || (!counts && all_hear),
+            Transport::Auto => hearers >= self.multicast_from() || (!counts && all_hear),
         };
-        self.audience.multicast = enough && (acting || all_hear);
+        self.audience.multicast = enough && (counts || all_hear);
         for peer in self.peers.iter() {
-            let reached = self.audience.multicast && (if acting { peer.hears_multicast } else { all_hear });
+            let reached = self.audience.multicast && (if counts { peer.hears_multicast } else { all_hear });
             if !reached {
                 self.audience.addresses.push(peer.member.address);
             }

@@ -52,7 +52,7 @@ impl Group {
         let broadcast = payload.len() > self.config.broadcast_above_bytes as usize;
         let mut number = 0;
         let piece_bytes_max = self.piece_bytes_max();
-        let waits = if self.order.is_acting() {
+        let waits = if self.submit_to().is_none() {
             self.order.announced < self.order.numbered
         } else {
             self.outbox.has_unsent()
@@ -63,7 +63,7 @@ impl Group {
                 .outbox
                 .push(Outgoing { more, resilience, broadcast, again_at: Time::ZERO, bytes }, piece_bytes_max);
         }
-        if self.order.is_acting() {
+        if self.submit_to().is_none() {
             self.settle(now);
         }
         Ok(number)
@@ -74,7 +74,7 @@ impl Group {
     pub fn own_events_stop_the_order(&self) -> bool {
         let waiting = self.history.received() - self.delivered;
         // Only the sequencer knows the number of bytes, and stops at its limit.
-        let fills_bytes = self.order.is_acting()
+        let fills_bytes = self.may_assign()
             && self.history.base() >= self.delivered
             && self.history.bytes() >= self.config.history_bytes;
         self.phase == Phase::Member
@@ -127,8 +127,8 @@ impl Group {
         if self.recovery.has_promised() {
             return Err(HandOverError::Resetting);
         }
-        if !self.order.is_acting() {
-            return Err(HandOverError::NotSequencer { sequencer: self.named() });
+        if !self.may_assign() {
+            return Err(HandOverError::NotSequencer { sequencer: self.contact() });
         }
         if !self.is_in_view(to) {
             return Err(HandOverError::NoSuchMember(to));

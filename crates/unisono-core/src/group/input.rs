@@ -298,7 +298,7 @@ impl Group {
         for frame in Decoder::new(payload).flatten() {
             match frame {
                 // A sequencer has numbered every JOIN there is, so no unknown member coordinates.
-                Frame::Invite { ballot, members_min } if !self.order.is_acting() => {
+                Frame::Invite { ballot, members_min } if !self.may_assign() => {
                     let invitation = Invitation { ballot, members_min };
                     return self.handle_invitation_of_stranger(now, from, uid, leave, invitation);
                 }
@@ -320,7 +320,7 @@ impl Group {
         }
         // The sequencer knows every member and observer. An unknown process has left, perhaps before this member
         // joined, or listens in vain.
-        if may_answer && leave.is_none() && self.order.is_acting() {
+        if may_answer && leave.is_none() && self.may_assign() {
             self.tell_unneeded(uid, from);
         }
     }

@@ -349,7 +349,7 @@ impl Group {
 
     /// Packs own messages that ask for a seqno: by PB to the sequencer, by BB to all. An acknowledgement rides along.
     fn pack_own(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
-        if self.order.is_acting() || self.recovery.has_promised() || self.own_leave_is_logged() {
+        if self.submit_to().is_none() || self.recovery.has_promised() || self.own_leave_is_logged() {
             return None;
         }
         let window = u64::from(self.config.window);
@@ -368,7 +368,7 @@ impl Group {
     fn pack_messages(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Destination> {
         let window = u64::from(self.config.window);
         let (first, head) = self.outbox.next_to_send(window)?;
-        let sequencer = self.named();
+        let sequencer = self.submit_to()?;
         let address = self.peers.address(sequencer)?;
         let busy = self.spares_the_sequencer();
         let multicast = self.audience.multicast;

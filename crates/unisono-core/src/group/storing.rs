@@ -85,7 +85,7 @@ impl Group {
             && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting);
         match takes {
             false => 0,
-            true if self.order.is_acting() => self.history.received(),
+            true if self.may_assign() => self.history.received(),
             true => Seqno::MAX,
         }
     }

@@ -64,7 +64,7 @@ impl Group {
         Marks {
             epoch: self.epoch_tag,
             term: self.term(),
-            acting: self.order.is_acting(),
+            acting: self.may_assign(),
             numbered: self.order.numbered_by_us(),
             received: self.history.received(),
             acknowledged: self.acknowledging.acknowledged(),

@@ -161,8 +161,9 @@ impl Group {
         if !direct && !self.answers_multicast(now, asker, nonce) {
             return;
         }
-        let named = self.named();
-        let sequencer = if named == self.me.uid { Some(self.me.address) } else { self.peers.address(named) };
+        let contact = self.contact();
+        let sequencer =
+            if contact == self.me.uid { Some(self.me.address) } else { self.peers.address(contact) };
         let Some(sequencer) = sequencer else { return };
         let condition = match self.is_pristine() {
             _ if self.is_halted() => Condition::Halted,
@@ -186,11 +187,11 @@ impl Group {
     /// answer each repetition, others each time.
     fn answers_multicast(&mut self, now: Time, asker: Uid, nonce: u64) -> bool {
         let repeated = self.admission.note_question(now, asker, nonce);
-        if self.is_halted() || self.order.is_acting() || repeated == 0 {
+        if self.is_halted() || self.contact() == self.me.uid || repeated == 0 {
             return self.speaks_for_all(LOCATE_ANSWERS, self.history.view().len());
         }
-        let named = self.named();
-        let others = || self.history.view().iter().filter(|member| member.uid != named);
+        let contact = self.contact();
+        let others = || self.history.view().iter().filter(|member| member.uid != contact);
         let count = others().count().max(1) as u64;
         let Some(place) = others().position(|member| member.uid == self.me.uid) else { return false };
         let first = (nonce % count + repeated % count * LOCATE_ANSWERS) % count;
@@ -200,17 +201,13 @@ impl Group {
     /// True if the group is being reset, or this member suspects its sequencer.
     fn is_halted(&self) -> bool {
         self.recovery.has_promised()
-            || self.peers.get(self.named()).is_some_and(|sequencer| sequencer.suspected.is_some())
+            || self.peers.get(self.contact()).is_some_and(|sequencer| sequencer.suspected.is_some())
     }
 
     /// True if this member is to answer a question that `asked` members received: the sequencer is; while the group is
     /// halted, each member is with probability `answers / asked`.
     pub(crate) fn speaks_for_all(&mut self, answers: u64, asked: usize) -> bool {
-        if self.is_halted() {
-            self.random.below(asked.max(1) as u64) < answers
-        } else {
-            self.order.is_acting()
-        }
+        if self.is_halted() { self.random.below(asked.max(1) as u64) < answers } else { self.may_assign() }
     }
 
     pub(crate) fn handle_join_request(
@@ -224,7 +221,7 @@ impl Group {
     ) {
         let (uid, packet_number) = joiner;
         let is_old = self.admission.is_old_request(uid, packet_number);
-        if !self.order.is_acting() || is_old {
+        if !self.may_assign() || is_old {
             return;
         }
         let is_good = self.admission.cookie_is_good(now, uid, from, cookie);

@@ -14,7 +14,7 @@ use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
-use crate::peers::{Peer, Probing, Standing};
+use crate::peers::{Peer, Probing};
 use crate::planted::Probe;
 use crate::time::{Time, earlier};
 use crate::wire::Frame;
@@ -155,17 +155,6 @@ impl Group {
         self.recovery.notice_sleep(now);
     }
 
-    /// True if this member watches `uid`.
-    fn watches(&self, uid: Uid, standing: &Standing) -> bool {
-        match standing {
-            Standing::Member | Standing::Leaver { .. } if self.order.is_acting() => match standing {
-                Standing::Leaver { seqno, .. } => self.accepted < *seqno,
-                _ => true,
-            },
-            _ => uid == self.named(),
-        }
-    }
-
     pub(crate) fn detector_timeout(&mut self, now: Time) {
         if self.detector.look_at.is_some_and(|at| at <= now) {
             self.look(now);
@@ -192,7 +181,7 @@ impl Group {
         let watched: Vec<Uid> = self
             .peers
             .iter()
-            .filter(|peer| self.watches(peer.member.uid, &peer.standing))
+            .filter(|peer| self.watched(peer.member.uid, &peer.standing))
             .filter(|peer| peer.is_asked_on())
             .map(|peer| peer.member.uid)
             .collect();
@@ -234,16 +223,16 @@ impl Group {
         let (oldest, since) = self.detector.unaccepted;
         let is_behind = oldest == self.accepted + 1 && oldest <= self.history.received();
         // The sequencer knows which members hold an entry. The others wait until it announces the acceptance.
-        let unaccepted = (is_behind && !(self.order.is_acting() && self.holds(uid, oldest))).then_some(since);
-        let unnumbered = if uid == self.named() { self.outbox.waits_since() } else { None };
+        let unaccepted =
+            (is_behind && !(self.report_to().is_none() && self.holds(uid, oldest))).then_some(since);
+        let unnumbered = if self.submit_to() == Some(uid) { self.outbox.waits_since() } else { None };
         earlier(unaccepted, unnumbered)
     }
 
     /// Looks at one peer; returns when to look again.
     fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
         let nonce = self.random.next_u64() | 1;
-        let (term, named) = self.history.term();
-        let is_named = uid == named;
+        let (term, is_named) = (self.term(), self.report_to() == Some(uid));
         let waits_since = self.waits_for_since(uid);
         let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
         if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {

@@ -432,8 +432,9 @@ impl Group {
         if self.phase != Phase::Joining || self.is_member() {
             return;
         }
-        let (term, named) = self.history.term();
-        if joining.welcomer.is_some_and(|welcomer| welcomer != named) && self.order.is_heard_in(term) {
+        let contact = self.contact();
+        if joining.welcomer.is_some_and(|welcomer| welcomer != contact) && self.order.is_heard_in(self.term())
+        {
             self.join_failed(JoinFailure::TimedOut);
         }
     }

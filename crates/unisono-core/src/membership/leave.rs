@@ -162,10 +162,10 @@ impl Group {
         if asked.is_multiple_of(ASKS_PER_SEARCH) && silence >= LEAVE_ASK_EVERY * ASKS_PER_SEARCH {
             self.search();
         }
-        let Some(target) = (if inquires { self.random_peer() } else { Some(self.named()) }) else { return };
+        let Some(target) = (if inquires { self.random_peer() } else { Some(self.contact()) }) else { return };
         let asks = self.phase == Phase::Leaving && !self.own_leave_is_logged();
         let ready = self.nothing_waits_for_a_seqno() || self.broken(Planted::LeaveOvertakesMessages);
-        if asks && ready && !self.order.is_acting() && !self.recovery.has_promised() {
+        if asks && ready && !self.may_assign() && !self.recovery.has_promised() {
             self.post(target, self.leave_request(goodbye));
         }
         if inquires {
@@ -189,7 +189,7 @@ impl Group {
         let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
         let mut others = view.iter().filter(|member| member.uid != self.me.uid);
         let decides_nothing = |uid: Uid| is_suspected(uid) || self.departures.has_asked(uid);
-        let decides = self.order.is_acting() || others.all(|member| decides_nothing(member.uid));
+        let decides = self.may_assign() || others.all(|member| decides_nothing(member.uid));
         decides
             && self.phase == Phase::Leaving
             && self.is_member()
@@ -201,8 +201,8 @@ impl Group {
     /// Returns when this member last heard the sequencer, which alone can number its LEAVE. `None` for the sequencer
     /// itself and during a reset. Other leavers do not count: they may be heard for ever.
     fn sequencer_heard(&self) -> Option<Time> {
-        let another = !self.order.is_acting() && !self.recovery.has_promised();
-        another.then(|| self.peers.get(self.named()).map_or(Time::ZERO, |peer| peer.last_heard))
+        let sequencer = self.submit_to().filter(|_| !self.recovery.has_promised())?;
+        Some(self.peers.get(sequencer).map_or(Time::ZERO, |peer| peer.last_heard))
     }
 
     /// Returns when this member last heard a remaining member. Leavers do not count: they hear each other for long.
@@ -322,7 +322,7 @@ impl Group {
     pub(crate) fn handle_leave_request(&mut self, request: LeaveRequest) {
         match self.peers.get(request.from).map(|peer| &peer.standing) {
             Some(Standing::Member) => self.departures.note_request(request),
-            Some(Standing::Leaver { .. }) if !self.order.is_acting() => {
+            Some(Standing::Leaver { .. }) if self.report_to().is_some() => {
                 self.dismiss(request.from);
             }
             _ => {}
@@ -411,7 +411,7 @@ impl Group {
 
     /// Sends `Farewell` to the leavers whose LEAVE a quorum of the remaining members knows accepted.
     pub(crate) fn say_farewells(&mut self, now: Time) {
-        if !self.order.is_acting() || !self.has_leavers() {
+        if self.report_to().is_some() || !self.has_leavers() {
             return;
         }
         let ready: Vec<(Uid, Seqno)> = self
@@ -466,7 +466,7 @@ impl Group {
                 Standing::Leaver { seqno, since }
                     if accepted >= seqno
                         && is_out_of_reach(peer, since)
-                        && (!self.order.is_acting() || self.leave_is_known(seqno)) =>
+                        && (self.report_to().is_some() || self.leave_is_known(seqno)) =>
                 {
                     Some((peer.member.uid, seqno))
                 }

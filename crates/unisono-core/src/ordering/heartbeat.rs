@@ -27,7 +27,7 @@ impl Group {
         if self.order.heartbeat_at.is_none_or(|at| at > now) {
             return;
         }
-        if self.order.acting.is_some() {
+        if self.may_assign() {
             self.note_end(now, self.history.received());
             self.exclude_if_too_slow(now);
             self.give_way_if_in_the_way(now);
@@ -75,12 +75,12 @@ impl Group {
     fn heartbeat(&self, now: Time) -> Heartbeat {
         Heartbeat {
             term: self.term(),
-            acting: self.order.acting.is_some(),
+            acting: self.may_assign(),
             end: self.history.received(),
             accepted: self.accepted,
             stable: self.stable(),
             stamp: self.order.stamp,
-            multicast: self.order.acting.is_some() && self.all_hear_multicast(),
+            multicast: self.may_assign() && self.all_hear_multicast(),
             asks: self.order.heartbeat_asks,
             late_ms: self.detector.late_ms(now),
         }
@@ -103,7 +103,7 @@ impl Group {
 
     /// True if it is time to see which members hear the multicast.
     pub(crate) fn multicast_probe_is_due(&mut self, now: Time) -> bool {
-        let due = self.order.acting.is_some()
+        let due = self.may_assign()
             && self.settings.transport != crate::config::Transport::Unicast
             && self.peers.len() > 0
             && self.order.multicast_probe_at <= now;

@@ -32,7 +32,7 @@ impl Group {
         let broadcast = data.method != Method::Pb;
         let patient = data.method == Method::BbStream;
         let manner = Manner { resilience: data.resilience, broadcast, patient };
-        let careless = self.order.is_acting()
+        let careless = self.may_assign()
             && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
         let sender = data.sender;
         let fresh = if careless || (broadcast && self.history.lacks_data()) {
@@ -50,11 +50,11 @@ impl Group {
         } else {
             self.unordered.keep_run((sender, data.first), data.base, last, window, manner, data.pieces)
         };
-        if !fresh && self.order.is_acting() {
+        if !fresh && self.may_assign() {
             self.probe(Probe::DuplicateRefused);
             self.repeat_to(now, sender);
         }
-        if self.order.is_acting() {
+        if self.may_assign() {
             self.want(now, sender, last);
         }
     }
@@ -64,7 +64,7 @@ impl Group {
     /// them. If it dropped what it needs next, it would have to request everything, and would never catch up.
     fn kept_of_one_sender(&self) -> u64 {
         let window = u64::from(self.config.window);
-        if self.order.is_acting() { window } else { u64::from(self.config.history_messages) + window }
+        if self.may_assign() { window } else { u64::from(self.config.history_messages) + window }
     }
 
     /// Planted bugs only: numbers a message that must not be numbered.

@@ -5,9 +5,10 @@
 //! names takes the role as soon as it holds everything through that event; from that event on the old sequencer numbers
 //! nothing. Until the successor is heard, each member that knows the event reports it to the successor.
 //!
-//! `intake` keeps messages that ask for a seqno, and `numbering` assigns seqnos while there is `capacity`, which
-//! `under_way` reduces. `role` decides which member does that, `heartbeat` what a sequencer announces, `progress` which
-//! members keep the others waiting, and `migration` where the role goes by load.
+//! Other parts ask the `questions`, and do not see which member the answer comes from. `intake` keeps messages that ask
+//! for a seqno, and `numbering` assigns seqnos while there is `capacity`, which `under_way` reduces. `role` decides which
+//! member does that, `heartbeat` what a sequencer announces, `progress` which members keep the others waiting, and
+//! `migration` where the role goes by load.
 
 mod capacity;
 mod heartbeat;
@@ -15,6 +16,7 @@ mod intake;
 mod migration;
 mod numbering;
 mod progress;
+mod questions;
 mod role;
 mod under_way;
 
@@ -81,13 +83,9 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    pub(crate) fn is_acting(&self) -> bool {
-        self.acting.is_some()
-    }
-
     /// True if it has numbered nothing for a while, so that its heartbeats have grown rare.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.is_acting() && self.heartbeat_after >= HEARTBEAT_IDLE
+        self.may_assign() && self.heartbeat_after >= HEARTBEAT_IDLE
     }
 
     /// True if a sequencer was heard acting in this very term, and none in a later one.

@@ -29,9 +29,7 @@ impl Group {
     /// messages and changes.
     pub(crate) fn purge_and_number(&mut self, now: Time) {
         self.purge();
-        if self.order.acting.is_some()
-            && (!self.recovery.has_promised() || self.broken(Planted::NumberAfterPromise))
-        {
+        if self.may_assign() && (!self.recovery.has_promised() || self.broken(Planted::NumberAfterPromise)) {
             self.number(now);
         }
     }

@@ -14,7 +14,7 @@ use crate::wire::{Change, Frame};
 
 impl Group {
     /// Returns the sequencer that the last known naming event names.
-    pub(crate) fn named(&self) -> Uid {
+    pub(super) fn named(&self) -> Uid {
         self.history.term().1
     }
 

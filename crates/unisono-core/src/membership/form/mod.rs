@@ -211,7 +211,7 @@ impl Group {
     /// sequencer send it to all of them, the others only to the sequencer.
     fn not_known_to_have_entered(&self, formed: &Formed) -> Vec<SocketAddr> {
         let Decision { founding, ours, .. } = &formed.decision;
-        let all = *ours || self.order.is_acting();
+        let all = *ours || self.may_assign();
         let tells = |member: &&Member| {
             let entered = self.peers.get(member.uid).is_some_and(|peer| peer.entered);
             member.uid != self.me.uid && !entered && (all || member.uid == founding.members[0].uid)

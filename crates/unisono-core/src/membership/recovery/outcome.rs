@@ -79,7 +79,7 @@ impl Group {
             // This member must store and acknowledge nothing more in this epoch.
             self.promise(now, Ballot { round: 1, coordinator: Uid(0) });
         }
-        let from = if from == self.me.uid { self.named() } else { from };
+        let from = if from == self.me.uid { self.contact() } else { from };
         self.recovery.coordination = None;
         self.recovery.decided = Some(proposal);
         if self.recovery.pull.is_none_or(|pull| pull.through != through) {
