@@ -21,7 +21,7 @@ use crate::wire::{Change, Watermarks};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Acknowledging {
     /// True if an acknowledgement is to go out now.
-    pub(crate) due: bool,
+    due: bool,
     told: Watermarks,
     told_to: Uid,
     told_at: Time,
@@ -46,9 +46,24 @@ impl Acknowledging {
         self.told.received
     }
 
+    /// Reports the watermarks with the next datagram to the member that counts.
+    pub(crate) fn report_now(&mut self) {
+        self.due = true;
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Drops the report that was due: no member is there to receive it.
+    pub(crate) fn drop_report(&mut self) {
+        self.due = false;
+    }
+
     /// Asks to be sent copies: perhaps only the multicast fails.
     pub(crate) fn ask_for_copies(&mut self) {
-        (self.multicast_at, self.due) = (None, true);
+        self.multicast_at = None;
+        self.report_now();
     }
 }
 
@@ -274,7 +289,7 @@ impl Group {
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
         // A sequencer acknowledges to no member.
         if (due || is_much) && self.report_to().is_some() {
-            self.acknowledging.due = true;
+            self.acknowledging.report_now();
         }
     }
 
@@ -316,7 +331,7 @@ impl Group {
 
     fn note_accepted(&mut self, now: Time, before: Seqno) {
         if self.report_to().is_some() && self.history.change_beyond(before).is_some() {
-            self.acknowledging.due = true;
+            self.acknowledging.report_now();
         }
         if self.joining.is_some() {
             self.enter_if_joined(now);
@@ -430,7 +445,7 @@ impl Group {
     pub(crate) fn note_delivered(&mut self) {
         let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
         if untold >= self.report_every() && self.report_to().is_some() {
-            self.acknowledging.due = true;
+            self.acknowledging.report_now();
         }
     }
 

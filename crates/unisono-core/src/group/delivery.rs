@@ -194,7 +194,7 @@ impl Group {
     #[inline]
     pub fn events_matter(&self) -> bool {
         let somebody_waits = || self.may_assign() && self.messages_wait_for_room();
-        self.took_events && (self.acknowledging.due || self.audience_is_stale || somebody_waits())
+        self.took_events && (self.acknowledging.is_due() || self.audience_is_stale || somebody_waits())
     }
 
     /// Does what follows from the events that the application took: they may leave the history, and if it was full, the

@@ -268,7 +268,7 @@ impl Group {
         if let Some((end, asks)) = heartbeat
             && self.heartbeat_wants_answer(now, end, alone && (asks || self.broken(Planted::AcceptAnswered)))
         {
-            self.acknowledging.due = true;
+            self.acknowledging.report_now();
         }
         if (heartbeat.is_some() && alone) || self.order.is_quiet() {
             self.look_ahead(now);

@@ -134,7 +134,7 @@ impl Group {
         if let Some(to) = self.pack_own(now, out) {
             return Some((to, self.epoch_tag));
         }
-        if self.acknowledging.due { self.pack_acknowledgement(now, out) } else { None }
+        if self.acknowledging.is_due() { self.pack_acknowledgement(now, out) } else { None }
     }
 
     /// Makes room for the header, which is written when the datagram is finished.
@@ -378,7 +378,7 @@ impl Group {
         let (resilience, bytes) = (head.resilience, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
-        if self.acknowledging.due && !broadcast && self.acknowledge_to() == Some(sequencer) {
+        if self.acknowledging.is_due() && !broadcast && self.acknowledge_to() == Some(sequencer) {
             let marks = self.watermarks(now);
             // Only if the message still fits beside it; otherwise the acknowledgement goes alone.
             let fits = bytes + BESIDE_MESSAGE_BYTES < limit;
@@ -420,7 +420,7 @@ impl Group {
 
     #[inline(never)]
     fn pack_acknowledgement(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
-        self.acknowledging.due = false;
+        self.acknowledging.drop_report();
         let to = self.acknowledge_to()?;
         let address = self.peers.address(to)?;
         self.begin_datagram(out);

@@ -421,7 +421,7 @@ impl Group {
             joining.welcomer = Some(from);
             joining.act_at = now + SEARCH_EVERY;
         }
-        self.acknowledging.due = true;
+        self.acknowledging.report_now();
         self.detector.look_soon(now);
     }
 

@@ -162,7 +162,7 @@ impl Group {
         if enters {
             self.begin_group(now, decision.founding.clone());
             self.seek_others(now, Bytes::new());
-            self.acknowledging.due = true;
+            self.acknowledging.report_now();
             self.detector.look_soon(now);
         }
         if joins && !enters {

@@ -144,7 +144,7 @@ impl Group {
             self.notices.push_back(Event::ResetAhead { seqno: start });
         }
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
-        self.acknowledging.due = true;
+        self.acknowledging.report_now();
         self.detector.look_soon(now);
     }
 
