@@ -10,7 +10,6 @@ use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::history::History;
 use crate::identity::{EpochId, EpochTag, Instance, Seqno};
-use crate::peers::Peers;
 use crate::time::Time;
 use crate::wire::{Founding, LogBase};
 use alloc::vec::Vec;
@@ -51,7 +50,7 @@ impl Group {
         // A base at the beginning of the epoch does not show which members have entered the epoch. A later base does:
         // all members hold what is no longer kept.
         let held_by_all = if base.seqno > epoch_start { base.seqno } else { 0 };
-        self.take_peers(now, &base.members, held_by_all);
+        self.peers.take_view(now, self.me.uid, &base.members, held_by_all);
     }
 
     /// Enters an epoch, which datagrams carry from here on.
@@ -66,14 +65,13 @@ impl Group {
         self.order.begin(start);
         self.departures.forget_requests();
         self.repair.clear();
-        self.audience_is_stale = true;
     }
 
     /// Forgets the group, as if this member had never heard of one.
     pub(crate) fn forget_group(&mut self) {
         self.epochs.clear();
         self.epoch_tag = EpochTag::OUTSIDE;
-        self.peers = Peers::default();
+        self.peers.clear();
         self.unordered.clear();
         self.repair.clear();
         self.order.begin(0);
@@ -85,6 +83,5 @@ impl Group {
         self.seek = None;
         self.mail.clear();
         self.serves.clear();
-        self.audience_is_stale = true;
     }
 }

@@ -104,6 +104,7 @@ pub use error::*;
 pub use event::*;
 pub use group::*;
 pub use identity::*;
+pub use peers::Audience;
 pub use planted::{Planted, Probe};
 pub use random::Random;
 #[doc(hidden)]

@@ -130,8 +130,8 @@ impl Group {
         }
         let next = self.history.received() + 1;
         let holders: Vec<Uid> =
-            self.peers.iter().filter(|peer| peer.received >= next).map(|peer| peer.member.uid).collect();
-        let anyone: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
+            self.peers.iter().filter(|peer| peer.received() >= next).map(|peer| peer.uid()).collect();
+        let anyone: Vec<Uid> = self.peers.iter().map(|peer| peer.uid()).collect();
         let choice = if holders.is_empty() || self.repair.asked.is_multiple_of(2) { anyone } else { holders };
         choice.get(self.random.below(choice.len() as u64) as usize).copied()
     }

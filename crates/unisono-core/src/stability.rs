@@ -12,7 +12,7 @@ use crate::config::Quorum;
 use crate::group::{Group, Phase};
 use crate::history::{Entry, Members, Message};
 use crate::identity::{Member, Seqno, Uid};
-use crate::peers::Peer;
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
@@ -186,7 +186,7 @@ impl Group {
         if uid == self.me.uid {
             self.history.received() >= seqno
         } else {
-            self.peers.get(uid).is_some_and(|peer| peer.received >= seqno)
+            self.peers.get(uid).is_some_and(|peer| peer.received() >= seqno)
         }
     }
 
@@ -281,9 +281,7 @@ impl Group {
         }
         // A sequencer holds everything through each seqno that it assigns.
         let (_, numberer) = self.history.term_at(received - 1);
-        if let Some(peer) = self.peers.get_mut(numberer) {
-            peer.received = peer.received.max(received);
-        }
+        self.peers.hold_through(numberer, received);
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
@@ -347,14 +345,8 @@ impl Group {
         let end = self.history.end();
         let stamp = self.order.stamp;
         self.detector.note_late(now, marks.late_ms);
-        let Some(peer) = self.peers.get_mut(from) else { return };
-        // No member holds a seqno that was not assigned.
-        peer.received = peer.received.max(marks.received.min(end));
-        peer.accepted = peer.accepted.max(marks.accepted.min(end));
-        peer.delivered = peer.delivered.max(marks.delivered.min(end));
-        if peer.hears_multicast != marks.hears_multicast {
-            peer.hears_multicast = marks.hears_multicast;
-            self.audience_is_stale = true;
+        if !self.peers.note_report(from, marks, end) {
+            return;
         }
         // What one member knows to be accepted is accepted for all. The present sequencer may be unable to count the
         // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
@@ -374,11 +366,7 @@ impl Group {
         known.accepted_hint = known.accepted_hint.max(accepted);
         if stable > known.stable_hint {
             known.stable_hint = stable;
-            for peer in self.peers.iter_mut() {
-                if matches!(peer.standing, crate::peers::Standing::Member) {
-                    peer.received = peer.received.max(stable);
-                }
-            }
+            self.peers.all_hold_through(stable);
         }
     }
 
@@ -479,20 +467,20 @@ impl Group {
         let mut stable = self.history.received();
         for member in self.history.view().iter() {
             if member.uid != self.me.uid {
-                stable = stable.min(self.peers.get(member.uid).map_or(0, |peer| peer.received));
+                stable = stable.min(self.peers.get(member.uid).map_or(0, |peer| peer.received()));
                 if stable <= floor {
                     return stable;
                 }
             }
         }
         for peer in self.peers.iter() {
-            let awaited = match peer.standing {
-                crate::peers::Standing::Leaver { seqno, .. } => peer.received < seqno,
-                crate::peers::Standing::Observer { .. } => self.keeps_for(peer),
-                crate::peers::Standing::Member => false,
+            let awaited = match *peer.standing() {
+                Standing::Leaver { seqno, .. } => peer.received() < seqno,
+                Standing::Observer { .. } => self.keeps_for(peer),
+                Standing::Member => false,
             };
             if awaited {
-                stable = stable.min(peer.received);
+                stable = stable.min(peer.received());
             }
         }
         stable
@@ -502,10 +490,10 @@ impl Group {
     /// observer. They take at most half of what the history may hold, so that members do not wait long for a process
     /// that is no member.
     pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
-        let lacks = self.history.received().saturating_sub(observer.received);
+        let lacks = self.history.received().saturating_sub(observer.received());
         lacks <= u64::from(self.config.history_messages) / 2
             && self.history.bytes() <= self.config.history_bytes / 2
-            && observer.received >= self.history.base()
+            && observer.received() >= self.history.base()
     }
 
     /// Frees everything that every member holds and this one has accepted and delivered.

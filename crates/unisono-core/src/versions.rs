@@ -83,7 +83,7 @@ impl Group {
         self.counters.other_version += 1;
         self.episodes.note_other_version(now, from, version);
         let follows = self.other_versions.note(now, from, version);
-        let is_known = |peer: &Peer| peer.member.address == from;
+        let is_known = |peer: &Peer| peer.address() == from;
         let is_in = matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving);
         if follows
             && is_in

@@ -36,7 +36,7 @@ impl Group {
             me: self.me.uid,
             rank: members.iter().position(|member| member.uid == self.me.uid),
             sequencer: self.contact(),
-            by_multicast: self.audience.multicast,
+            by_multicast: self.audience().multicast,
             expected: self.delivered + 1,
             unstable: self.history.received() + 1,
             accepted: self.accepted,
@@ -55,7 +55,7 @@ impl Group {
     /// Answers a status query from outside, which had `room` bytes.
     pub(super) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
         // A peer that this member does not hear is probably out of the asker's reach too.
-        let is_heard = |peer: &&Peer| now.since(peer.last_heard) < IN_REACH;
+        let is_heard = |peer: &&Peer| now.since(peer.last_heard()) < IN_REACH;
         let in_reach = 1 + self.peers.iter().filter(is_heard).count();
         if matches!(self.phase, Phase::Locating | Phase::Joining)
             || !(direct || self.speaks_for_all(ASK_ANSWERS, in_reach))
@@ -104,12 +104,12 @@ impl Group {
     fn report_of(&self, now: Time, uid: Uid) -> MemberReport {
         match self.peers.get(uid) {
             Some(peer) => MemberReport {
-                member: peer.member.clone(),
-                received: peer.received,
-                delivered: peer.delivered,
-                suspected: peer.suspected.is_some(),
-                multicast: peer.hears_multicast,
-                silent: now.since(peer.last_heard),
+                member: peer.member().clone(),
+                received: peer.received(),
+                delivered: peer.delivered(),
+                suspected: peer.is_suspected(),
+                multicast: peer.hears_multicast(),
+                silent: now.since(peer.last_heard()),
             },
             None => MemberReport {
                 member: self.me.clone(),
@@ -146,7 +146,7 @@ impl Group {
             let seqno = self.accepted + 1;
             let view = self.history.view_at(self.accepted);
             for member in view.iter().filter(|member| !self.holds(member.uid, seqno)) {
-                let since = self.peers.get(member.uid).map_or(now, |peer| peer.last_heard);
+                let since = self.peers.get(member.uid).map_or(now, |peer| peer.last_heard());
                 wait(WaitReason::Ack, Some(member.uid), seqno, since);
             }
         }

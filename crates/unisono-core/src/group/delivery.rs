@@ -194,13 +194,13 @@ impl Group {
     #[inline]
     pub fn events_matter(&self) -> bool {
         let somebody_waits = || self.may_assign() && self.messages_wait_for_room();
-        self.took_events && (self.acknowledging.is_due() || self.audience_is_stale || somebody_waits())
+        self.took_events && (self.acknowledging.is_due() || self.audience_is_stale() || somebody_waits())
     }
 
     /// Does what follows from the events that the application took: they may leave the history, and if it was full, the
     /// sequencer numbers again.
     pub(crate) fn settle_events(&mut self, now: Time) {
-        if self.audience_is_stale || (self.may_assign() && self.messages_wait_for_room()) {
+        if self.audience_is_stale() || (self.may_assign() && self.messages_wait_for_room()) {
             self.settle(now);
             return;
         }

@@ -11,9 +11,7 @@ use crate::identity::{Ballot, EpochTag, Instance, Uid};
 use crate::membership::{Invitation, LeaveRequest};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::wire::{
-    Decoder, Frame, HEADER_BYTES, Header, HeaderError, KeyContext, ProtectionKind, ReplayWindow, open,
-};
+use crate::wire::{Decoder, Frame, HEADER_BYTES, Header, HeaderError, KeyContext, ProtectionKind, open};
 use bytes::{Bytes, BytesMut};
 use core::net::SocketAddr;
 
@@ -197,8 +195,7 @@ impl Group {
     /// Planted bug: notes the number of a datagram that may not be genuine. Returns false if it was noted before.
     fn notes_unopened(&mut self, header: &Header) -> bool {
         let Some(peer) = self.peers.get_mut(header.sender) else { return true };
-        let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
-        window.fresh(header.number)
+        peer.takes_number(header.number)
     }
 
     fn receive_inside(
@@ -217,15 +214,14 @@ impl Group {
             self.receive_from_stranger(now, from, header, payload);
             return;
         };
-        let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(header.number));
-        if !is_noted && !window.fresh(header.number) && !takes_copies {
+        if !is_noted && !peer.takes_number(header.number) && !takes_copies {
             self.counters.replayed += 1;
             self.probe(Probe::ReplayRefused);
             return;
         }
-        peer.last_heard = now;
-        let mut entered = peer.entered;
-        if peer.suspected == Some(Suspicion::Silent) {
+        peer.note_heard(now);
+        let mut entered = peer.has_entered();
+        if peer.suspected() == Some(Suspicion::Silent) {
             self.suspect_no_longer(now, sender);
         }
         self.counters.datagrams_received += 1;
@@ -277,7 +273,7 @@ impl Group {
 
     fn note_entered(&mut self, sender: Uid) {
         if let Some(peer) = self.peers.get_mut(sender) {
-            peer.entered = true;
+            peer.note_entered();
         }
     }
 
@@ -371,7 +367,7 @@ impl Group {
             Frame::Excluded { uid, instance, epoch } => self.handle_excluded(uid, instance, epoch),
             Frame::Parcel { id, index, count, bytes } => {
                 let whole =
-                    self.peers.get_mut(from).and_then(|peer| peer.parcels.take(id, index, count, &bytes));
+                    self.peers.get_mut(from).and_then(|peer| peer.take_parcel(id, index, count, &bytes));
                 match whole.as_ref().map(Frame::decode_alone) {
                     // No correct member puts a parcel in a parcel.
                     Some(Ok(Frame::Parcel { .. })) | Some(Err(_)) => self.counters.malformed += 1,

@@ -1,12 +1,12 @@
 //! One member's side of one group. This module connects the modules that contain the algorithms.
 //!
 //! [`Group`] is the state of all modules together. `ordering` assigns seqnos, `history` and `unordered` keep messages,
-//! `stability` knows which members hold which entries, `repair` requests lost entries, `flow` sends own messages, and
+//! `peers` knows which members hold which entries, `stability` what follows from that, `repair` requests lost entries, `flow` sends own messages, and
 //! `membership` handles views, suspicion, joins, leaves and resets.
 //!
 //! The files of this directory connect them. `input` decodes datagrams and gives their frames to the modules, `storing`
-//! files entries that have a seqno, `output` packs frames into datagrams, and `audience` decides how a datagram reaches
-//! all members. `commands` has the application's operations, `delivery` its events, `account` the reports about the
+//! files entries that have a seqno, `output` packs frames into datagrams, and `audience` has how a datagram reaches
+//! all members computed anew. `commands` has the application's operations, `delivery` its events, `account` the reports about the
 //! group, and `watch` the state that checkers read.
 
 mod account;
@@ -19,7 +19,6 @@ mod storing;
 mod types;
 mod watch;
 
-pub use audience::Audience;
 pub use types::*;
 pub use watch::*;
 
@@ -33,11 +32,11 @@ use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
 use crate::look::{Counters, LastReset};
 use crate::membership::{
-    Admission, Confirming, Departures, Detector, Ending, Force, Formed, Forming, Halt, Joining, Leaving,
-    Otherwise, PreviousEpoch, Recovery, Seek,
+    Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
+    PreviousEpoch, Recovery, Seek,
 };
 use crate::ordering::Order;
-use crate::peers::Peers;
+use crate::peers::{Addressing, Detector, Peers};
 use crate::planted::Planted;
 use crate::random::Random;
 use crate::repair::Repair;
@@ -146,8 +145,7 @@ pub struct Group {
     parcel_id: u32,
     /// Parcels of an unfinished frame from outside of any epoch, and their sender.
     outside_parcels: (Uid, crate::wire::Assembler),
-    audience: Audience,
-    pub(crate) audience_is_stale: bool,
+    addressing: Addressing,
     /// True if the application took events since the last input.
     took_events: bool,
     /// When `handle_timeout` is to be called next, and why.
@@ -246,8 +244,7 @@ impl Group {
             packet_number: 0,
             parcel_id: 0,
             outside_parcels: (Uid(0), crate::wire::Assembler::new()),
-            audience: Audience::default(),
-            audience_is_stale: true,
+            addressing: Addressing::default(),
             took_events: false,
             wake: None,
             moved: true,
@@ -303,7 +300,7 @@ impl Group {
         if self.confirming.is_asked() {
             self.go_on_confirming(now);
         }
-        if self.audience_is_stale {
+        if self.audience_is_stale() {
             self.rebuild_audience();
         }
         self.wake = self.next_wake();
@@ -352,7 +349,7 @@ impl Group {
     /// Returns a random peer.
     pub(crate) fn random_peer(&mut self) -> Option<Uid> {
         let index = self.random.below(self.peers.len().max(1) as u64) as usize;
-        self.peers.iter().nth(index).map(|peer| peer.member.uid)
+        self.peers.iter().nth(index).map(|peer| peer.uid())
     }
 
     /// Returns the resilience in a view of `members`: that of the group, at most members − 1.

@@ -79,7 +79,7 @@ impl Group {
     /// Queues a frame for each member alone: a frame that is sent once is not left to a multicast that may never
     /// arrive.
     pub(crate) fn post_to_each(&mut self, frame: &Frame) {
-        let uids: Vec<Uid> = self.peers.iter().map(|peer| peer.member.uid).collect();
+        let uids: Vec<Uid> = self.peers.iter().map(|peer| peer.uid()).collect();
         uids.into_iter().for_each(|uid| self.post(uid, frame.clone()));
     }
 
@@ -360,7 +360,7 @@ impl Group {
     /// True if this member sends by BB whatever the size: it is busy, and the whole group hears the multicast. That
     /// costs it no more than PB, and the sequencer, through which everything goes, need not copy its messages.
     fn spares_the_sequencer(&self) -> bool {
-        let one_copy = self.audience.multicast && self.audience.addresses.is_empty();
+        let one_copy = self.audience().multicast && self.audience().addresses.is_empty();
         one_copy && self.outbox.bytes_in_flight() >= self.settings.datagram_bytes_max as u64
     }
 
@@ -371,7 +371,7 @@ impl Group {
         let sequencer = self.submit_to()?;
         let address = self.peers.address(sequencer)?;
         let busy = self.spares_the_sequencer();
-        let multicast = self.audience.multicast;
+        let multicast = self.audience().multicast;
         let in_vain = self.outbox.is_overdue() || (multicast && !self.outbox.may_multicast(now));
         let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !in_vain;
         let broadcast = goes_by_bb(head);

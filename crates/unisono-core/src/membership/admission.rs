@@ -20,7 +20,7 @@ use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::{Change, Condition, Frame, HereIs, Refusal, ReplayWindow, Welcome};
+use crate::wire::{Change, Condition, Frame, HereIs, Refusal, Welcome};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -93,8 +93,8 @@ impl Admission {
 
     /// Notes that an observer was forgotten. It may know that; late copies of its requests must not get it numbered.
     fn note_forgotten(&mut self, now: Time, observer: &Peer) {
-        let through = observer.replay.as_ref().map_or(0, ReplayWindow::highest);
-        self.note_former(Former { uid: observer.member.uid, through, since: now });
+        let through = observer.highest_number();
+        self.note_former(Former { uid: observer.uid(), through, since: now });
     }
 
     fn note_former(&mut self, former: Former) {
@@ -131,14 +131,14 @@ impl Admission {
 /// True if the peer is an observer that lacks at most `CAUGHT_UP` seqnos, all of them still kept.
 fn has_caught_up(peer: &Peer, history: &History) -> bool {
     peer.is_observer()
-        && peer.entered
-        && peer.received >= history.base()
-        && peer.received + CAUGHT_UP >= history.received()
+        && peer.has_entered()
+        && peer.received() >= history.base()
+        && peer.received() + CAUGHT_UP >= history.received()
 }
 
 /// True if the observer has caught up and lacks nothing that members may have freed.
 fn is_ready(peer: &Peer, history: &History, announced_stable: Seqno) -> bool {
-    has_caught_up(peer, history) && peer.received >= announced_stable
+    has_caught_up(peer, history) && peer.received() >= announced_stable
 }
 
 impl Group {
@@ -201,7 +201,7 @@ impl Group {
     /// True if the group is being reset, or this member suspects its sequencer.
     fn is_halted(&self) -> bool {
         self.recovery.has_promised()
-            || self.peers.get(self.contact()).is_some_and(|sequencer| sequencer.suspected.is_some())
+            || self.peers.get(self.contact()).is_some_and(|sequencer| sequencer.is_suspected())
     }
 
     /// True if this member is to answer a question that `asked` members received: the sequencer is; while the group is
@@ -235,11 +235,10 @@ impl Group {
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
                 // A late copy of a request does not show that the joiner still asks, and is not served again.
-                let window = peer.replay.get_or_insert_with(|| ReplayWindow::starting_at(packet_number));
-                if !window.fresh(packet_number) || !peer.welcomed.take(now, WELCOME_EVERY) {
+                if !peer.takes_number(packet_number) || !peer.take_welcome(now, WELCOME_EVERY) {
                     return;
                 }
-                peer.last_heard = now;
+                peer.note_heard(now);
                 self.probe(Probe::JoinRepeated);
             }
             Some(_) => return self.repeat_formed(uid, from),
@@ -250,11 +249,8 @@ impl Group {
                 }
                 let member = Member { uid, name, address: from };
                 let mut peer = Peer::new(now, member, Standing::Observer { hello, since: now }, from_seqno);
-                let mut window = ReplayWindow::starting_at(packet_number);
-                window.fresh(packet_number);
-                peer.replay = Some(window);
+                peer.takes_number(packet_number);
                 self.peers.insert(peer);
-                self.audience_is_stale = true;
             }
         }
         let welcome = Welcome {
@@ -274,8 +270,7 @@ impl Group {
 
     fn why_refuse(&self, name: &Name) -> Option<Refusal> {
         let (members, max) = (self.history.view().len(), self.config.members_max as usize);
-        let waiting =
-            self.peers.iter().filter(|peer| matches!(peer.standing, Standing::Observer { .. })).count();
+        let waiting = self.peers.iter().filter(|peer| peer.is_observer()).count();
         if members >= max {
             return Some(Refusal::Full);
         }
@@ -298,7 +293,7 @@ impl Group {
 
     /// True if the member was heard in this epoch, or is this one.
     pub(crate) fn has_entered(&self, uid: Uid) -> bool {
-        uid == self.me.uid || self.peers.get(uid).is_some_and(|peer| peer.entered)
+        uid == self.me.uid || self.peers.get(uid).is_some_and(|peer| peer.has_entered())
     }
 
     /// True if an observer has caught up and waits for its JOIN.
@@ -320,15 +315,15 @@ impl Group {
         let stable = self.announced_stable();
         let view = self.history.view();
         // A view never contains two lives of one listed name.
-        let barred = |peer: &Peer| self.has_voter_named(view, &peer.member.name);
+        let barred = |peer: &Peer| self.has_voter_named(view, &peer.member().name);
         let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
-        let Standing::Observer { hello, .. } = &ready.standing else { return None };
-        Some(Change::Join { member: ready.member.clone(), hello: hello.clone() })
+        let Standing::Observer { hello, .. } = ready.standing() else { return None };
+        Some(Change::Join { member: ready.member().clone(), hello: hello.clone() })
     }
 
     pub(crate) fn forget_stale_observers(&mut self, now: Time) {
         self.forget_observers(now, |peer, since| {
-            now.since(peer.last_heard) >= LEASE || now.since(since) >= JOIN_WITHIN
+            now.since(peer.last_heard()) >= LEASE || now.since(since) >= JOIN_WITHIN
         });
     }
 
@@ -338,14 +333,13 @@ impl Group {
         let mut forgotten: Vec<Member> = Vec::new();
         let admission = &mut self.admission;
         self.peers.retain(|peer| {
-            let goes = matches!(peer.standing, Standing::Observer { since, .. } if which(peer, since));
+            let goes = matches!(peer.standing(), Standing::Observer { since, .. } if which(peer, *since));
             if goes {
                 admission.note_forgotten(now, peer);
-                forgotten.push(peer.member.clone());
+                forgotten.push(peer.member().clone());
             }
             !goes
         });
-        self.audience_is_stale |= !forgotten.is_empty();
         for Member { uid, address, .. } in forgotten {
             self.tell_unneeded(uid, address);
         }

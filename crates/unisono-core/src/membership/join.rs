@@ -414,7 +414,6 @@ impl Group {
             // The sequencer may have joined after the seqno at which this log begins; this joiner must hear it too.
             let member = Member { uid: from, name: Name::default(), address: asked.sequencer };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
-            self.audience_is_stale = true;
         }
         self.phase = Phase::Joining;
         if let Some(joining) = &mut self.joining {

@@ -186,7 +186,7 @@ impl Group {
     fn has_to_reset_first(&self, now: Time) -> bool {
         let Some(leaving) = &self.leaving else { return false };
         let view = self.history.view();
-        let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
+        let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.is_suspected());
         let mut others = view.iter().filter(|member| member.uid != self.me.uid);
         let decides_nothing = |uid: Uid| is_suspected(uid) || self.departures.has_asked(uid);
         let decides = self.may_assign() || others.all(|member| decides_nothing(member.uid));
@@ -202,13 +202,13 @@ impl Group {
     /// itself and during a reset. Other leavers do not count: they may be heard for ever.
     fn sequencer_heard(&self) -> Option<Time> {
         let sequencer = self.submit_to().filter(|_| !self.recovery.has_promised())?;
-        Some(self.peers.get(sequencer).map_or(Time::ZERO, |peer| peer.last_heard))
+        Some(self.peers.get(sequencer).map_or(Time::ZERO, |peer| peer.last_heard()))
     }
 
     /// Returns when this member last heard a remaining member. Leavers do not count: they hear each other for long.
     pub(super) fn last_heard(&self) -> Time {
-        let staying = self.peers.iter().filter(|peer| peer.standing == Standing::Member);
-        staying.map(|peer| peer.last_heard).max().unwrap_or(Time::ZERO)
+        let staying = self.peers.iter().filter(|peer| peer.is_member());
+        staying.map(|peer| peer.last_heard()).max().unwrap_or(Time::ZERO)
     }
 
     /// Asks a random peer for the farewell after the LEAVE is accepted: the sequencer that numbered it may have gone.
@@ -294,8 +294,8 @@ impl Group {
         let told: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
-            .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno, .. } => Some((peer.member.uid, seqno)),
+            .filter_map(|peer| match *peer.standing() {
+                Standing::Leaver { seqno, .. } => Some((peer.uid(), seqno)),
                 _ => None,
             })
             .collect();
@@ -320,7 +320,7 @@ impl Group {
     /// learn that the leaver's application decides nothing any more. From a leaver: a request for its farewell. Any
     /// member that knew the leaver may answer, because the present sequencer may have joined after its LEAVE.
     pub(crate) fn handle_leave_request(&mut self, request: LeaveRequest) {
-        match self.peers.get(request.from).map(|peer| &peer.standing) {
+        match self.peers.get(request.from).map(Peer::standing) {
             Some(Standing::Member) => self.departures.note_request(request),
             Some(Standing::Leaver { .. }) if self.report_to().is_some() => {
                 self.dismiss(request.from);
@@ -331,7 +331,7 @@ impl Group {
 
     /// Sends `Farewell` to the leaver `uid` if its LEAVE is known to be known. Returns true if it was sent.
     pub(crate) fn dismiss(&mut self, uid: Uid) -> bool {
-        match self.peers.get(uid).map(|peer| &peer.standing) {
+        match self.peers.get(uid).map(Peer::standing) {
             Some(&Standing::Leaver { seqno, .. }) if self.leave_is_known(seqno) => {
                 self.post(uid, Frame::Farewell { uid, seqno });
                 true
@@ -388,7 +388,7 @@ impl Group {
 
     /// True if the member was heard in this epoch and is suspected of nothing but slowness.
     pub(crate) fn is_there(&self, uid: Uid) -> bool {
-        let suspected = self.peers.get(uid).and_then(|peer| peer.suspected);
+        let suspected = self.peers.get(uid).and_then(|peer| peer.suspected());
         let is_missed = suspected.is_some_and(|reason| reason != Suspicion::Slow);
         self.has_entered(uid) && !is_missed
     }
@@ -406,7 +406,7 @@ impl Group {
     }
 
     pub(crate) fn has_leavers(&self) -> bool {
-        self.peers.iter().any(|peer| matches!(peer.standing, Standing::Leaver { .. }))
+        self.peers.iter().any(|peer| matches!(peer.standing(), Standing::Leaver { .. }))
     }
 
     /// Sends `Farewell` to the leavers whose LEAVE a quorum of the remaining members knows accepted.
@@ -417,15 +417,15 @@ impl Group {
         let ready: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
-            .filter_map(|peer| match peer.standing {
-                Standing::Leaver { seqno, .. } if peer.received >= seqno && self.leave_is_known(seqno) => {
-                    Some((peer.member.uid, seqno))
+            .filter_map(|peer| match *peer.standing() {
+                Standing::Leaver { seqno, .. } if peer.received() >= seqno && self.leave_is_known(seqno) => {
+                    Some((peer.uid(), seqno))
                 }
                 _ => None,
             })
             .collect();
         for (uid, seqno) in ready {
-            if self.peers.get_mut(uid).is_some_and(|peer| peer.dismissed.take(now, FAREWELL_EVERY)) {
+            if self.peers.get_mut(uid).is_some_and(|peer| peer.take_farewell(now, FAREWELL_EVERY)) {
                 self.post(uid, Frame::Farewell { uid, seqno });
             }
         }
@@ -442,7 +442,7 @@ impl Group {
         self.accepted >= seqno
             && self.is_quorum(staying, |member| {
                 member.uid == self.me.uid
-                    || self.peers.get(member.uid).is_some_and(|peer| peer.accepted >= seqno)
+                    || self.peers.get(member.uid).is_some_and(|peer| peer.accepted() >= seqno)
             })
     }
 
@@ -456,19 +456,19 @@ impl Group {
     pub(crate) fn forget_leavers(&mut self, now: Time) {
         let (accepted, unheard_max) = (self.accepted, self.unheard_max(now));
         let is_out_of_reach = |peer: &Peer, since: Time| {
-            let heard_us = peer.heard_us.map_or(since, |at| at.max(since));
-            now.since(peer.last_heard) >= FORGET || now.since(heard_us) >= unheard_max
+            let heard_us = peer.heard_us().map_or(since, |at| at.max(since));
+            now.since(peer.last_heard()) >= FORGET || now.since(heard_us) >= unheard_max
         };
         let gone: Vec<(Uid, Seqno)> = self
             .peers
             .iter()
-            .filter_map(|peer| match peer.standing {
+            .filter_map(|peer| match *peer.standing() {
                 Standing::Leaver { seqno, since }
                     if accepted >= seqno
                         && is_out_of_reach(peer, since)
                         && (self.report_to().is_some() || self.leave_is_known(seqno)) =>
                 {
-                    Some((peer.member.uid, seqno))
+                    Some((peer.uid(), seqno))
                 }
                 _ => None,
             })
@@ -480,13 +480,12 @@ impl Group {
 
     fn forget_leaver(&mut self, uid: Uid, seqno: Seqno) {
         self.departures.note_departed(uid, seqno);
-        self.peers.retain(|peer| peer.member.uid != uid);
-        self.audience_is_stale = true;
+        self.peers.retain(|peer| peer.uid() != uid);
     }
 
     /// Handles a leaver's announcement that it goes.
     fn handle_parting(&mut self, now: Time, from: Uid) {
-        if let Some(&Standing::Leaver { seqno, .. }) = self.peers.get(from).map(|peer| &peer.standing)
+        if let Some(&Standing::Leaver { seqno, .. }) = self.peers.get(from).map(Peer::standing)
             && self.leave_is_known(seqno)
         {
             self.forget_leaver(from, seqno);

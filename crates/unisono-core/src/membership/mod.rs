@@ -19,7 +19,6 @@ mod view;
 
 pub(crate) use admission::Admission;
 pub(crate) use confirm::Confirming;
-pub(crate) use detector::Detector;
 pub(crate) use end::Ending;
 pub(crate) use form::{Formed, Forming};
 pub(crate) use join::{Joining, Otherwise};

@@ -309,9 +309,7 @@ impl Group {
     /// Sends an `Inquiry` to a peer whose datagram of `bytes` bytes shows another epoch, or says `Gone`.
     pub(crate) fn inquire(&mut self, now: Time, target: Uid, bytes: usize) {
         let Some(peer) = self.peers.get_mut(target) else { return };
-        peer.inquiring.earn(bytes);
-        if peer.inquired.is_due(now, INQUIRE_EVERY) && peer.inquiring.pay(INQUIRY_BYTES) {
-            peer.inquired.note(now);
+        if peer.take_inquiry(now, INQUIRE_EVERY, bytes, INQUIRY_BYTES) {
             self.post(target, Frame::Inquiry);
         }
     }

@@ -15,7 +15,6 @@ use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::Instance;
 use crate::membership::Otherwise;
-use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Condition, Frame, HereIs};
@@ -79,7 +78,7 @@ impl Group {
         if seek.at > now {
             return;
         }
-        let alone = self.peers.iter().all(|peer| peer.standing != Standing::Member);
+        let alone = self.peers.iter().all(|peer| !peer.is_member());
         let closely = alone && now < seek.closely_until;
         if !closely {
             seek.pause = (seek.pause * 2).min(SEEK_PAUSE_MAX);

@@ -5,7 +5,6 @@ use crate::event::Suspicion;
 use crate::group::{Group, Phase};
 use crate::history::Members;
 use crate::identity::{Member, Name, Seqno, Uid};
-use crate::peers::{Peer, Standing};
 use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::Change;
@@ -83,26 +82,13 @@ impl Group {
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::history::Entry::Change(change)) = self.history.get(seqno) else { return };
         let change = change.clone();
+        self.peers.take_change(now, self.me.uid, seqno, &change);
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {
                 self.admission.note_joined(now, member.uid);
-                match self.peers.get_mut(member.uid) {
-                    Some(peer) => {
-                        peer.standing = Standing::Member;
-                        peer.member = member.clone();
-                    }
-                    None => {
-                        let peer = Peer::new(now, member.clone(), Standing::Member, 0);
-                        self.peers.insert(peer);
-                    }
-                }
                 self.suspect_former_life(now, member);
             }
             Change::Leave { uid, .. } if *uid != self.me.uid => {
-                if let Some(peer) = self.peers.get_mut(*uid) {
-                    peer.standing = Standing::Leaver { seqno, since: now };
-                    peer.last_heard = now;
-                }
                 self.departures.forget_request(*uid);
                 self.unordered.forget_sender(*uid);
                 self.outbox.restart();
@@ -110,48 +96,20 @@ impl Group {
             Change::Role { .. } => self.outbox.restart(),
             _ => {}
         }
-        self.audience_is_stale = true;
         self.order.probe_multicast_soon(now);
         self.detector.look_soon(now);
     }
 
     /// Suspects the former member at the address of `joined`: that life is over (docs/protocol/deviations.md, H21).
     fn suspect_former_life(&mut self, now: Time, joined: &Member) {
-        let former = self.peers.iter().find(|peer| {
-            peer.member.address == joined.address
-                && peer.member.uid != joined.uid
-                && peer.standing == Standing::Member
-        });
-        if let Some(uid) = former.map(|peer| peer.member.uid)
+        let former = self
+            .peers
+            .iter()
+            .find(|peer| peer.address() == joined.address && peer.uid() != joined.uid && peer.is_member());
+        if let Some(uid) = former.map(|peer| peer.uid())
             && self.phase == Phase::Member
         {
             self.suspect(now, uid, Suspicion::Replaced);
-        }
-    }
-
-    /// Makes the peers exactly the members of `view`, and keeps what was known of them.
-    pub(crate) fn take_peers(&mut self, now: Time, view: &[Member], base: Seqno) {
-        let me = self.me.uid;
-        self.peers.retain(|peer| view.iter().any(|member| member.uid == peer.member.uid));
-        for member in view.iter().filter(|member| member.uid != me) {
-            match self.peers.get_mut(member.uid) {
-                Some(peer) => peer.standing = Standing::Member,
-                None => {
-                    let peer = Peer::new(now, member.clone(), Standing::Member, base);
-                    self.peers.insert(peer);
-                }
-            }
-        }
-        self.audience_is_stale = true;
-    }
-
-    /// Adds these members to the peers: in a reset, a member may learn of a join only from pulled entries.
-    pub(crate) fn take_in(&mut self, now: Time, members: &Members) {
-        for member in members.iter().filter(|member| member.uid != self.me.uid) {
-            if self.peers.get(member.uid).is_none() {
-                self.peers.insert(Peer::new(now, member.clone(), Standing::Member, 0));
-                self.audience_is_stale = true;
-            }
         }
     }
 

@@ -6,7 +6,7 @@
 use super::Order;
 use crate::group::{Group, HeldUp};
 use crate::identity::{Seqno, Uid};
-use crate::peers::{Peer, Standing};
+use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use core::time::Duration;
@@ -83,7 +83,7 @@ impl Group {
     pub(crate) fn messages_wait_for_room(&self) -> bool {
         self.order.shut_since.is_some()
             || self.history.len() as u64 > u64::from(self.config.history_messages)
-            || self.peers.iter().any(|peer| !matches!(peer.standing, Standing::Member))
+            || self.peers.iter().any(|peer| !peer.is_member())
     }
 
     /// True if the bytes under way may fill the socket buffer of a member.
@@ -93,7 +93,7 @@ impl Group {
             return false;
         }
         let slowest = self.slowest_received();
-        let held = self.peers.get(slowest).map_or(self.history.received(), |peer| peer.received);
+        let held = self.peers.get(slowest).map_or(self.history.received(), |peer| peer.received());
         self.order.under_way.note_held(now, held.min(self.observers_hold(now)));
         self.order.under_way.bytes() >= room
     }
@@ -102,14 +102,15 @@ impl Group {
     /// are kept. If their buffers overflowed, they would have to request the rest, and would never catch up with a busy
     /// group.
     fn observers_hold(&self, now: Time) -> Seqno {
-        let waits_for = |peer: &&Peer| now.since(peer.last_heard) < OBSERVER_PATIENCE && self.keeps_for(peer);
+        let waits_for =
+            |peer: &&Peer| now.since(peer.last_heard()) < OBSERVER_PATIENCE && self.keeps_for(peer);
         let observers = self.peers.iter().filter(|peer| peer.is_observer()).filter(waits_for);
-        observers.map(|peer| peer.received).min().unwrap_or(Seqno::MAX)
+        observers.map(|peer| peer.received()).min().unwrap_or(Seqno::MAX)
     }
 
     fn slowest_received(&self) -> Uid {
         let view = self.history.view();
-        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received);
+        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received());
         view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
     }
 
@@ -118,9 +119,9 @@ impl Group {
         let mut slowest = (self.delivered, self.me.uid);
         for member in self.history.view().iter() {
             if let Some(peer) = self.peers.get(member.uid)
-                && peer.delivered < slowest.0
+                && peer.delivered() < slowest.0
             {
-                slowest = (peer.delivered, member.uid);
+                slowest = (peer.delivered(), member.uid);
             }
         }
         slowest

@@ -80,7 +80,7 @@ impl Group {
             accepted: self.accepted,
             stable: self.stable(),
             stamp: self.order.stamp,
-            multicast: self.may_assign() && self.all_hear_multicast(),
+            multicast: self.may_assign() && self.peers.all_hear_multicast(),
             asks: self.order.heartbeat_asks,
             late_ms: self.detector.late_ms(now),
         }
@@ -130,11 +130,11 @@ impl Group {
             if is_for_everybody {
                 self.acknowledging.stamp = heartbeat.stamp;
             }
-            self.audience_is_stale |= known != (self.order.heard, self.order.multicast);
+            if known != (self.order.heard, self.order.multicast) {
+                self.order.note_role_change();
+            }
         }
-        if let Some(peer) = self.peers.get_mut(from) {
-            peer.received = peer.received.max(heartbeat.end);
-        }
+        self.peers.hold_through(from, heartbeat.end);
         self.note_accept_hint(heartbeat.accepted, heartbeat.stable);
         if self.history.received() < heartbeat.end {
             if self.history.end() < heartbeat.end {
@@ -148,7 +148,7 @@ impl Group {
 
     /// Sends a heartbeat to a sender that has missed its seqno, to show it what it lacks.
     pub(crate) fn repeat_to(&mut self, now: Time, to: Uid) {
-        if self.peers.get_mut(to).is_some_and(|peer| peer.repeated.take(now, ROLE_REPEAT_EVERY)) {
+        if self.peers.get_mut(to).is_some_and(|peer| peer.take_heartbeat(now, ROLE_REPEAT_EVERY)) {
             // It shows nothing of the path on which the group is addressed.
             let heartbeat = Heartbeat { stamp: NO_STAMP, asks: true, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));

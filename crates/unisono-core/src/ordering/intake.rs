@@ -90,19 +90,19 @@ impl Group {
     /// Requests messages of a sender that are lacking after its message `last` and before others that are here.
     fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
         let Some(peer) = self.peers.get_mut(sender) else { return };
-        if !peer.asked.is_due(now, WANT_EVERY) {
+        if !peer.request_is_due(now, WANT_EVERY) {
             return;
         }
-        let (wanted, since) = peer.wanted;
+        let (wanted, since) = peer.wanted();
         let again = now.since(since) >= WANT_AGAIN;
         let gaps = self.unordered.gaps(sender, last, WANTS_MAX);
         let Some(&(_, through)) = gaps.last() else { return };
         // The search takes long where many messages are here, so it is not made for each datagram.
-        peer.asked.note(now);
+        peer.note_request(now);
         if through <= wanted && !again {
             return;
         }
-        peer.wanted = (through, if again { now } else { since });
+        peer.note_wanted(through, if again { now } else { since });
         for (from, to) in gaps {
             if again || to > wanted {
                 self.probe(Probe::SenderAsked);

@@ -10,7 +10,6 @@ use crate::config::Migration;
 use crate::group::Group;
 use crate::history::Entry;
 use crate::identity::{MessageNumber, Seqno, Uid};
-use crate::peers::Standing;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -151,11 +150,10 @@ impl Group {
     /// True if nothing is under way that a move would disturb: the last move is accepted, no member joins, leaves or is
     /// suspected, and no member is waited for. (The caller has seen that the last join or leave is accepted.)
     fn is_settled(&self) -> bool {
-        let is_quiet = |standing: &Standing| matches!(standing, Standing::Member);
         self.term() <= self.accepted
             && self.leaving.is_none()
             && self.window_shut_by().is_none()
-            && self.peers.iter().all(|peer| is_quiet(&peer.standing) && peer.suspected.is_none())
+            && self.peers.iter().all(|peer| peer.is_member() && !peer.is_suspected())
     }
 }
 

@@ -34,6 +34,8 @@ use under_way::UnderWay;
 /// This member's part in ordering.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
+    /// Number of changes of the role that concern how a datagram for all is sent.
+    role_changes: u64,
     /// Seqno of the event by which it is sequencer now; `None` if it is not.
     acting: Option<Seqno>,
     /// Seqno of the last event by which it took the role; `None` before the first time in this epoch.
@@ -123,6 +125,16 @@ impl Order {
         self.heartbeat_at
     }
 
+    /// Returns the number of changes of the role that concern how a datagram for all is sent.
+    pub(crate) fn role_changes(&self) -> u64 {
+        self.role_changes
+    }
+
+    /// Notes that this member took or gave up the role, or heard otherwise of the sequencer or of the multicast.
+    fn note_role_change(&mut self) {
+        self.role_changes += 1;
+    }
+
     pub(crate) fn multicast_heard(&self) -> bool {
         self.multicast
     }
@@ -142,6 +154,7 @@ impl Order {
             stamp: self.stamp,
             announced_stable: start,
             multicast: self.multicast,
+            role_changes: self.role_changes + 1,
             ..Order::default()
         };
     }

@@ -12,7 +12,7 @@ use crate::config::{Migration, SlowMember};
 use crate::event::Suspicion;
 use crate::group::Group;
 use crate::identity::{MessageNumber, Seqno, Uid};
-use crate::peers::{Peer, Standing};
+use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -80,17 +80,17 @@ struct Obstacle {
 impl Obstacle {
     /// Returns the mark at which this member keeps the others waiting, if it does.
     fn mark_of(&self, peer: &Peer) -> Option<Mark> {
-        if !matches!(peer.standing, Standing::Member) || peer.suspected.is_some() {
+        if !peer.is_member() || peer.is_suspected() {
             return None;
         }
-        if self.is_shut && peer.delivered + self.history_messages <= self.end {
-            return Some(Mark::Delivered(peer.delivered));
+        if self.is_shut && peer.delivered() + self.history_messages <= self.end {
+            return Some(Mark::Delivered(peer.delivered()));
         }
-        if self.is_shut && peer.received < self.end && peer.received <= self.held_by_all {
-            return Some(Mark::Received(peer.received));
+        if self.is_shut && peer.received() < self.end && peer.received() <= self.held_by_all {
+            return Some(Mark::Received(peer.received()));
         }
-        let oldest = self.unaccepted.filter(|oldest| peer.received < *oldest)?;
-        Some(Mark::Unaccepted(oldest, peer.received))
+        let oldest = self.unaccepted.filter(|oldest| peer.received() < *oldest)?;
+        Some(Mark::Unaccepted(oldest, peer.received()))
     }
 }
 
@@ -100,14 +100,14 @@ impl Group {
     pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
         let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
         self.note_awaited(now);
-        if !self.peers.iter().any(|peer| peer.awaited.lasts(now) > patience) {
+        if !self.peers.iter().any(|peer| peer.awaited().lasts(now) > patience) {
             return;
         }
         let slow: Vec<Uid> = self
             .peers
             .iter()
-            .filter(|peer| peer.awaited.lasts(now) > patience)
-            .map(|peer| peer.member.uid)
+            .filter(|peer| peer.awaited().lasts(now) > patience)
+            .map(|peer| peer.uid())
             .collect();
         let view = self.history.view();
         if self.config.automatic && !self.is_quorum(view, |member| !slow.contains(&member.uid)) {
@@ -134,7 +134,9 @@ impl Group {
         };
         for peer in self.peers.iter_mut() {
             let mark = obstacle.mark_of(peer);
-            peer.awaited.note(now, mark);
+            let mut awaited = peer.awaited();
+            awaited.note(now, mark);
+            peer.set_awaited(awaited);
         }
     }
 
@@ -153,9 +155,8 @@ impl Group {
         }
         let end = self.history.received();
         let takes_over = |peer: &Peer| {
-            let lacks_the_same =
-                matches!(hindrance, Hindrance::Lacks(sender, _) if sender == peer.member.uid);
-            peer.received >= end && peer.awaited.0.is_none() && !lacks_the_same
+            let lacks_the_same = matches!(hindrance, Hindrance::Lacks(sender, _) if sender == peer.uid());
+            peer.received() >= end && peer.awaited().0.is_none() && !lacks_the_same
         };
         let is_able = |uid: &Uid| self.is_there(*uid) && self.peers.get(*uid).is_some_and(takes_over);
         let successor = self.others_by_rank().find(is_able);
@@ -205,6 +206,6 @@ impl Group {
     /// Begins a term, in which no member has kept the others waiting yet.
     pub(super) fn forget_awaited(&mut self) {
         self.order.in_the_way = InTheWay::default();
-        self.peers.iter_mut().for_each(|peer| peer.awaited = Awaited::default());
+        self.peers.iter_mut().for_each(|peer| peer.set_awaited(Awaited::default()));
     }
 }

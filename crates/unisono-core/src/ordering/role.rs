@@ -49,7 +49,7 @@ impl Group {
         (self.order.numbered_from, self.order.numbered) = (received, received);
         self.order.multicast_probe_at = now;
         self.order.load.begin_term(now);
-        self.audience_is_stale = true;
+        self.order.note_role_change();
         self.forget_awaited();
         self.outbox.restart();
         self.beat_soon(now);
@@ -135,7 +135,7 @@ impl Group {
         self.unordered.clear();
         // Observers ask the next sequencer.
         self.forget_observers(now, |_, _| true);
-        self.audience_is_stale = true;
+        self.order.note_role_change();
     }
 
     /// Notes that the application wants another member to be sequencer.

@@ -100,7 +100,7 @@ impl Group {
 
     /// Sends the decision to a process that asks to join, and is a member by that decision without knowing it.
     pub(crate) fn repeat_formed(&mut self, uid: Uid, address: SocketAddr) {
-        let entered = self.peers.get(uid).is_some_and(|peer| peer.entered);
+        let entered = self.peers.get(uid).is_some_and(|peer| peer.has_entered());
         if let Some(formed) = &self.formed
             && !entered
             && formed.decision.founding.names(uid)
@@ -213,7 +213,7 @@ impl Group {
         let Decision { founding, ours, .. } = &formed.decision;
         let all = *ours || self.may_assign();
         let tells = |member: &&Member| {
-            let entered = self.peers.get(member.uid).is_some_and(|peer| peer.entered);
+            let entered = self.peers.get(member.uid).is_some_and(|peer| peer.has_entered());
             member.uid != self.me.uid && !entered && (all || member.uid == founding.members[0].uid)
         };
         founding.members.iter().filter(tells).map(|member| member.address).collect()

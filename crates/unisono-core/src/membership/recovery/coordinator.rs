@@ -207,7 +207,7 @@ impl Group {
         own.invited.iter().any(|&uid| {
             let again = self.recovery.unanswered.contains(&uid);
             let until = if again { own.gather_again_until } else { own.gather_until };
-            let is_suspected = self.peers.get(uid).is_none_or(|peer| peer.suspected.is_some());
+            let is_suspected = self.peers.get(uid).is_none_or(|peer| peer.is_suspected());
             let is_given_up = is_suspected || self.force.gives_up(now, uid);
             now < until && !is_given_up && !own.votes.contains(uid)
         })
@@ -260,7 +260,7 @@ impl Group {
     /// them are silent. Once one of them is heard, every repetition invites them.
     fn is_time_to_invite_again(&self, now: Time) -> bool {
         let unanswered = self.recovery.unanswered.iter();
-        let heard_at = unanswered.filter_map(|&uid| Some(self.peers.get(uid)?.last_heard)).max();
+        let heard_at = unanswered.filter_map(|&uid| Some(self.peers.get(uid)?.last_heard())).max();
         let silence = now.since(heard_at.unwrap_or(now));
         now.since(self.recovery.invited_again_at) >= (silence / SILENCE_PER_REPEAT).min(REPEAT_RARELY)
     }
@@ -338,8 +338,8 @@ impl Group {
 
     /// Invites the members of these views again if one of them was not invited yet. Returns true if so.
     fn invite_newly_found(&mut self, now: Time, before: &Members, after: &Members) -> bool {
-        self.take_in(now, before);
-        self.take_in(now, after);
+        self.peers.take_in(now, self.me.uid, before);
+        self.peers.take_in(now, self.me.uid, after);
         let all = self.others_of(&uids(before), &uids(after));
         let gather_until = now + self.patience(now);
         let Some(own) = &mut self.recovery.coordination else { return false };
@@ -357,7 +357,7 @@ impl Group {
     fn next_view_members(&self, own: &Coordination, view: &Members) -> Vec<Uid> {
         let voted = |member: &Member| own.votes.contains(member.uid);
         let wanted = |member: &Member| {
-            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected);
+            let suspected = self.peers.get(member.uid).and_then(|peer| peer.suspected());
             voted(member) && !matches!(suspected, Some(Suspicion::Slow | Suspicion::Replaced))
         };
         let voters = |is_in: &dyn Fn(&Member) -> bool| -> Vec<Uid> {

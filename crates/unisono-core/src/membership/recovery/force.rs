@@ -96,7 +96,7 @@ impl Group {
 
     /// True if this peer was not heard lately.
     fn is_silent(&self, now: Time, uid: Uid) -> bool {
-        self.peers.get(uid).map_or(uid != self.me.uid, |peer| now.since(peer.last_heard) >= HEARD_WITHIN)
+        self.peers.get(uid).map_or(uid != self.me.uid, |peer| now.since(peer.last_heard()) >= HEARD_WITHIN)
     }
 
     /// Drops a request that is over, or of which a named member answers.

@@ -56,7 +56,7 @@ impl Halt {
 impl Group {
     /// Returns this member's part in the group, as of its last input.
     pub fn standing(&self) -> Standing {
-        let is_suspicious = || self.peers.iter().any(|peer| peer.suspected.is_some());
+        let is_suspicious = || self.peers.iter().any(|peer| peer.is_suspected());
         match self.phase {
             Phase::Locating | Phase::Joining | Phase::Excluded | Phase::Gone => Standing::Out,
             _ if self.halt.is_halted() => Standing::Halted,
@@ -92,7 +92,7 @@ impl Group {
     /// members there is no quorum, or fewer than `min`.
     pub(super) fn check_quorum_for(&self, min: usize) -> Result<(), ResetError> {
         let (before, after) = self.sides(self.accepted);
-        let is_suspected = |uid| self.peers.get(uid).is_some_and(|peer| peer.suspected.is_some());
+        let is_suspected = |uid| self.peers.get(uid).is_some_and(|peer| peer.is_suspected());
         let is_missing = |uid| self.missing().iter().any(|member| member.uid == uid);
         let is_present = |member: &Member| !is_suspected(member.uid) && !is_missing(member.uid);
         if !self.halt.awaits_another && self.is_enough(&before, &after, min, is_present) {
@@ -125,7 +125,7 @@ impl Group {
         let (before, after) = self.sides(self.accepted);
         let is_heard = |group: &Group, member: &Member| {
             let peer = group.peers.get(member.uid);
-            member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard) < HEARD_WITHIN)
+            member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard()) < HEARD_WITHIN)
         };
         if self.halt.is_halted() {
             return;

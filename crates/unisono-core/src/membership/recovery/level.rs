@@ -82,7 +82,7 @@ impl Group {
         }
         self.recovery.pull = None;
         let view = self.history.view().clone();
-        self.take_in(now, &view);
+        self.peers.take_in(now, self.me.uid, &view);
         if let Some(proposal) = self.recovery.decided.take() {
             self.handle_decided(now, self.me.uid, proposal, false);
             return;

@@ -165,7 +165,7 @@ impl Group {
         if !takes_part || !self.may_begin() {
             return Err(ResetError::NotMember);
         }
-        let suspects = self.peers.iter().any(|peer| peer.suspected.is_some());
+        let suspects = self.peers.iter().any(|peer| peer.is_suspected());
         let members = self.history.view().len();
         if !suspects && !self.recovery.has_promised() {
             return if members >= min { Ok(()) } else { Err(ResetError::TooFew { members, min }) };
@@ -190,7 +190,7 @@ impl Group {
     fn rank_among_unsuspected(&self) -> usize {
         let view = self.history.view();
         let ahead = view.iter().take_while(|member| member.uid != self.me.uid);
-        ahead.filter(|member| self.peers.get(member.uid).is_some_and(|peer| peer.suspected.is_none())).count()
+        ahead.filter(|member| self.peers.get(member.uid).is_some_and(|peer| !peer.is_suspected())).count()
     }
 
     /// True if this member may begin a ballot; a leaver that knows its LEAVE accepted may not.
@@ -297,7 +297,6 @@ impl Group {
             let member = Member { uid, name: Name::default(), address: from };
             let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno, since: now });
             self.peers.insert(Peer::new(now, member, standing, 0));
-            self.audience_is_stale = true;
         }
         has_capacity
     }
@@ -333,13 +332,13 @@ impl Group {
             }
         }
         let hears_us = |at: Time| now.since(at) < HEARS_US_WITHIN;
-        if !self.peers.get(from).and_then(|peer| peer.heard_us).is_some_and(hears_us) {
+        if !self.peers.get(from).and_then(Peer::heard_us).is_some_and(hears_us) {
             // The vote follows when the inviter answers a probe, one round trip later; until then this member begins no
             // ballot. It does not wait longer than its patience, because the inviter may be deaf.
             self.probe(Probe::InvitationUnheard);
             self.recovery.invitation = Some((from, invitation));
             self.probe_now(now, from);
-            let asked_since = self.peers.get(from).and_then(|peer| peer.probing).map(|probing| probing.since);
+            let asked_since = self.peers.get(from).and_then(Peer::probed_since);
             let may_answer = asked_since.is_some_and(|since| now.since(since) < self.patience(now));
             if let Some(at) = self.recovery.begin_at.as_mut().filter(|_| may_answer) {
                 *at = (*at).max(now + RESET_HOLD_OFF / 2);

@@ -111,7 +111,7 @@ impl Group {
         }
         self.settle_log(keep);
         self.fail_rest_of_outbox();
-        let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
+        let peers = self.peers.iter().map(|peer| peer.member().clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let (degraded, forced) = (proposal.degraded, proposal.forced);
         let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded, forced };
@@ -122,13 +122,8 @@ impl Group {
         }
         self.enter_epoch(now, proposal.epoch, start);
         self.accepted = start;
-        for peer in self.peers.iter_mut() {
-            (peer.received, peer.accepted) = (peer.received.min(keep), peer.accepted.min(keep));
-            peer.delivered = peer.delivered.min(keep);
-            (peer.entered, peer.suspected, peer.probing) = (false, None, None);
-            (peer.last_heard, peer.heard_us) = (now, peer.heard_us.map(|_| now));
-        }
-        self.take_peers(now, &members, 0);
+        self.peers.begin_epoch(now, keep);
+        self.peers.take_view(now, self.me.uid, &members, 0);
         if !self.broken(Planted::UnorderedKept) {
             self.unordered.clear();
         }
@@ -155,7 +150,7 @@ impl Group {
             excluded: u16::try_from(excluded.len()).unwrap_or(u16::MAX),
             degraded: proposal.degraded,
             forced: proposal.forced,
-            reason: excluded.iter().find_map(|member| self.peers.get(member.uid)?.suspected),
+            reason: excluded.iter().find_map(|member| self.peers.get(member.uid)?.suspected()),
         }
     }
 
@@ -213,7 +208,7 @@ impl Group {
             self.left = true;
         }
         self.end_membership(Some(proposal.epoch));
-        let peers = self.peers.iter().map(|peer| peer.member.clone()).collect();
+        let peers = self.peers.iter().map(|peer| peer.member().clone()).collect();
         self.previous = Some(PreviousEpoch::lingering(now, self.epoch_tag, proposal, peers).into());
         if entered {
             self.phase = Phase::Gone;

@@ -1,0 +1,235 @@
+use super::*;
+use crate::config::Transport;
+use crate::identity::Name;
+use alloc::sync::Arc;
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+const SILENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(120);
+
+fn member(uid: u64) -> Member {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, uid as u16));
+    Member { uid: Uid(uid), name: Name::default(), address }
+}
+
+fn at(millisecond: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millisecond)
+}
+
+fn marks(received: Seqno, hears_multicast: bool) -> Watermarks {
+    let (accepted, delivered) = (received - 1, received - 2);
+    Watermarks { received, accepted, delivered, hears_multicast, ..Watermarks::default() }
+}
+
+/// Peers 1, 2, … that hold through these marks, and the view of them and of member 0.
+fn group(marks: &[Seqno]) -> (Peers, Members) {
+    let mut peers = Peers::default();
+    for (uid, &mark) in (1..).zip(marks) {
+        peers.insert(Peer::new(Time::ZERO, member(uid), Standing::Member, mark));
+    }
+    (peers, Arc::new((0..=marks.len() as u64).map(member).collect()))
+}
+
+#[test]
+fn held_by_returns_the_highest_seqno_with_enough_holders() {
+    for marks in [&[5, 9, 7, 9][..], &[3; 12], &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 10]] {
+        let (peers, view) = group(marks);
+        let mine = 6;
+        for holders in 1..=view.len() {
+            let through = peers.held_by(&view, holders, Uid(0), mine);
+            let hold = |seqno| marks.iter().chain([&mine]).filter(|&&mark| mark >= seqno).count();
+            let is_most = through == mine || hold(through + 1) < holders;
+            assert!(through <= mine && hold(through) >= holders && is_most, "{holders} of {marks:?}");
+        }
+        assert_eq!(peers.held_by(&view, view.len() + 1, Uid(0), mine), 0);
+    }
+}
+
+#[test]
+fn what_a_peer_holds_only_rises_until_a_reset_cuts_the_log() {
+    let (mut peers, _) = group(&[5, 5]);
+    let known = |peers: &Peers, uid| {
+        let peer = peers.get(Uid(uid)).unwrap();
+        [peer.received(), peer.accepted(), peer.delivered()]
+    };
+    assert!(peers.note_report(Uid(1), &marks(9, false), 100));
+    assert!(peers.note_report(Uid(1), &marks(7, false), 100), "a late copy of an old report");
+    assert_eq!(known(&peers, 1), [9, 8, 7]);
+    assert!(peers.note_report(Uid(1), &marks(90, false), 12), "a report of seqnos that were not assigned");
+    assert_eq!(known(&peers, 1), [12, 12, 12]);
+    peers.hold_through(Uid(2), 8);
+    peers.hold_through(Uid(2), 6);
+    assert_eq!(known(&peers, 2), [8, 5, 5]);
+    assert!(!peers.note_report(Uid(3), &marks(9, false), 100), "no such peer");
+
+    peers.get_mut(Uid(2)).unwrap().note_entered();
+    peers.begin_epoch(at(1), 10);
+    assert_eq!((known(&peers, 1), known(&peers, 2)), ([10, 10, 10], [8, 5, 5]));
+    assert!(!peers.get(Uid(2)).unwrap().has_entered());
+}
+
+#[test]
+fn only_members_count_as_holders_of_what_is_stable() {
+    let (mut peers, _) = group(&[1, 1]);
+    let observer = Standing::Observer { hello: Bytes::new(), since: at(0) };
+    peers.insert(Peer::new(at(0), member(3), observer, 1));
+    let leave = Change::Leave { uid: Uid(2), sequencer: Uid(0), goodbye: Bytes::new() };
+    peers.take_change(at(0), Uid(0), 4, &leave);
+    peers.all_hold_through(4);
+    let held: Vec<Seqno> = peers.iter().map(Peer::received).collect();
+    assert_eq!(held, [4, 1, 1]);
+    assert_eq!(*peers.get(Uid(2)).unwrap().standing(), Standing::Leaver { seqno: 4, since: at(0) });
+}
+
+#[test]
+fn peers_follow_joins_and_views_and_keep_what_was_known() {
+    let (mut peers, _) = group(&[5, 6]);
+    let observer = Standing::Observer { hello: Bytes::new(), since: at(0) };
+    peers.insert(Peer::new(at(0), member(3), observer, 2));
+    for joiner in [3, 4, 0] {
+        let join = Change::Join { member: member(joiner), hello: Bytes::new() };
+        peers.take_change(at(1), Uid(0), 7, &join);
+    }
+    assert!(peers.iter().all(Peer::is_member));
+    let held: Vec<(Uid, Seqno)> = peers.iter().map(|peer| (peer.uid(), peer.received())).collect();
+    assert_eq!(held, [(Uid(1), 5), (Uid(2), 6), (Uid(3), 2), (Uid(4), 0)], "without this member, 0");
+    peers.take_view(at(2), Uid(0), &[member(0), member(2), member(9)], 3);
+    let held: Vec<(Uid, Seqno)> = peers.iter().map(|peer| (peer.uid(), peer.received())).collect();
+    assert_eq!(held, [(Uid(2), 6), (Uid(9), 3)]);
+}
+
+#[test]
+fn the_audience_is_stale_when_its_inputs_change_and_at_no_other_time() {
+    let (mut peers, _) = group(&[5, 5]);
+    let mut addressing = Addressing::default();
+    let means = Means {
+        transport: Transport::Auto,
+        here: Ipv4Addr::LOCALHOST.into(),
+        announces: true,
+        multicast_heard: false,
+    };
+    let mut follow = |peers: &Peers, role_changes| {
+        let was_stale = addressing.is_stale(peers, role_changes);
+        addressing.compute(peers, role_changes, &means);
+        (was_stale, addressing.audience().multicast, addressing.audience().addresses.len())
+    };
+    assert_eq!(follow(&peers, 0), (true, false, 2));
+    peers.note_report(Uid(1), &marks(9, false), 100);
+    peers.hold_through(Uid(2), 9);
+    assert_eq!(follow(&peers, 0), (false, false, 2), "who holds what does not matter");
+    peers.note_report(Uid(1), &marks(9, true), 100);
+    assert_eq!(follow(&peers, 0), (true, false, 2), "one hearer is too few");
+    peers.note_report(Uid(2), &marks(9, true), 100);
+    assert_eq!(follow(&peers, 0), (true, true, 0));
+    peers.insert(Peer::new(at(0), member(3), Standing::Member, 0));
+    assert_eq!(follow(&peers, 0), (true, true, 1), "the one that was not heard of gets a copy");
+    peers.retain(|peer| peer.uid() != Uid(3));
+    assert_eq!(follow(&peers, 0), (true, true, 0));
+    peers.retain(|_| true);
+    assert_eq!(follow(&peers, 0), (false, true, 0), "no peer was forgotten");
+    assert_eq!(follow(&peers, 1), (true, true, 0), "the role moved");
+    peers.clear();
+    assert_eq!(follow(&peers, 1), (true, false, 0));
+}
+
+#[test]
+fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
+    let (mut peers, _) = group(&[5, 5]);
+    peers.note_report(Uid(1), &marks(9, true), 100);
+    let mut addressing = Addressing::default();
+    let means = |multicast_heard| Means {
+        transport: Transport::Auto,
+        here: Ipv4Addr::LOCALHOST.into(),
+        announces: false,
+        multicast_heard,
+    };
+    addressing.compute(&peers, 0, &means(false));
+    assert_eq!(addressing.audience().addresses.len(), 2);
+    addressing.put_first(member(2).address);
+    assert_eq!(addressing.audience().addresses[0], member(2).address);
+    addressing.compute(&peers, 1, &means(true));
+    assert_eq!(*addressing.audience(), Audience { multicast: true, addresses: Vec::new() });
+}
+
+/// A look at `millisecond`, at a peer for which no message waits.
+fn look(peer: &mut Peer, millisecond: u64) -> Finding {
+    let knobs =
+        Look { silence: SILENCE, patience: PATIENCE, burst: PATIENCE, waits_since: None, term: 0, nonce: 77 };
+    peer.look(at(millisecond), &knobs)
+}
+
+#[test]
+fn a_silent_peer_is_probed_and_suspected_when_it_answers_no_probe_in_time() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    assert_eq!(look(&mut peer, 99), Finding::Alive(at(100)));
+    assert_eq!(look(&mut peer, 100), Finding::Probe(77));
+    assert_eq!(look(&mut peer, 105), Finding::Waits(at(110)));
+    for probe in 1..12 {
+        assert_eq!(look(&mut peer, 100 + 10 * probe), Finding::Probe(77));
+    }
+    assert_eq!(look(&mut peer, 220), Finding::Suspect(Suspicion::Silent));
+    assert_eq!(peer.take_answer(76), None, "an answer to other probes");
+    assert_eq!(peer.take_answer(77), Some(at(100)));
+    peer.note_heard(at(221));
+    assert_eq!(look(&mut peer, 222), Finding::Alive(at(321)));
+}
+
+#[test]
+fn a_peer_that_is_heard_and_shows_for_six_silences_that_it_hears_nothing_is_deaf() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    let mut found = Finding::Alive(at(0));
+    for millisecond in (0..1200).step_by(10) {
+        peer.note_heard(at(millisecond));
+        found = look(&mut peer, millisecond);
+        if matches!(found, Finding::Suspect(_)) {
+            // Three times the patience, since datagrams came during the burst.
+            assert!(millisecond >= 600 + 3 * 120, "{millisecond}");
+            break;
+        }
+    }
+    assert_eq!(found, Finding::Suspect(Suspicion::Deaf));
+}
+
+#[test]
+fn a_peer_for_which_a_message_waits_is_probed_after_a_sixth_of_the_silence() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    let owing = |since| Look {
+        silence: SILENCE,
+        patience: PATIENCE,
+        burst: PATIENCE,
+        waits_since: Some(at(since)),
+        term: 0,
+        nonce: 1,
+    };
+    assert!(matches!(peer.look(at(16), &owing(0)), Finding::Alive(_)));
+    assert_eq!(peer.look(at(17), &owing(0)), Finding::Probe(1));
+}
+
+#[test]
+fn sleep_of_this_process_is_taken_off_the_silence_at_most_three_times_in_a_row() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    peer.forgive(at(90), Duration::from_millis(80));
+    assert_eq!(look(&mut peer, 100), Finding::Alive(at(180)));
+    assert_eq!(look(&mut peer, 180), Finding::Probe(77));
+    for times in 1..=4 {
+        peer.forgive(at(180 + times), Duration::from_millis(50));
+    }
+    assert_eq!(peer.probed_since(), Some(at(183)), "the fourth time counts for nothing");
+
+    let mut detector = Detector::default();
+    assert_eq!(detector.note_own_lateness(at(39), at(0)), None);
+    assert_eq!(detector.note_own_lateness(at(139), at(50)), Some(Duration::from_millis(49)));
+    assert_eq!(detector.late_ms(at(139)), 89);
+    assert!(detector.patience(at(139), PATIENCE) > PATIENCE, "members are late though alive");
+}
+
+#[test]
+fn a_suspicion_keeps_its_first_reason() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    assert!(peer.suspect(Suspicion::Slow) && !peer.suspect(Suspicion::Silent));
+    assert_eq!(peer.suspected(), Some(Suspicion::Slow));
+    assert!(!peer.is_asked_on(), "only a deaf peer is probed on");
+    peer.suspect_no_longer();
+    assert!(peer.suspect(Suspicion::Deaf) && peer.is_asked_on());
+}
