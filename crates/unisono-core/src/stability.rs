@@ -1,17 +1,13 @@
-//! Stability: which members hold what. Acceptance, acknowledgement and purging follow from it.
+//! Stability: acceptance, acknowledgement and purging follow from which members hold what.
 //!
-//! A message with resilience r is accepted when r + 1 members of the view below it hold it and everything below it. A
-//! role event needs the same, and its successor must be one of the holders. A join or leave is accepted when a quorum
-//! of the view before it and a quorum of the view after it hold it, and the joiner too. Any member that can infer
-//! acceptance does so: a member that holds a message knows two holders, itself and the sequencer, so at r ≤ 1 it waits
-//! for no other. At a higher r it learns the acceptance from the sequencer's heartbeat.
+//! `ordering/acceptance.rs` decides what is accepted; here its consequences are drawn.
 //!
 //! An acknowledgement is cumulative: a member that acknowledges a seqno holds everything through it, data included.
 
-use crate::config::Quorum;
 use crate::group::{Group, Phase};
-use crate::history::{Entry, Members, Message};
-use crate::identity::{Member, Seqno, Uid};
+use crate::history::{Entry, Message};
+use crate::identity::{Seqno, Uid};
+use crate::ordering::{Acceptance, Rule};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -73,10 +69,22 @@ const SHOW_LIFE_AFTER: core::time::Duration = core::time::Duration::from_millis(
 const REPORT_PART: u64 = 4;
 
 impl Group {
-    /// Returns the number of members of a view of `members` that must hold a message before it is accepted.
-    fn holders_needed(&self, members: usize, resilience: u8) -> usize {
-        let needed = (self.config.resilience.max(resilience) as usize + 1).min(members);
-        if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
+    /// Returns what acceptance follows from.
+    fn acceptance(&self) -> Acceptance<'_> {
+        let rule =
+            Rule { resilience: self.config.resilience, quorum: self.quorum(), planted: self.planted() };
+        Acceptance {
+            log: &self.history,
+            peers: &self.peers,
+            me: self.me.uid,
+            epoch_start: self.epoch_start,
+            rule,
+        }
+    }
+
+    /// True if `uid` is known to hold everything through `seqno`.
+    pub(crate) fn holds(&self, uid: Uid, seqno: Seqno) -> bool {
+        self.acceptance().holds(uid, seqno)
     }
 
     /// Accepts everything that can be accepted (docs/protocol/sequencer.md: ACCEPT).
@@ -95,7 +103,7 @@ impl Group {
         let told = self.acknowledging.accepted_hint;
         while self.accepted < self.history.received() {
             let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
-            let (through, is_to_be_told) = self.acceptable_within(last, hint);
+            let (through, is_to_be_told) = self.acceptance().through(self.accepted, last, hint);
             self.accepted = through;
             // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
             // if a message needs more.
@@ -120,105 +128,6 @@ impl Group {
         if self.accepted < self.history.received() {
             self.expect_acceptance(now);
         }
-    }
-
-    /// Returns how far entries through `last` can be accepted, and whether one of them has to be announced to other
-    /// members. All of them were numbered in one view; only `last` itself may change it.
-    #[inline(never)]
-    fn acceptable_within(&self, last: Seqno, hint: Seqno) -> (Seqno, bool) {
-        let mine = self.history.received();
-        let view = self.history.view_at(self.accepted);
-        let mut cached: Option<(usize, Seqno)> = None;
-        let (mut concerns_others, mut is_to_be_told) = (false, false);
-        let mut accepted = self.accepted.max(hint.min(mine.min(last)));
-        while accepted < mine.min(last) {
-            let seqno = accepted + 1;
-            let Some(entry) = self.history.get(seqno) else { break };
-            let acceptable = match entry {
-                Entry::Message(message) => {
-                    let needed = self.holders_needed(view.len(), message.resilience);
-                    concerns_others |= needed > 2;
-                    let sender = message.sender;
-                    let through = match cached {
-                        Some((known, through)) if known == needed => through,
-                        _ => self.peers.held_by(view, needed, self.me.uid, mine),
-                    };
-                    cached = Some((needed, through));
-                    (through >= seqno && self.changes_are_held_below(seqno, message.resilience))
-                        || (self.broken(Planted::SenderCountsAsHolder)
-                            && self.holders(view, seqno, Some(sender)) >= needed)
-                }
-                Entry::Change(change) => {
-                    concerns_others = true;
-                    self.change_is_held(view, seqno, change)
-                }
-                Entry::Reset(_) => true,
-            };
-            if !acceptable {
-                break;
-            }
-            is_to_be_told |= concerns_others;
-            accepted = seqno;
-        }
-        (accepted, is_to_be_told)
-    }
-
-    /// True if the changes of the view below a message that asks for more than the group's resilience have as many
-    /// holders as the message needs. With `AtLeast`, quorums need not intersect: a member that lacks a join counts the
-    /// missing members by the view before it, and would not know the joiner as a holder of the message.
-    fn changes_are_held_below(&self, seqno: Seqno, resilience: u8) -> bool {
-        if resilience <= self.config.resilience || !matches!(self.config.quorum, Quorum::AtLeast(_)) {
-            return true;
-        }
-        let mine = self.history.received();
-        self.history.view_changes(self.epoch_start, seqno).all(|(before, change)| {
-            let needed = self.holders_needed(before.len(), resilience);
-            self.peers.held_by(before, needed, self.me.uid, mine) >= change
-        })
-    }
-
-    fn holders(&self, view: &Members, seqno: Seqno, also: Option<Uid>) -> usize {
-        view.iter().filter(|member| Some(member.uid) == also || self.holds(member.uid, seqno)).count()
-    }
-
-    /// True if `uid` is known to hold everything through `seqno`.
-    pub(crate) fn holds(&self, uid: Uid, seqno: Seqno) -> bool {
-        if uid == self.me.uid {
-            self.history.received() >= seqno
-        } else {
-            self.peers.get(uid).is_some_and(|peer| peer.received() >= seqno)
-        }
-    }
-
-    /// True if enough members hold a change and everything below it. For a role event these are the holders of a
-    /// message, and the successor; for a join or leave a quorum of the view before it, one of the view after it, and
-    /// the joiner. With `AtLeast`, quorums need not intersect, so a join or leave needs the holders of a message too:
-    /// members that go on without others, fewer of them missing than the resilience covers, must know which ones are
-    /// missing.
-    #[cold]
-    fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
-        if let Change::Role { sequencer } = change {
-            let (needed, mine) = (self.holders_needed(before.len(), 0), self.history.received());
-            return self.holds(*sequencer, seqno)
-                && self.peers.held_by(before, needed, self.me.uid, mine) >= seqno;
-        }
-        if self.broken(Planted::ChangeAcceptedAlone) {
-            return true;
-        }
-        let held = |member: &Member| self.holds(member.uid, seqno);
-        let after = self.history.view_at(seqno);
-        let joiner_holds = match change {
-            Change::Join { member, .. } => self.holds(member.uid, seqno),
-            _ => true,
-        };
-        let needed = match self.config.quorum {
-            Quorum::AtLeast(_) => self.holders_needed(before.len(), 0),
-            _ => 0,
-        };
-        joiner_holds
-            && before.iter().filter(|member| held(member)).count() >= needed
-            && self.is_quorum(before, held)
-            && (after.is_empty() || self.is_quorum(after, held))
     }
 
     /// Examines what is new in the log: entries that must be acknowledged at once, and own messages that have their

@@ -1,13 +1,13 @@
 //! One member's side of one group. This module connects the modules that contain the algorithms.
 //!
 //! [`Group`] is the state of all modules together. `ordering` assigns seqnos, `history` and `unordered` keep messages,
-//! `peers` knows which members hold which entries, `stability` what follows from that, `repair` requests lost entries, `flow` sends own messages, and
-//! `membership` handles views, suspicion, joins, leaves and resets.
+//! `peers` knows which members hold which entries, `stability` what follows from that, `repair` requests lost entries,
+//! `flow` sends own messages, and `membership` handles views, suspicion, joins, leaves and resets.
 //!
 //! The files of this directory connect them. `input` decodes datagrams and gives their frames to the modules, `storing`
 //! files entries that have a seqno, `output` packs frames into datagrams, and `audience` has how a datagram reaches
-//! all members computed anew. `commands` has the application's operations, `delivery` its events, `account` the reports about the
-//! group, and `watch` the state that checkers read.
+//! all members computed anew. `commands` has the application's operations, `delivery` its events, `account` the reports
+//! about the group, and `watch` the state that checkers read.
 
 mod account;
 mod audience;

@@ -101,6 +101,11 @@ impl Group {
         self.planted = Some(bug);
     }
 
+    /// Returns the planted bug that is switched on.
+    pub(crate) fn planted(&self) -> Option<Planted> {
+        self.planted
+    }
+
     /// True if this planted bug is switched on.
     #[inline]
     pub(crate) fn broken(&self, bug: Planted) -> bool {

@@ -9,34 +9,47 @@ use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::Change;
 
-impl Group {
-    /// True if the members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
-    ///
-    /// The tie-breaker of a view of even size is its first member. This is as safe as one uid for a whole epoch;
-    /// nothing has to be carried from view to view, and no view lacks a tie-breaker because it left.
-    pub(crate) fn is_quorum(&self, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
-        let members = view.iter().filter(|member| is_in(member)).count();
-        match &self.config.quorum {
-            Quorum::MajorityOf(names) if !self.broken(Planted::QuorumOfView) => {
-                let listed = |member: &&Member| names.contains(&member.name);
-                let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
-                // A view with at most half of the listed names needs all of itself; so a group can grow up to the list.
-                let small = view.iter().filter(listed).count() * 2 <= names.len();
-                named * 2 > names.len() || (small && members == view.len())
-            }
-            Quorum::MajorityOfNamed(names) if view.iter().any(|member| names.contains(&member.name)) => {
-                let named = || view.iter().filter(|member| names.contains(&member.name));
-                let (count, all) = (named().filter(|member| is_in(member)).count(), named().count());
-                count * 2 > all || (count * 2 == all && named().next().is_some_and(&is_in))
-            }
-            // The named ones have left.
-            Quorum::MajorityOfNamed(_) => members == view.len(),
-            Quorum::MajorityOfView | Quorum::MajorityOf(_) => {
-                members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
-            }
-            Quorum::All => members == view.len(),
-            Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),
+/// True if the members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
+///
+/// The tie-breaker of a view of even size is its first member. This is as safe as one uid for a whole epoch; nothing has
+/// to be carried from view to view, and no view lacks a tie-breaker because it left.
+pub(crate) fn is_quorum(quorum: &Quorum, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
+    let members = view.iter().filter(|member| is_in(member)).count();
+    match quorum {
+        Quorum::MajorityOf(names) => {
+            let listed = |member: &&Member| names.contains(&member.name);
+            let named = view.iter().filter(|member| is_in(member)).filter(listed).count();
+            // A view with at most half of the listed names needs all of itself; so a group can grow up to the list.
+            let small = view.iter().filter(listed).count() * 2 <= names.len();
+            named * 2 > names.len() || (small && members == view.len())
         }
+        Quorum::MajorityOfNamed(names) if view.iter().any(|member| names.contains(&member.name)) => {
+            let named = || view.iter().filter(|member| names.contains(&member.name));
+            let (count, all) = (named().filter(|member| is_in(member)).count(), named().count());
+            count * 2 > all || (count * 2 == all && named().next().is_some_and(&is_in))
+        }
+        // The named ones have left.
+        Quorum::MajorityOfNamed(_) => members == view.len(),
+        Quorum::MajorityOfView => {
+            members * 2 > view.len() || (members * 2 == view.len() && view.first().is_some_and(&is_in))
+        }
+        Quorum::All => members == view.len(),
+        Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),
+    }
+}
+
+impl Group {
+    /// Returns the group's rule for quorums.
+    pub(crate) fn quorum(&self) -> &Quorum {
+        match &self.config.quorum {
+            Quorum::MajorityOf(_) if self.broken(Planted::QuorumOfView) => &Quorum::MajorityOfView,
+            quorum => quorum,
+        }
+    }
+
+    /// True if the members of `view` that satisfy `is_in` are a quorum of it.
+    pub(crate) fn is_quorum(&self, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
+        is_quorum(self.quorum(), view, is_in)
     }
 
     /// True if this member counts towards the group's minimum.

@@ -10,6 +10,7 @@
 //! member does that, `heartbeat` what a sequencer announces, `progress` which members keep the others waiting, and
 //! `migration` where the role goes by load.
 
+mod acceptance;
 mod capacity;
 mod heartbeat;
 mod intake;
@@ -23,6 +24,7 @@ mod under_way;
 use crate::group::Numbered;
 use crate::identity::{Seqno, Uid};
 use crate::time::Time;
+pub(crate) use acceptance::{Acceptance, Rule};
 use alloc::vec::Vec;
 use core::time::Duration;
 use heartbeat::HEARTBEAT_IDLE;
