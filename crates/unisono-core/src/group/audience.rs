@@ -38,7 +38,7 @@ impl Group {
 
     /// True if this member received a multicast of the group not long ago.
     pub(crate) fn hears_multicast(&self, now: Time) -> bool {
-        self.acknowledging.multicast_at.is_some_and(|at| now.since(at) < self.stretched(MULTICAST_FRESH))
+        self.acknowledging.heard_multicast_within(now, self.stretched(MULTICAST_FRESH))
     }
 
     /// Returns the number of datagrams that leave for this destination: one multicast, and a copy for each member that

@@ -231,7 +231,7 @@ impl Group {
             self.linger_for(now, sender, is_there, HEADER_BYTES + payload.len());
         }
         if multicast {
-            self.acknowledging.multicast_at = Some(now);
+            self.acknowledging.note_multicast(now);
         }
         let (mut level, mut heartbeat, mut alone) = (None, None, true);
         for frame in Decoder::new(payload) {

@@ -35,12 +35,11 @@ use crate::membership::{
     Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
     PreviousEpoch, Recovery, Seek,
 };
-use crate::ordering::Order;
+use crate::ordering::{Acknowledging, Order};
 use crate::peers::{Addressing, Detector, Peers};
 use crate::planted::Planted;
 use crate::random::Random;
 use crate::repair::Repair;
-use crate::stability::Acknowledging;
 use crate::time::Time;
 use crate::unordered::UnorderedBuffer;
 use crate::versions::OtherVersions;

@@ -420,7 +420,7 @@ impl Group {
 
     #[inline(never)]
     fn pack_acknowledgement(&mut self, now: Time, out: &mut Vec<u8>) -> Option<(Destination, EpochTag)> {
-        self.acknowledging.drop_report();
+        self.acknowledging.begin_report();
         let to = self.acknowledge_to()?;
         let address = self.peers.address(to)?;
         self.begin_datagram(out);

@@ -106,10 +106,10 @@ impl Group {
         let nonce = self.random.next_u64() | 1;
         let (term, is_named) = (self.term(), self.report_to() == Some(uid));
         let waits_since = self.waits_for_since(uid);
-        let since = self.acknowledging.beat_at.max(self.epoch_entered_at);
+        let since = self.acknowledging.beat_at().max(self.epoch_entered_at);
         if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
             // The sequencer may answer unicasts while its multicasts do not arrive.
-            self.acknowledging.beat_at = now;
+            self.acknowledging.note_beat(now);
             self.acknowledging.ask_for_copies();
         }
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };

@@ -122,13 +122,13 @@ impl Group {
         self.note_end(now, heartbeat.end);
         let is_for_everybody = heartbeat.stamp != NO_STAMP;
         if from == self.named() && is_for_everybody {
-            self.acknowledging.beat_at = now;
+            self.acknowledging.note_beat(now);
         }
         if heartbeat.acting && Some(heartbeat.term) >= self.order.heard {
             let known = (self.order.heard, self.order.multicast);
             (self.order.heard, self.order.multicast) = (Some(heartbeat.term), heartbeat.multicast);
             if is_for_everybody {
-                self.acknowledging.stamp = heartbeat.stamp;
+                self.acknowledging.note_stamp(heartbeat.stamp);
             }
             if known != (self.order.heard, self.order.multicast) {
                 self.order.note_role_change();

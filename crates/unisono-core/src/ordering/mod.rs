@@ -18,6 +18,7 @@ mod migration;
 mod numbering;
 mod progress;
 mod questions;
+mod reports;
 mod role;
 mod under_way;
 
@@ -31,6 +32,7 @@ use heartbeat::HEARTBEAT_IDLE;
 use migration::Load;
 pub(crate) use progress::Awaited;
 use progress::{Behind, InTheWay};
+pub(crate) use reports::Acknowledging;
 use under_way::UnderWay;
 
 /// This member's part in ordering.

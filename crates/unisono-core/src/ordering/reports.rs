@@ -1,0 +1,311 @@
+//! Reports: what a member reports to the sequencer of what it holds, and when.
+//!
+//! An acknowledgement is cumulative: a member that acknowledges a seqno holds everything through it, data included. The
+//! lowest in rank acknowledge at once, since acceptance waits for them; the others report as room runs out, when they
+//! are asked, and now and then to show that they live.
+
+use crate::group::{Group, Phase};
+use crate::history::{Entry, Message};
+use crate::identity::{Seqno, Uid};
+use crate::planted::Planted;
+use crate::time::Time;
+use crate::wire::{Change, Watermarks};
+use core::time::Duration;
+
+/// What this member has to report to the sequencer, and what it reported last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Acknowledging {
+    /// True if an acknowledgement is to go out now.
+    due: bool,
+    told: Watermarks,
+    told_to: Uid,
+    told_at: Time,
+    /// Bytes received since the last report.
+    untold_bytes: u64,
+    /// Stamp of the sequencer's last heartbeat.
+    stamp: u32,
+    /// Time when a multicast of the group was last received.
+    multicast_at: Option<Time>,
+    /// Time when a heartbeat of the sequencer was last received, or found missing.
+    beat_at: Time,
+    /// Everything through here was examined for what has to be acknowledged.
+    seen: Seqno,
+    /// Seqnos through which others have reported everything as accepted, and as stable.
+    accepted_hint: Seqno,
+    stable_hint: Seqno,
+}
+
+impl Acknowledging {
+    /// Returns the seqno through which this member has acknowledged in this epoch.
+    pub(crate) fn acknowledged(&self) -> Seqno {
+        self.told.received
+    }
+
+    /// Reports to the sequencer with the next datagram.
+    #[inline]
+    pub(crate) fn report_now(&mut self) {
+        self.due = true;
+    }
+
+    /// True if a report is to go out now.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Begins the report that was due.
+    pub(crate) fn begin_report(&mut self) {
+        self.due = false;
+    }
+
+    /// Asks to be sent copies: perhaps only the multicast fails.
+    pub(crate) fn ask_for_copies(&mut self) {
+        self.multicast_at = None;
+        self.report_now();
+    }
+
+    /// Notes that a multicast of the group was received.
+    pub(crate) fn note_multicast(&mut self, now: Time) {
+        self.multicast_at = Some(now);
+    }
+
+    /// True if a multicast of the group was received within this period.
+    pub(crate) fn heard_multicast_within(&self, now: Time, period: Duration) -> bool {
+        self.multicast_at.is_some_and(|at| now.since(at) < period)
+    }
+
+    /// Notes that a heartbeat of the sequencer was received, or found missing.
+    pub(crate) fn note_beat(&mut self, now: Time) {
+        self.beat_at = now;
+    }
+
+    /// Returns the time when a heartbeat of the sequencer was last received, or found missing.
+    pub(crate) fn beat_at(&self) -> Time {
+        self.beat_at
+    }
+
+    /// Notes the stamp of the sequencer's heartbeat, which the next report returns.
+    pub(crate) fn note_stamp(&mut self, stamp: u32) {
+        self.stamp = stamp;
+    }
+
+    /// Returns the seqno through which others have reported everything as accepted.
+    pub(crate) fn accepted_hint(&self) -> Seqno {
+        self.accepted_hint
+    }
+
+    /// Returns the seqno through which others have reported everything as stable.
+    pub(crate) fn stable_hint(&self) -> Seqno {
+        self.stable_hint
+    }
+}
+
+/// A member that has reported nothing for this time answers the next heartbeat, to show that it is alive.
+const SHOW_LIFE_AFTER: Duration = Duration::from_millis(50);
+/// Divisor of the bytes that may be under way to a member: the member reports its watermarks after each such part.
+const REPORT_PART: u64 = 4;
+
+impl Group {
+    /// Examines what is new in the log: entries that must be acknowledged at once, and own messages that have their
+    /// seqno now.
+    pub(crate) fn note_received(&mut self, now: Time) {
+        let received = self.history.received();
+        let from = self.acknowledging.seen.max(self.history.base());
+        if received > from {
+            self.look_at_received(now, from, received);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_received(&mut self, now: Time, from: Seqno, received: Seqno) {
+        self.acknowledging.seen = received;
+        self.repair.note_progress(received);
+        // A joiner is admitted as soon as it is seen to keep up.
+        let mut due = self.joining.is_some();
+        let mut own = 0;
+        // Usually many messages of one sender and one resilience follow each other.
+        let (mut last, mut asked) = (None, None);
+        for seqno in from + 1..=received {
+            match self.history.get(seqno) {
+                Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
+                    self.acknowledging.untold_bytes += data.map_or(0, |data| data.len() as u64);
+                    let needed = self.config.resilience.max(*resilience) as usize;
+                    if asked != Some(needed) {
+                        asked = Some(needed);
+                        due = due || self.acknowledges_first(needed);
+                    }
+                    if *sender == self.me.uid {
+                        own = *number;
+                    }
+                    let before = last.replace((*sender, *number));
+                    if let Some((other, number)) = before.filter(|(known, _)| known != sender) {
+                        self.unordered.forget_through(other, number);
+                    }
+                }
+                Some(Entry::Change(change)) => {
+                    due = true;
+                    let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
+                    self.note_change(now, seqno);
+                    if own_leave && !self.recovery.has_promised() {
+                        // Drops entries beyond this member's own leave, which may have arrived before it.
+                        self.history.cut(seqno);
+                        self.acknowledging.seen = seqno;
+                        break;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some((sender, number)) = last {
+            self.unordered.forget_through(sender, number);
+        }
+        let received = self.history.received();
+        if own > 0 {
+            let lateness = self.detector.lateness(now);
+            self.outbox.note_numbered(now, own, lateness);
+        }
+        // A sequencer holds everything through each seqno that it assigns.
+        let (_, numberer) = self.history.term_at(received - 1);
+        self.peers.hold_through(numberer, received);
+        let unsaid = received.saturating_sub(self.acknowledging.told.received);
+        let room = self.settings.under_way_bytes_max();
+        let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
+        // A sequencer acknowledges to no member.
+        if (due || is_much) && self.report_to().is_some() {
+            self.acknowledging.report_now();
+        }
+    }
+
+    /// Notes that a message has this seqno. It got the seqno only because the history had room, so all members hold
+    /// everything through `history_messages` below it.
+    pub(crate) fn note_room_below(&mut self, seqno: Seqno) {
+        self.note_shown_stable(seqno.saturating_sub(u64::from(self.config.history_messages)));
+    }
+
+    /// Notes that a change has this seqno. A change may be numbered while the history is full, in one of the slots
+    /// beside it. This member knows the number of these slots only if the change is its next entry: then the change was
+    /// numbered in the view at the end of this log.
+    pub(crate) fn note_room_beside(&mut self, seqno: Seqno) {
+        if seqno == self.history.received() + 1 {
+            let members = self.history.view().len() as u64;
+            self.note_shown_stable(
+                (seqno - 1).saturating_sub(u64::from(self.config.history_messages) + members),
+            );
+        }
+    }
+
+    fn note_shown_stable(&mut self, stable: Seqno) {
+        if stable > self.acknowledging.stable_hint && self.report_to().is_some() {
+            self.acknowledging.stable_hint = stable;
+        }
+    }
+
+    /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
+    fn acknowledges_first(&self, holders: usize) -> bool {
+        let Some(counts) = self.report_to() else { return false };
+        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
+        others.take(holders).any(|uid| uid == self.me.uid)
+    }
+
+    /// Returns the number of entries after which a member reports its watermarks unasked.
+    fn report_every(&self) -> u64 {
+        u64::from(self.config.history_messages / 8).max(1)
+    }
+
+    /// Handles the watermarks that a member reports.
+    pub(crate) fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
+        let end = self.history.end();
+        let stamp = self.order.stamp;
+        self.detector.note_late(now, marks.late_ms);
+        if !self.peers.note_report(from, marks, end) {
+            return;
+        }
+        // What one member knows to be accepted is accepted for all. The present sequencer may be unable to count the
+        // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
+        self.note_accept_hint(marks.accepted, 0);
+        let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
+        if self.report_to().is_some() {
+            self.show_successor(now, from, marks.received);
+        } else if hears_us {
+            self.note_hears_us(now, from);
+        }
+        self.say_farewells(now);
+    }
+
+    /// Notes seqnos through which another member reports everything as accepted and as stable.
+    pub(crate) fn note_accept_hint(&mut self, accepted: Seqno, stable: Seqno) {
+        let known = &mut self.acknowledging;
+        known.accepted_hint = known.accepted_hint.max(accepted);
+        if stable > known.stable_hint {
+            known.stable_hint = stable;
+            self.peers.all_hold_through(stable);
+        }
+    }
+
+    /// Notes a stable seqno that this member found itself.
+    pub(crate) fn note_stable(&mut self, stable: Seqno) {
+        self.acknowledging.stable_hint = self.acknowledging.stable_hint.max(stable);
+    }
+
+    /// Begins a new epoch or a new life, in which nothing was reported yet.
+    pub(crate) fn forget_acknowledgements(&mut self, through: Seqno) {
+        let old = core::mem::take(&mut self.acknowledging);
+        self.acknowledging.multicast_at = old.multicast_at;
+        self.acknowledging.seen = through;
+        self.acknowledging.accepted_hint = through;
+    }
+
+    /// Returns what this member can report of itself.
+    pub(crate) fn watermarks(&self, now: Time) -> Watermarks {
+        let received =
+            if self.broken(Planted::AckBeforeHolding) { self.history.end() } else { self.history.received() };
+        Watermarks {
+            received,
+            accepted: self.accepted,
+            delivered: self.delivered,
+            stamp: self.acknowledging.stamp,
+            hears_multicast: self.hears_multicast(now),
+            late_ms: self.detector.late_ms(now),
+        }
+    }
+
+    /// Returns the member that acknowledgements go to, if there is one.
+    pub(crate) fn acknowledge_to(&self) -> Option<Uid> {
+        let promised = self.recovery.has_promised() && !self.broken(Planted::StoreAfterPromise);
+        if promised || !matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining) {
+            return None;
+        }
+        self.report_to().filter(|&uid| uid != self.me.uid && self.peers.get(uid).is_some())
+    }
+
+    /// Notes that watermarks went out to `to`.
+    pub(crate) fn note_told(&mut self, now: Time, to: Uid, told: Watermarks) {
+        self.moved = true;
+        let known = &mut self.acknowledging;
+        (known.due, known.told, known.told_to, known.told_at) = (false, told, to, now);
+        known.untold_bytes = 0;
+    }
+
+    /// True if this member has to answer a heartbeat of the sequencer. One that asks nothing (an accept), or that rides
+    /// with entries, is answered only if the sequencer has received no report from this member for a while.
+    pub(crate) fn heartbeat_wants_answer(&self, now: Time, end: Seqno, asks: bool) -> bool {
+        let known = &self.acknowledging;
+        let (said, is) = (&known.told, self.watermarks(now));
+        if !asks && self.report_to() == Some(known.told_to) {
+            return now.since(known.told_at) >= SHOW_LIFE_AFTER;
+        }
+        self.report_to() != Some(known.told_to)
+            || said.received < end
+            || (said.received, said.accepted, said.delivered, said.hears_multicast)
+                != (is.received, is.accepted, is.delivered, is.hears_multicast)
+            || now.since(known.told_at) >= SHOW_LIFE_AFTER
+    }
+
+    /// Notes that the application took events. The sequencer has to learn that before its window shuts.
+    pub(crate) fn note_delivered(&mut self) {
+        let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
+        if untold >= self.report_every() && self.report_to().is_some() {
+            self.acknowledging.report_now();
+        }
+    }
+}
