@@ -220,3 +220,105 @@ fn a_leave_that_takes_the_group_below_its_minimum_waits_for_the_last_piece() {
     net.run(2_000 * MS);
     assert_eq!(net.size(0), 3);
 }
+
+fn named(names: &[&str], members_min: u16) -> GroupConfig {
+    let names = names.iter().map(|text| name(text)).collect();
+    GroupConfig { quorum: Quorum::MajorityOfNamed(names), members_min, ..GroupConfig::default() }
+}
+
+/// Returns a group of m0 and of members with these names, founded by m0.
+fn group_of_named(config: GroupConfig, others: &[&str]) -> Net {
+    let mut net = group_with(1, config, unicast());
+    for text in others {
+        net.add_named(EntryMode::Join, unicast(), text);
+        net.run(300 * MS);
+    }
+    assert_eq!(net.size(0), others.len() + 1);
+    net
+}
+
+// Under *majority of the named* the other members count for nothing, however many they are.
+#[test]
+fn only_named_members_decide_who_goes_on() {
+    let cases: [(&[&str], &[&str], &[usize], bool); 6] = [
+        (&["m0", "m1", "m2"], &["m1", "m2", "x", "y"], &[2, 3, 4], true),
+        (&["m0", "m1", "m2"], &["m1", "m2", "x", "y"], &[0, 1], false),
+        // Two are a majority of a list of five, if only they are in the view.
+        (&["m0", "m1", "m2", "m3", "m4"], &["m1", "m2"], &[0], true),
+        // Half of them go on with the first.
+        (&["m0", "m1"], &["m1", "x", "y"], &[1, 2, 3], true),
+        (&["m0", "m1"], &["x", "m1", "y"], &[0], false),
+        // The first of them need not be the first member.
+        (&["a", "b"], &["a", "b"], &[0, 2], true),
+    ];
+    for (number, (names, others, dead, goes_on)) in cases.into_iter().enumerate() {
+        let mut net = group_of_named(named(names, 1), others);
+        dead.iter().for_each(|&index| net.crash(index));
+        net.run(6_000 * MS);
+        let rest = others.len() + 1 - dead.len();
+        for index in (0..=others.len()).filter(|index| !dead.contains(index)) {
+            let is_on = net.epoch(index) == 1 && net.size(index) == rest;
+            assert_eq!(is_on, goes_on, "case {number}, m{index}");
+        }
+    }
+}
+
+#[test]
+fn where_the_named_have_left_the_others_go_on_only_together() {
+    let mut net = group_of_named(named(&["m0"], 1), &["x", "y", "z"]);
+    net.leave(0);
+    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(0) == Phase::Gone && net.size(1) == 3));
+    net.crash(3);
+    net.run(6_000 * MS);
+    assert_eq!((net.epoch(1), net.epoch(2)), (0, 0));
+}
+
+// Two lives of a listed name would be two votes. Names that are not listed have none, and any number of members has them.
+#[test]
+fn a_name_that_votes_is_in_the_view_once_and_others_come_in_as_they_like() {
+    let mut net = group_of_named(named(&["m0", "b"], 1), &["x", "x", "b"]);
+    let second = net.add_named(EntryMode::Join, unicast(), "b");
+    net.run(2_000 * MS);
+    assert_eq!((net.size(0), net.phase(second)), (4, Phase::Joining), "it listens");
+    net.leave(3);
+    assert!(net.run_until(MS, 3_000 * MS, |net| net.phase(second) == Phase::Member));
+    assert_eq!(net.size(0), 4);
+}
+
+// Its minimum is a number of named members, for messages and for confirmations.
+#[test]
+fn only_named_members_count_towards_the_minimum() {
+    let mut net = group_of_named(named(&["m0", "m1"], 2), &["x", "y"]);
+    net.send(0, b"waits").unwrap();
+    net.run(1_000 * MS);
+    let confirm = |net: &mut Net| {
+        let now = Time::from_nanos(net.now);
+        net.group_mut(0).confirm(now).unwrap();
+        net.drain(0);
+        net.run(100 * MS);
+        net.group_mut(0).poll_confirmed().is_some()
+    };
+    assert_eq!((net.delivered(0), confirm(&mut net), net.group(0).standing()), (0, false, Standing::Halted));
+    net.add_named(EntryMode::Join, unicast(), "m1");
+    net.run(1_000 * MS);
+    assert_eq!((net.delivered(0), net.group_mut(0).poll_confirmed().is_some()), (1, true));
+    // m0 is a quorum, and y answers; m1 does not.
+    net.cut_off(3);
+    assert!(!confirm(&mut net));
+}
+
+// As in a group without names: the last piece comes before the leave that takes the group below its minimum.
+#[test]
+fn a_leave_of_a_named_member_waits_for_the_last_piece() {
+    let config = GroupConfig { window: 4, ..named(&["m0", "m1", "m2"], 3) };
+    let mut net = group_of_named(config, &["m1", "m2", "x"]);
+    for _ in 0..2 {
+        net.send(1, &[7; 100_000]).ok();
+    }
+    net.leave(2);
+    net.run(5_000 * MS);
+    assert_eq!((net.phase(2), net.size(0)), (Phase::Gone, 3));
+    net.add_named(EntryMode::Join, unicast(), "m2");
+    net.run(2_000 * MS);
+    assert_eq!(net.size(0), 4);
+}
