@@ -119,3 +119,97 @@ fn a_member_says_for_how_long_it_has_been_behind() {
     net.run(300 * MS);
     assert!((0..3).all(|index| behind(&net, index) == Duration::ZERO));
 }
+
+/// A group in which a sequencer and one more member accept a message, and a slow member is excluded after 500 ms.
+fn group_of_one_more(members: usize, config: GroupConfig) -> Net {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    group_with(members, GroupConfig { resilience: 1, slow_member, ..config }, unicast())
+}
+
+// Other members accept what m3 lacks, and there is room. No member waits for m3, although it gets nothing at all.
+#[test]
+fn a_member_for_which_no_other_waits_keeps_its_place() {
+    let mut net = group_of_one_more(4, GroupConfig::default());
+    net.filter(|seen| {
+        let lost = seen.concerns(3) && seen.bytes > HOLE_BYTES;
+        // Something waits for its acceptance at all times.
+        if lost { LOST } else { Some(20 * MS) }
+    });
+    for _ in 0..200 {
+        net.send(1, &LARGE).ok();
+        net.run(10 * MS);
+    }
+    assert!(net.delivered(1) > 100, "{} are delivered", net.delivered(1));
+    assert_eq!((net.size(0), net.epoch(0), net.delivered(3)), (4, 0, 0));
+}
+
+// The history is full of what m3 lacks, and its entries are few and large, so no application is a window behind. m2 holds
+// more and gets on as little; no member waits for m2 as long as m3 is there.
+#[test]
+fn for_room_the_member_that_holds_least_is_in_the_way() {
+    let mut net = group_of_one_more(5, GroupConfig { history_bytes: 65_536, ..GroupConfig::default() });
+    let lacks = |index| move |seen: &Seen| seen.concerns(index) && seen.bytes > HOLE_BYTES;
+    net.filter(move |seen| if lacks(3)(seen) { LOST } else { PROMPT });
+    (0..20).for_each(|_| _ = net.send(1, &LARGE).unwrap());
+    net.run(100 * MS);
+    net.filter(move |seen| if lacks(2)(seen) || lacks(3)(seen) { LOST } else { PROMPT });
+    for _ in 0..100 {
+        net.send(1, &LARGE).ok();
+        net.run(5 * MS);
+    }
+    net.run(250 * MS);
+    net.show("m3 has had its time");
+    assert_eq!((net.size(0), net.phase(3)), (4, Phase::Gone));
+}
+
+// When the role moves, the time of each member begins anew.
+#[test]
+fn a_new_term_gives_a_slow_member_its_whole_time() {
+    let mut net = three();
+    net.filter(|seen| if seen.concerns(2) && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    net.send(1, &LARGE).unwrap();
+    net.run(400 * MS);
+    for (from, to) in [(0, 1), (1, 0)] {
+        net.hand_over(from, to);
+        net.run(20 * MS);
+        assert_eq!(net.group(0).info().sequencer, uid(to));
+    }
+    net.run(400 * MS);
+    assert_eq!((net.size(0), net.epoch(0)), (3, 0), "its time in the first term counts");
+    net.run(600 * MS);
+    assert_eq!(net.size(0), 2);
+}
+
+// Under the manual policy the application decides, and learns of a slow member also where the others are no quorum.
+#[test]
+fn an_application_is_told_of_a_slow_member_that_the_others_need() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let config = GroupConfig {
+        automatic: false,
+        quorum: Quorum::All,
+        resilience: 2,
+        slow_member,
+        ..GroupConfig::default()
+    };
+    let mut net = group_with(3, config, unicast());
+    net.filter(|seen| if seen.concerns(2) && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    net.send(1, &LARGE).unwrap();
+    net.run(3_000 * MS);
+    let told = Event::Suspected { member: uid(2), reason: Suspicion::Slow };
+    assert_eq!(net.events[0].iter().filter(|event| **event == told).count(), 1);
+}
+
+// m1 is the next in rank, and no member gets its messages. With the role it would stop all others.
+#[test]
+fn the_role_does_not_go_to_the_sender_of_what_the_sequencer_lacks() {
+    let mut net = three();
+    net.filter(|seen| if seen.from == 1 && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    net.send(1, &LARGE).unwrap();
+    net.send(1, b"small").unwrap();
+    for n in 0..40_u32 {
+        net.send(2, &n.to_be_bytes()).unwrap();
+        net.run(100 * MS);
+        assert_ne!(net.group(2).info().sequencer, uid(1));
+    }
+    assert_eq!((net.size(2), net.epoch(2), net.delivered(2)), (3, 0, 40));
+}
