@@ -168,9 +168,12 @@ impl Stage {
 
     /// The participant has this time, in milliseconds.
     fn within(millis: u64) -> Stage {
+        Stage::of(form(5, 3, millis * MS))
+    }
+
+    fn of(entry: EntryMode) -> Stage {
         let me = Member { uid: Uid(100), name: name(0), address: address(0) };
         let (port, settings, random) = (Port::from_name("test"), Settings::default(), Random::from_u64(1));
-        let entry = form(5, 3, millis * MS);
         let now = Time::from_nanos(1);
         let group =
             Group::new(now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random).unwrap();
@@ -956,4 +959,45 @@ fn one_that_restarts_joins_the_group_that_exists() {
         net.events[again]
     );
     assert_eq!(net.group(again).info().instance, net.group(0).info().instance);
+}
+
+// A member's answer keeps a participant out of the formation for a second and no longer, since the member may have gone
+// meanwhile. What the participant promised before holds.
+#[test]
+fn a_participant_takes_part_again_a_second_after_the_last_answer() {
+    let mut stage = Stage::of(join_or_form(5, 3, 5000 * MS));
+    let said = stage.wait(LOCATE + 100 * MS);
+    let nonce = said.iter().find_map(|(_, frame, _)| match frame {
+        Frame::Locate { nonce, .. } => Some(*nonce),
+        _ => None,
+    });
+    let own = |said: &[(Option<SocketAddr>, Frame, usize)]| {
+        said.iter().find_map(|(_, frame, _)| match frame {
+            Frame::Form { formation, ballot, .. } => Some((*formation, *ballot)),
+            _ => None,
+        })
+    };
+    let (formation, _) = own(&said).expect("it takes part");
+    let form = |ballot| Frame::Form { formation, ballot, heard: 5, room: ROOM };
+    let (_, said) = stage.ask(1, &form(ballot(5, 1)));
+    assert!(matches!(said[0].1, Frame::FormPromise(_)), "{said:?}");
+    let here = Frame::HereIs(HereIs {
+        nonce: nonce.unwrap(),
+        cookie: 0,
+        instance: Instance(1),
+        epoch_counter: 0,
+        sequencer: address(9),
+        members: 4,
+        condition: Condition::Halted,
+        ordered: 9,
+    });
+    for _ in 0..3 {
+        stage.hear(9, Uid(900), &here);
+        for at in [0, 900] {
+            assert_eq!(own(&stage.wait(at * MS)), None, "it asks");
+            assert_eq!(stage.hear(2, Uid(102), &form(ballot(7, 2))), [], "it answers");
+        }
+    }
+    let (_, begun) = own(&stage.wait(200 * MS)).expect("it takes part again");
+    assert!(begun > ballot(5, 1), "{begun:?} is below its promise");
 }

@@ -975,3 +975,28 @@ fn only_members_with_the_names_count_towards_the_minimum() {
         assert_eq!((submitted, replica.is_halted()), (enough, !enough));
     }
 }
+
+#[test]
+fn an_answer_waits_for_the_last_of_the_resets_that_lie_ahead() {
+    let mut made = Made::of(&[1, 2]);
+    made.holds = true;
+    made.request(1, 1, 77, 1, "kept");
+    made.holds = false;
+    let held = core::mem::take(&mut made.held);
+    for ahead in [3, 2] {
+        let seqno = made.seqno + ahead;
+        made.replica(1).handle_event(NOW, Event::ResetAhead { seqno });
+    }
+    for (sender, payload) in held {
+        made.order(|seqno| Event::Message {
+            seqno,
+            sender: Uid(sender),
+            number: 1,
+            payload: payload.clone(),
+        });
+    }
+    made.reset_without(&[]);
+    assert!(made.words(1).contains(&"kept".into()) && made.answer(1).is_none());
+    made.reset_without(&[2]);
+    assert!(made.answer(1).is_some());
+}

@@ -388,6 +388,30 @@ fn two_groups_that_both_mean_to_stay_agree() {
     }
 }
 
+// The other group never learnt the verdict, and decides that this one is to stay, which has ordered more since. But members
+// that were told to give way may be gone already.
+#[test]
+fn a_group_that_was_told_to_give_way_is_not_told_to_stay() {
+    let mut net = two_groups(0, &unicast());
+    let instance = |member: usize| net.group(member).info().instance;
+    let told = if instance(0) > instance(3) { 0 } else { 3 };
+    for (busy, messages, asks) in [(3 - told, 5, told), (told, 20, 3 - told)] {
+        net.filter(|seen| if is_of(0, seen.from) == is_of(0, seen.to) { PROMPT } else { LOST });
+        for _ in 0..messages {
+            net.send(busy, b"more").unwrap();
+            net.run(MS);
+        }
+        net.run(200 * MS);
+        only_asks(&mut net, asks, asks == told);
+        let all_told = |net: &Net| {
+            (0..5).filter(|member| is_of(asks, *member)).all(|member| !conflicts(net, member).is_empty())
+        };
+        assert!(net.run_until(MS, 20_000 * MS, all_told), "the case was not reached");
+    }
+    net.run(60_000 * MS);
+    assert!((0..5).all(|member| conflicts(&net, member) == [true]));
+}
+
 // The group that gives way has ordered more since. The newcomer must not be told to stay because its group has fewer.
 #[test]
 fn an_old_verdict_is_repeated_with_its_counts() {

@@ -632,3 +632,35 @@ fn a_message_that_a_reset_cuts_short_is_given_up_by_all() {
         assert_eq!((net.delivered(index), net.events[index].iter().filter(is_next).count()), (1, 1));
     }
 }
+
+// The reset may have accepted what comes before its event and was not delivered yet. A service is told so before it gets
+// that: it answers no caller meanwhile.
+#[test]
+fn a_service_is_told_of_a_reset_before_it_gets_what_the_reset_accepted() {
+    for keeps_state in [true, false] {
+        let config = GroupConfig { keeps_state, resilience: 2, ..GroupConfig::default() };
+        let mut net = group_with(3, config, unicast());
+        (0..3).for_each(|index| net.group_mut(index).note_state());
+        net.send(1, b"accepted before").unwrap();
+        net.run(50 * MS);
+        // All hold the next message, and no acknowledgement arrives.
+        let acknowledges = |frame: &Frame| matches!(frame, Frame::Watermarks(_));
+        net.filter(move |seen| if seen.to == 0 && seen.has(acknowledges) { LOST } else { PROMPT });
+        net.send(1, b"accepted by the reset").unwrap();
+        net.run(5 * MS);
+        let before = net.events[1].len();
+        net.crash(0);
+        net.calm();
+        net.run(3_000 * MS);
+        let came = &net.events[1][before..];
+        let Some(Event::Reset { seqno: reset, .. }) = came.last() else { panic!("{came:?}") };
+        let ahead = Event::ResetAhead { seqno: *reset };
+        assert!(came.iter().any(|event| matches!(event, Event::Message { .. })), "{came:?}");
+        assert_eq!(came.first() == Some(&ahead), keeps_state, "{came:?}");
+        // The next reset accepts nothing that is not delivered.
+        let before = net.events[1].len();
+        net.crash(2);
+        net.run(3_000 * MS);
+        assert!(!net.events[1][before..].iter().any(|event| matches!(event, Event::ResetAhead { .. })));
+    }
+}
