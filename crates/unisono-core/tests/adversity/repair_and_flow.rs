@@ -606,3 +606,23 @@ fn members_come_and_go_while_the_history_is_full() {
     assert!(net.run_until(MS, 200 * MS, |net| net.phase(1) == Phase::Gone), "m1 gets no farewell");
     assert_eq!((net.delivered(0), net.size(joiner)), (16, 4), "the history is still full");
 }
+
+// An accept asks nothing. Members that need not acknowledge report every 50 ms all the same, since the history of all
+// others waits for them.
+#[test]
+fn a_member_that_need_not_acknowledge_reports_every_50_ms() {
+    let mut net = group_with(5, GroupConfig { resilience: 2, ..GroupConfig::default() }, unicast());
+    net.run(1_000 * MS);
+    let reports = Rc::new(Cell::new(0));
+    let count = reports.clone();
+    net.filter(move |seen| {
+        let is_report = seen.from == 4 && seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        count.set(count.get() + u32::from(is_report));
+        PROMPT
+    });
+    for _ in 0..200 {
+        net.send(1, b"x").unwrap();
+        net.run(5 * MS);
+    }
+    assert!((16..=21).contains(&reports.get()), "{} reports in a second", reports.get());
+}
