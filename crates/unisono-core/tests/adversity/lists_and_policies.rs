@@ -237,10 +237,13 @@ fn group_of_named(config: GroupConfig, others: &[&str]) -> Net {
     net
 }
 
+/// The list, the names of the others than m0, the members that crash, and whether the rest goes on.
+type Case = (&'static [&'static str], &'static [&'static str], &'static [usize], bool);
+
 // Under *majority of the named* the other members count for nothing, however many they are.
 #[test]
 fn only_named_members_decide_who_goes_on() {
-    let cases: [(&[&str], &[&str], &[usize], bool); 6] = [
+    let cases: [Case; 6] = [
         (&["m0", "m1", "m2"], &["m1", "m2", "x", "y"], &[2, 3, 4], true),
         (&["m0", "m1", "m2"], &["m1", "m2", "x", "y"], &[0, 1], false),
         // Two are a majority of a list of five, if only they are in the view.
