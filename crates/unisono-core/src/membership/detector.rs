@@ -28,6 +28,7 @@ impl Group {
         let Some(asleep) = self.detector.note_own_lateness(now, deadline) else { return };
         self.probe(Probe::WasAsleep);
         self.peers.iter_mut().for_each(|peer| peer.forgive(now, asleep));
+        self.forgive_waiting(now, asleep);
         self.recovery.notice_sleep(now);
     }
 

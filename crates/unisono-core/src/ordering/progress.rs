@@ -203,6 +203,19 @@ impl Group {
         behind.map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
+    /// Takes the time `asleep` of this process off the time for which the others have waited: what a member said
+    /// meanwhile may lie unread in the socket.
+    pub(crate) fn forgive_waiting(&mut self, now: Time, asleep: Duration) {
+        let later = |since: &mut Time| *since = (*since + asleep).min(now);
+        for peer in self.peers.iter_mut() {
+            let mut awaited = peer.awaited();
+            awaited.0.iter_mut().for_each(|(_, since)| later(since));
+            peer.set_awaited(awaited);
+        }
+        self.order.in_the_way.0.iter_mut().for_each(|(_, since)| later(since));
+        self.order.behind.0.iter_mut().for_each(|(_, since)| later(since));
+    }
+
     /// Begins a term, in which no member has kept the others waiting yet.
     pub(super) fn forget_awaited(&mut self) {
         self.order.in_the_way = InTheWay::default();

@@ -580,7 +580,7 @@ impl<S: StateMachine> Replica<S> {
         let durable = self.durable.as_ref()?;
         let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
         let stalls = durable.stalls_at().filter(|_| self.view.is_some());
-        earlier(earlier(durable.hangs_at(), stalls), seeks.map(|since| since + SEEKS_DONOR_MAX))
+        earlier(earlier(durable.looks_at(), stalls), seeks.map(|since| since + SEEKS_DONOR_MAX))
     }
 
     /// Ends this life; the next one enters a group, or forms one with other servers.

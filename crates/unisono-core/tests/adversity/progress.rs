@@ -70,6 +70,22 @@ fn a_member_that_the_others_need_is_waited_for() {
     assert_eq!((net.delivered(0), net.epoch(0)), (1, 0));
 }
 
+// All processes stand still for two seconds while one entry waits for a member, and then the network is good. What the
+// member says lies unread when the sequencer looks at it first.
+#[test]
+fn a_member_is_not_slow_because_the_sequencer_was_stopped() {
+    let mut net = three();
+    net.filter(|seen| if seen.concerns(2) && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    net.send(1, &LARGE).unwrap();
+    net.run(100 * MS);
+    let stop = (net.now, net.now + 2_000 * MS);
+    net.stops.iter_mut().for_each(|stops| stops.push(stop));
+    net.calm();
+    net.run(2_500 * MS);
+    net.show("half a second after the stop");
+    assert_eq!((net.size(0), net.epoch(0), net.delivered(1), net.delivered(2)), (3, 0, 1, 1));
+}
+
 // The sequencer knows of a message that it never gets. It gives its role away, and is then judged as any member.
 #[test]
 fn a_sequencer_that_does_not_get_a_message_gives_the_role_away() {

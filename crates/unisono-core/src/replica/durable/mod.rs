@@ -45,7 +45,9 @@ const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
 const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 /// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
 const APPEND_BYTES_MAX: usize = 8 << 20;
-/// A check for that which comes later than this shows that the process itself was stopped.
+/// Time from one look at the job under way to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A look that comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
 /// Number of a job for the disk.
@@ -180,6 +182,8 @@ struct UnderWay {
     begun: Time,
     /// When the disk last got on with it.
     progress: Time,
+    /// When this process last looked whether it hangs.
+    looked: Time,
 }
 
 impl Durable {
@@ -415,7 +419,7 @@ impl Durable {
         }
         let (job, after) = self.jobs.pop_front()?;
         self.begun += 1;
-        self.under_way = Some(UnderWay { number: self.begun, after, begun: now, progress: now });
+        self.under_way = Some(UnderWay { number: self.begun, after, begun: now, progress: now, looked: now });
         Some((self.begun, job))
     }
 
@@ -451,12 +455,15 @@ impl Durable {
         self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
     }
 
-    /// True if the disk hangs. A process that was stopped meanwhile gives its disk the time once more.
+    /// True if the disk hangs. Time during which this process was stopped does not count: the answer of a good disk may
+    /// lie unread.
     pub(super) fn hangs(&mut self, now: Time) -> bool {
         let Some(job) = &mut self.under_way else { return false };
-        if now.since(job.progress) > DISK_HANGS_AFTER + LATE {
-            job.progress = now;
+        let stopped = now.since(job.looked).saturating_sub(LOOK_EVERY);
+        if stopped > LATE {
+            job.progress = (job.progress + stopped).min(now);
         }
+        job.looked = now;
         now.since(job.progress) >= DISK_HANGS_AFTER
     }
 
@@ -475,8 +482,8 @@ impl Durable {
         stalls
     }
 
-    /// Returns when the job under way counts as hung.
-    pub(super) fn hangs_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|job| job.progress + DISK_HANGS_AFTER)
+    /// Returns when to look next whether the disk hangs.
+    pub(super) fn looks_at(&self) -> Option<Time> {
+        self.under_way.as_ref().map(|job| (job.progress + DISK_HANGS_AFTER).min(job.looked + LOOK_EVERY))
     }
 }

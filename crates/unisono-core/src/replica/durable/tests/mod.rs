@@ -455,17 +455,41 @@ fn a_disk_hangs_only_if_it_does_not_get_on() {
         core::iter::from_fn(|| server.replica.poll_output())
             .any(|output| output == Output::Stop(StopReason::DiskHangs))
     };
-    for count in (4..60).step_by(4) {
-        server.replica.handle_progress(second(count), number);
-        assert!(!hangs(server, second(count + 3)), "{count}");
+    for count in 1..=56 {
+        if count % 4 == 0 {
+            server.replica.handle_progress(second(count), number);
+        }
+        assert!(!hangs(server, second(count)), "{count}");
+    }
+    for count in 57..=65 {
+        assert!(!hangs(server, second(count)), "{count}");
     }
     // Progress of another job is none.
     server.replica.handle_progress(second(65), number + 1);
-    assert!(!hangs(server, second(65)));
-    // A check that comes late shows that the process was stopped, perhaps together with its disk, which has the time anew.
-    assert!(!hangs(server, second(67)));
-    assert!(!hangs(server, second(76)));
-    assert!(hangs(server, second(77)));
+    assert!(hangs(server, second(66)));
+}
+
+// The disk may have answered meanwhile. The process looks for that first when it goes on.
+#[test]
+fn a_disk_does_not_hang_while_the_process_is_stopped() {
+    for stopped_ms in [2_000, 9_400, 10_020, 10_300, 12_000, 60_000] {
+        let mut made = created();
+        let server = made.servers.get_mut(&1).unwrap();
+        server.disk_waits = true;
+        made.request(1, 1, "a");
+        let server = made.servers.get_mut(&1).unwrap();
+        let mut hangs_at = |ms| {
+            server.replica.handle_timeout(NOW + Duration::from_millis(ms));
+            core::iter::from_fn(|| server.replica.poll_output())
+                .any(|output| output == Output::Stop(StopReason::DiskHangs))
+        };
+        assert!((0..=7).all(|count| !hangs_at(count * 1_000)));
+        let goes_on = 7_000 + stopped_ms;
+        assert!(!hangs_at(goes_on), "stopped for {stopped_ms} ms");
+        // It was stopped for all but the second after which it would have looked.
+        assert!(!hangs_at(goes_on + 900) && !hangs_at(goes_on + 1_800));
+        assert!(hangs_at(goes_on + 2_000), "stopped for {stopped_ms} ms");
+    }
 }
 
 #[test]
