@@ -10,6 +10,8 @@
 //! A [`Table`] applies [`Command`]s and answers [`Query`]s. It has no clock, no random numbers, no hash order and no
 //! input but these, so that servers that apply the same commands have the same state: secrets come in commands, and the
 //! numbers of objects from the state. A server puts a replicated log in front of it (the crate `unisono-dir` does).
+//! [`Watches`] are the questions for changes that a server holds, and a [`Follower`] is the client's side of one; the time
+//! is an argument.
 //!
 //! ```
 //! use unisono_table::{Answer, Check, Command, Place, Port, Query, Rights, Table};
@@ -39,6 +41,7 @@
 //! | `table` | the state, and what a capability opens of it |
 //! | `commands`, `queries` | the operations |
 //! | `history` | changes, for watches |
+//! | `watches`, `following` | watches as a server holds them, and as a client follows them |
 //! | `reach` | objects that no path leads to |
 //! | `snapshot` | the state in parts |
 //! | `bounds`, `codec`, `object` | bounds; fields as bytes; directories and files |
@@ -52,6 +55,7 @@ mod bounds;
 mod capability;
 mod codec;
 mod commands;
+mod following;
 mod history;
 mod name;
 mod object;
@@ -65,11 +69,13 @@ mod snapshot;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 pub use bounds::*;
 pub use capability::{
     CAPABILITY_BYTES, Capability, Check, NotACapability, NotRights, ObjectNumber, Port, Rights,
 };
+pub use following::{Followed, Follower, Lost, NotAPosition, Position};
 pub use name::{NAME_BYTES_MAX, Name, NotAName, PATH_BYTES_MAX, PATH_NAMES_MAX, Path};
 pub use planted::Planted;
 pub use refusal::{Bound, Reason, Refusal};
@@ -77,3 +83,4 @@ pub use reply::{Answer, Change, Event, Info, Listed, Looked, Reply, Row};
 pub use request::{Command, Masks, Place, Query, Replacement, Request, RequestKind, VERSION};
 pub use snapshot::NotASnapshot;
 pub use table::{ROOT, Table};
+pub use watches::{CLIENT_WATCHES_MAX, WATCH_HELD_MAX, WATCHES_MAX, Watches};

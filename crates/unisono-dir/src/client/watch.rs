@@ -2,15 +2,16 @@
 
 use super::{Client, ClientError, heard};
 use crate::attempts::Heard;
-use crate::following::{Followed, Follower, Lost, Position};
 use crate::operation::{self, Changes};
 use crate::ports::public;
-use crate::watches::TOO_MANY;
+use crate::server::TOO_MANY;
 use std::collections::VecDeque;
 use std::thread;
 use std::time::Duration;
 use unisono::rpc::{CallFailure, Port};
-use unisono_table::{Answer, Capability, Change, Place, Reason, Refusal, Reply};
+use unisono_table::{
+    Answer, Capability, Change, Followed, Follower, Lost, Place, Position, Reason, Refusal, Reply,
+};
 
 /// Time for which a watch waits at one server: longer than servers hold one.
 const WAITS_FOR: Duration = Duration::from_secs(10);

@@ -15,6 +15,7 @@ mod watch_desk;
 
 pub(crate) use backup_desk::{Begun, PieceQuestion, begin_question};
 pub use restoring::{RestoreError, restore};
+pub(crate) use watch_desk::TOO_MANY;
 
 use crate::machine::Directory;
 use crate::ports::{Ports, status_by_name, status_by_port};

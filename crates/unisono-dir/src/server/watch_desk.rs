@@ -1,15 +1,18 @@
 //! Holds watches while the server serves. One thread takes them, another one looks at them after each change.
 
 use super::{Shared, spawn};
-use crate::watches::{TOO_MANY, WATCHES_MAX, Watches};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use unisono::rpc::{PrivatePort, Request, Server};
+use unisono_table::{WATCHES_MAX, Watches};
 
 /// Interval at which the desk looks whether this server still serves.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Number of watches that are looked at while the state is locked.
 const LOOKED_AT_MAX: usize = 64;
+/// Refusal of a watch beyond the maximum of a server or of a client, part of the protocol: the client pauses before it asks
+/// again.
+pub(crate) const TOO_MANY: &str = "this server holds as many watches as it may, or as it may for this client";
 /// Refusal, after which a client asks another server.
 const NOT_HERE: &str = "this server does not serve at present";
 
@@ -79,5 +82,15 @@ fn end(server: &Server, taken: &Taken, watches: &mut Watches<Request>) {
     let new = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
     for request in new.into_iter().chain(watches.give_up()) {
         let _ = request.refuse(NOT_HERE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TOO_MANY;
+
+    #[test]
+    fn the_page_has_the_refusal_by_which_clients_pause() {
+        assert!(include_str!("../../tests/directory-page.txt").contains(TOO_MANY));
     }
 }

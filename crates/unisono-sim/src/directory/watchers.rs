@@ -5,8 +5,7 @@ use super::Book;
 use crate::draw::Draw;
 use bytes::Bytes;
 use unisono_core::Random;
-use unisono_dir::{Followed, Follower, Lost, Position};
-use unisono_table::{Capability, Place, Query, Reply, Request};
+use unisono_table::{Capability, Followed, Follower, Lost, Place, Position, Query, Reply, Request};
 
 /// A client that watches a directory.
 #[derive(Clone, Debug)]

@@ -11,8 +11,7 @@ use bytes::Bytes;
 use std::time::Duration;
 use unisono_core::rpc::{CallFailure, CallNumber, Endpoint, Request};
 use unisono_core::{Time, Uid};
-use unisono_dir::Watches;
-use unisono_table::{Answer, Query, Reason, Reply, Request as TableRequest, Table};
+use unisono_table::{Answer, Query, Reason, Reply, Request as TableRequest, Table, Watches};
 
 /// Most watches that are looked at at once.
 const LOOKED_AT_MAX: usize = 1_024;

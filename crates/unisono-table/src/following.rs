@@ -4,11 +4,15 @@
 //! anew from a disk or a backup gives the numbers of its lost commands to others, so a watch from the instance of before
 //! would miss changes. It ends instead.
 
-use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
+use crate::capability::Capability;
+use crate::refusal::{Reason, Refusal};
+use crate::reply::{Answer, Change};
+use crate::request::{Place, Query, Request};
+use alloc::vec::Vec;
+use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
 use thiserror::Error;
-use unisono_table::{Answer, Capability, Change, Place, Query, Reason, Refusal, Request};
 
 /// Digits of an instance in text.
 const INSTANCE_DIGITS: usize = 16;
@@ -125,7 +129,8 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unisono_table::{Check, ObjectNumber, Port};
+    use crate::capability::{Check, ObjectNumber, Port};
+    use alloc::string::ToString;
 
     #[test]
     fn a_position_is_read_as_it_was_written_and_nothing_else_is_one() {
