@@ -49,7 +49,9 @@ pub use client::{Client, ClientError, Done, OPERATION_WITHIN, Pending, SILENCE, 
 pub use operation::Operation;
 pub use root::{CapabilityFileError, ROOT_FILE, read_capability};
 pub use server::{RestoreError, Server, ServerEnd, ServerOptions, StartError, restore};
-pub use status::{BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, heard, standing};
+pub use status::{
+    BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, servers_heard, standing,
+};
 pub use unisono::replica::{
     DiskDurability, DiskError, DiskOptions, Notice, ReplicaEnd, ReplicaError, StopReason,
 };

@@ -219,7 +219,7 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
     }
     let runs = |status: &&ServerStatus| status.state != State::Stopped;
     let here: BTreeSet<u8> =
-        answered.iter().filter(runs).map(|status| status.server).chain(heard(answered)).collect();
+        answered.iter().filter(runs).map(|status| status.server).chain(servers_heard(answered)).collect();
     let is_creating = answered.iter().any(|status| status.state == State::Creating);
     let majority = usize::from(servers / 2 + 1);
     let needed = if is_creating { usize::from(servers) } else { majority };
@@ -231,7 +231,7 @@ pub fn standing(answered: &[ServerStatus]) -> Standing {
 }
 
 /// Returns the ids of the servers that those which answered hear, whether or not they answered this client.
-pub fn heard(answered: &[ServerStatus]) -> BTreeSet<u8> {
+pub fn servers_heard(answered: &[ServerStatus]) -> BTreeSet<u8> {
     answered.iter().flat_map(|status| status.hears.iter().copied()).collect()
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::thread;
-use unisono_dir::{ServerStatus, Standing, State, diverged, heard, standing};
+use unisono_dir::{ServerStatus, Standing, State, diverged, servers_heard, standing};
 
 /// Digits of a digest that people see.
 const DIGEST_DIGITS: usize = 12;
@@ -137,7 +137,7 @@ fn tell_beginnings(answered: &[ServerStatus], output: &Output) -> Result<(), Pro
 /// Says why no server serves although enough are there, and what to do. A disk is called bad only if a server has compared it
 /// with its own.
 fn what_is_lacking(missing: &[u8], answered: &[ServerStatus]) -> String {
-    let heard = heard(answered);
+    let heard = servers_heard(answered);
     let is_running = |status: &ServerStatus| status.state != State::Stopped;
     let runs = |id: &u8| {
         heard.contains(id) || answered.iter().any(|status| status.server == *id && is_running(status))

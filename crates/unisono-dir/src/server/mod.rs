@@ -31,11 +31,11 @@ use std::thread;
 use std::time::Duration;
 use thiserror::Error;
 use unisono::replica::{
-    Block, DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
-    StopReason,
+    DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
+    StopReason, instance_of,
 };
 use unisono::rpc::{PrivatePort, ServiceError};
-use unisono::{Key, Options};
+use unisono::{Instance, Key, Options};
 use unisono_table::{Capability, Command, Limits, Port, Request};
 
 /// Interval at which a server looks whether its state and its root are as they were.
@@ -396,7 +396,7 @@ impl Shared {
 
     /// Returns the number by which clients tell this service from one that was founded apart.
     fn instance(&self) -> u64 {
-        self.replica.disk().map_or(1, |(block, _)| instance_of(&block).max(1))
+        self.replica.disk().map_or(1, |(block, _)| instance_of(Instance(block.service)))
     }
 
     /// Serves a port beside the replica's.
@@ -408,14 +408,6 @@ impl Shared {
             ..Default::default()
         };
         unisono::rpc::Server::new(port, serve, self.reach())
-    }
-}
-
-/// Returns the number by which clients tell the service of a disk from one that was founded apart; 0 before its creation.
-fn instance_of(block: &Block) -> u64 {
-    match block.service {
-        0 => 0,
-        service => (service as u64 ^ (service >> 64) as u64).max(1),
     }
 }
 

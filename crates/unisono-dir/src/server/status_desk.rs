@@ -1,13 +1,13 @@
 //! Answers for the server's status from its beginning to its end, whether or not it serves.
 
-use super::{instance_of, spawn};
+use super::spawn;
 use crate::machine::Directory;
 use crate::status::{BegunAnew, STATUS_QUESTION, ServerStatus, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use unisono::Options;
-use unisono::replica::{Created, DiskDurability, DiskOptions, Replica, ReplicaState, Status};
+use unisono::replica::{Created, DiskDurability, DiskOptions, Replica, ReplicaState, Status, instance_of};
 use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
+use unisono::{Instance, Options};
 use unisono_table::VERSION;
 
 /// Time for answers that are under way when the desk closes.
@@ -142,7 +142,7 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
             .collect(),
         version: VERSION,
         one_disk: block.durability == DiskDurability::One,
-        instance: instance_of(&block),
+        instance: if block.service == 0 { 0 } else { instance_of(Instance(block.service)) },
         created_at_ms: block.created_at_ms(),
         hears,
         useless_disks: replica.useless_disks(),

@@ -126,7 +126,7 @@ pub use status::{ReplicaState, Status, any_copy_status, copy_status};
 pub use unisono_core::replica::disk::{Block, Created, Escape};
 pub use unisono_core::replica::{
     Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
-    Outcome, Position, Server, StateMachine, StopReason,
+    Outcome, Position, Server, StateMachine, StopReason, instance_of,
 };
 
 use crate::engine::Listed;
