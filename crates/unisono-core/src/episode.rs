@@ -170,22 +170,20 @@ impl Group {
             return;
         }
         for seqno in before.max(self.entered_at) + 1..=self.accepted {
-            let Some(Entry::Change(change)) = self.history.get(seqno) else { continue };
+            let Some(change) = self.history.get(seqno).and_then(Entry::to_change) else { continue };
             let members = self.history.view_at(seqno).len();
             let member_at = |seqno, uid| {
                 self.history.view_at(seqno).iter().find(|member: &&Member| member.uid == uid).cloned()
             };
-            let (change, handover) = match &**change {
-                Change::Join { member, .. } => {
-                    (Some(Episode::Joined { seqno, member: member.clone(), members }), None)
-                }
+            let (change, handover) = match change {
+                Change::Join { member, .. } => (Some(Episode::Joined { seqno, member, members }), None),
                 Change::Leave { uid, .. } => {
-                    let left = member_at(seqno - 1, *uid);
+                    let left = member_at(seqno - 1, uid);
                     let (term, successor) = self.history.term_at(seqno);
                     let successor = if term == seqno { member_at(seqno, successor) } else { None };
                     (left.map(|member| Episode::Left { seqno, member, members }), successor)
                 }
-                Change::Role { sequencer } => (None, member_at(seqno, *sequencer)),
+                Change::Role { sequencer } => (None, member_at(seqno, sequencer)),
             };
             let handover = handover.map(|to| Episode::HandedOver { seqno, to });
             change.into_iter().chain(handover).for_each(|episode| self.episodes.push(episode));

@@ -22,7 +22,10 @@ pub(crate) type Members = Arc<Vec<Member>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Message(Message),
+    /// A join or leave.
     Change(Box<Change>),
+    /// The event that names this member sequencer. It needs no memory of its own: the role may move often.
+    Role(Uid),
     /// The reset event that begins an epoch. [`History::view_at`] its seqno returns the new view.
     Reset(Box<Reset>),
 }
@@ -31,11 +34,28 @@ pub(crate) enum Entry {
 const _: () = assert!(size_of::<Option<Entry>>() <= 32);
 
 impl Entry {
+    /// Returns the entry of a change that has arrived, or is to be numbered.
+    pub(crate) fn of_change(change: Change) -> Entry {
+        match change {
+            Change::Role { sequencer } => Entry::Role(sequencer),
+            change => Entry::Change(Box::new(change)),
+        }
+    }
+
+    /// Returns the change that the entry is, as it is sent; `None` for a message or a reset event.
+    pub(crate) fn to_change(&self) -> Option<Change> {
+        match self {
+            Entry::Change(change) => Some((**change).clone()),
+            Entry::Role(sequencer) => Some(Change::Role { sequencer: *sequencer }),
+            Entry::Message(_) | Entry::Reset(_) => None,
+        }
+    }
+
     /// Returns the sender, if the entry is a message.
     fn sender(&self) -> Option<Uid> {
         match self {
             Entry::Message(message) => Some(message.sender),
-            Entry::Change(_) | Entry::Reset(_) => None,
+            Entry::Change(_) | Entry::Role(_) | Entry::Reset(_) => None,
         }
     }
 }
@@ -107,7 +127,7 @@ pub(crate) struct History {
     /// Views, each with the first seqno at which it is in force; the first is the view at `base`.
     views: Vec<(Seqno, Members)>,
     /// Terms: seqnos of the events that name a sequencer, each with that sequencer; the first is the term at `base`.
-    terms: Vec<(Seqno, Uid)>,
+    terms: VecDeque<(Seqno, Uid)>,
     /// Seqnos of joins, leaves and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
     /// Seqno of the last join or leave ever, or of the epoch's beginning.
@@ -133,7 +153,7 @@ impl History {
             bytes: 0,
             dataless: 0,
             views: Vec::from([(base.seqno, Arc::new(base.members.clone()))]),
-            terms: Vec::from([base.term]),
+            terms: VecDeque::from([base.term]),
             changes: Vec::new(),
             last_change: base.seqno,
             at_base: marks.clone(),
@@ -170,7 +190,7 @@ impl History {
                 }
             }
             Some(Entry::Reset(_)) => close_messages(marks, Some(self.view_at(seqno))),
-            None => {}
+            Some(Entry::Role(_)) | None => {}
         }
     }
 
@@ -205,11 +225,11 @@ impl History {
     pub(crate) fn entry_bytes(&self, seqno: Seqno) -> usize {
         let entry_bytes = match self.held(seqno) {
             Some(Entry::Message(message)) => message.data.map_or(0, Part::len),
-            Some(Entry::Change(change)) => {
-                let frame = Frame::Change { seqno, change: (**change).clone() };
-                frame.encode_alone().map_or(0, |alone| alone.len())
+            Some(entry) => {
+                let Some(change) = entry.to_change() else { return 0 };
+                Frame::Change { seqno, change }.encode_alone().map_or(0, |alone| alone.len())
             }
-            Some(Entry::Reset(_)) | None => return 0,
+            None => return 0,
         };
         run_overhead() + entry_bytes
     }
@@ -409,6 +429,10 @@ impl History {
                     self.received += 1;
                     self.enter_change(self.received, &change);
                 }
+                Entry::Role(sequencer) => {
+                    self.terms.push_back((self.received + 1, *sequencer));
+                    self.received += 1;
+                }
                 Entry::Reset(_) => self.received += 1,
             }
         }
@@ -430,14 +454,12 @@ impl History {
                     return;
                 }
                 if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push((seqno, *sequencer));
+                    self.terms.push_back((seqno, *sequencer));
                 }
                 self.at_received.remove(*uid);
             }
-            Change::Role { sequencer } => {
-                self.terms.push((seqno, *sequencer));
-                return;
-            }
+            // It is an entry of another kind ([`Entry::of_change`]).
+            Change::Role { .. } => return,
         }
         self.views.push((seqno, Arc::new(members)));
         self.changes.push(seqno);
@@ -486,6 +508,7 @@ impl History {
                         self.at_base.remove(uid);
                     }
                 }
+                Entry::Role(_) => {}
                 Entry::Reset(_) => {
                     let view = self.views.iter().find(|(seqno, _)| *seqno == self.base);
                     close_messages(&mut self.at_base, view.map(|(_, members)| &***members));
@@ -497,7 +520,7 @@ impl History {
             self.views.remove(0);
         }
         while self.terms.len() > 1 && self.terms[1].0 <= self.base {
-            self.terms.remove(0);
+            self.terms.pop_front();
         }
         while self.changes.first().is_some_and(|&seqno| seqno <= self.base) {
             self.changes.remove(0);
@@ -520,7 +543,9 @@ impl History {
         }
         self.received = keep.max(self.base);
         self.views.retain(|(seqno, _)| *seqno <= keep);
-        self.terms.retain(|(seqno, _)| *seqno <= keep);
+        while self.terms.len() > 1 && self.terms[self.terms.len() - 1].0 > keep {
+            self.terms.pop_back();
+        }
         self.changes.retain(|seqno| *seqno <= keep);
         self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
         let mut marks = self.at_base.clone();
@@ -536,7 +561,7 @@ impl History {
         close_messages(&mut self.at_received, Some(&members));
         let seqno = self.append(Entry::Reset(Box::new(reset)));
         self.views.push((seqno, Arc::new(members)));
-        self.terms.push((seqno, sequencer));
+        self.terms.push_back((seqno, sequencer));
         self.changes.push(seqno);
         self.last_change = seqno;
         seqno

@@ -85,6 +85,7 @@ impl Group {
                 let change = change.clone();
                 self.event_of_change(seqno, *change)
             }
+            Entry::Role(sequencer) => Some(Event::HandedOver { seqno, sequencer: *sequencer }),
             Entry::Reset(reset) => {
                 let reset = reset.clone();
                 self.event_of_reset(seqno, *reset)
@@ -137,7 +138,8 @@ impl Group {
                 let successor = (term == seqno).then_some(sequencer);
                 Some(Event::Left { seqno, member, goodbye, members, successor })
             }
-            Change::Role { sequencer } => Some(Event::HandedOver { seqno, sequencer }),
+            // It is an entry of another kind (`Entry::of_change`).
+            Change::Role { .. } => None,
         }
     }
 

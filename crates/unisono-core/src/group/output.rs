@@ -235,12 +235,11 @@ impl Group {
                     self.write_numbers(writer, next, last, message)
                 }
                 Entry::Message(message) => self.write_run(writer, next, last, message, whole),
-                Entry::Change(change) => {
-                    let frame = Frame::Change { seqno: next, change: (**change).clone() };
-                    if writer.frame(&frame) { next + 1 } else { next }
-                }
-                // A member that lacks it lacks the epoch's beginning, which it learns from the decision.
-                Entry::Reset(_) => next + 1,
+                entry => match entry.to_change().map(|change| Frame::Change { seqno: next, change }) {
+                    Some(frame) => next + u64::from(writer.frame(&frame)),
+                    // A member that lacks a reset event lacks the epoch's beginning, which it learns from the decision.
+                    None => next + 1,
+                },
             };
             if after == next {
                 break;

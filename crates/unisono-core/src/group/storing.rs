@@ -9,7 +9,6 @@ use crate::history::{Entry, Filed, Message};
 use crate::identity::{Ballot, Seqno};
 use crate::planted::{Planted, Probe};
 use crate::wire::{Change, Numbers, Ordered};
-use alloc::boxed::Box;
 
 impl Group {
     pub(super) fn handle_ordered(&mut self, ordered: Ordered, level: Option<Ballot>) {
@@ -61,7 +60,7 @@ impl Group {
         if self.takes(seqno, level) {
             self.note_room_beside(seqno);
             let limit = self.reach(seqno);
-            self.history.file(seqno, Entry::Change(Box::new(change)), None, limit);
+            self.history.file(seqno, Entry::of_change(change), None, limit);
         }
     }
 

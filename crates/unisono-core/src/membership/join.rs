@@ -103,6 +103,11 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
+    /// Returns the sequencer that welcomed this joiner, if one did.
+    pub(crate) fn welcomer(&self) -> Option<Uid> {
+        self.welcomer
+    }
+
     /// Notes that there is a group, so none is founded; the group has `JOIN_WITHIN` to admit this joiner.
     fn wait_outside(&mut self, now: Time, reason: JoinFailure) {
         if self.kept_out_by.replace(reason).is_none() {
@@ -422,20 +427,6 @@ impl Group {
         }
         self.acknowledging.report_now();
         self.detector.look_soon(now);
-    }
-
-    /// Fails the join when the role has moved and the new sequencer is heard: only the sequencer that welcomed this
-    /// joiner knows it as an observer. Unless its JOIN has a seqno already, another life must ask again.
-    pub(crate) fn follow_the_role(&mut self) {
-        let Some(joining) = &self.joining else { return };
-        if self.phase != Phase::Joining || self.is_member() {
-            return;
-        }
-        let contact = self.contact();
-        if joining.welcomer.is_some_and(|welcomer| welcomer != contact) && self.order.is_heard_in(self.term())
-        {
-            self.join_failed(JoinFailure::TimedOut);
-        }
     }
 
     /// Enters the group if this member's JOIN is accepted.

@@ -90,7 +90,7 @@ impl Group {
         }
     }
 
-    /// Updates the peers and their standing after a join, a leave or a role event at `seqno`.
+    /// Updates the peers and their standing after a join or leave at `seqno`.
     #[cold]
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::history::Entry::Change(change)) = self.history.get(seqno) else { return };
@@ -104,9 +104,9 @@ impl Group {
             Change::Leave { uid, .. } if *uid != self.me.uid => {
                 self.departures.forget_request(*uid);
                 self.unordered.forget_sender(*uid);
-                self.outbox.restart();
+                // If it was the sequencer, its leave names the next one.
+                self.note_named(now);
             }
-            Change::Role { .. } => self.outbox.restart(),
             _ => {}
         }
         self.order.probe_multicast_soon(now);

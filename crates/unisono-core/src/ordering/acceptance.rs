@@ -79,6 +79,10 @@ impl Acceptance<'_> {
                     concerns_others = true;
                     self.change_is_held(view, seqno, change)
                 }
+                Entry::Role(sequencer) => {
+                    concerns_others = true;
+                    self.role_event_is_held(view, seqno, *sequencer)
+                }
                 Entry::Reset(_) => true,
             };
             if !acceptable {
@@ -121,17 +125,18 @@ impl Acceptance<'_> {
         })
     }
 
-    /// True if enough members hold a change and everything below it. For a role event these are the holders of a
-    /// message, and the successor; for a join or leave a quorum of the view before it, one of the view after it, and
-    /// the joiner. With `AtLeast`, quorums need not intersect, so a join or leave needs the holders of a message too:
-    /// members that go on without others, fewer of them missing than the resilience covers, must know which ones are
-    /// missing.
+    /// True if enough members hold a role event and everything below it: the holders of a message, and the successor.
+    fn role_event_is_held(&self, view: &Members, seqno: Seqno, sequencer: Uid) -> bool {
+        let needed = self.rule.holders_needed(view.len(), 0);
+        self.holds(sequencer, seqno) && self.held_by(view, needed) >= seqno
+    }
+
+    /// True if enough members hold a join or leave and everything below it: a quorum of the view before it, one of the
+    /// view after it, and the joiner. With `AtLeast`, quorums need not intersect, so a join or leave needs the holders
+    /// of a message too: members that go on without others, fewer of them missing than the resilience covers, must know
+    /// which ones are missing.
     #[cold]
     fn change_is_held(&self, before: &Members, seqno: Seqno, change: &Change) -> bool {
-        if let Change::Role { sequencer } = change {
-            let needed = self.rule.holders_needed(before.len(), 0);
-            return self.holds(*sequencer, seqno) && self.held_by(before, needed) >= seqno;
-        }
         if self.rule.broken(Planted::ChangeAcceptedAlone) {
             return true;
         }
@@ -161,7 +166,6 @@ mod tests {
     use crate::peers::{Peer, Standing};
     use crate::time::Time;
     use crate::wire::LogBase;
-    use alloc::boxed::Box;
     use alloc::vec::Vec;
     use bytes::Bytes;
     use core::net::{Ipv4Addr, SocketAddr};
@@ -184,7 +188,7 @@ mod tests {
     }
 
     fn append_change(log: &mut History, change: Change) {
-        log.append(Entry::Change(Box::new(change)));
+        log.append(Entry::of_change(change));
     }
 
     fn join(uid: u64) -> Change {

@@ -124,15 +124,12 @@ impl Group {
         if from == self.named() && is_for_everybody {
             self.acknowledging.note_beat(now);
         }
-        if heartbeat.acting && Some(heartbeat.term) >= self.order.heard {
-            let known = (self.order.heard, self.order.multicast);
-            (self.order.heard, self.order.multicast) = (Some(heartbeat.term), heartbeat.multicast);
-            if is_for_everybody {
-                self.acknowledging.note_stamp(heartbeat.stamp);
-            }
-            if known != (self.order.heard, self.order.multicast) {
-                self.order.note_role_change();
-            }
+        if heartbeat.acting {
+            self.hear_sequencer(
+                heartbeat.term,
+                heartbeat.multicast,
+                is_for_everybody.then_some(heartbeat.stamp),
+            );
         }
         self.peers.hold_through(from, heartbeat.end);
         self.note_accept_hint(heartbeat.accepted, heartbeat.stable);

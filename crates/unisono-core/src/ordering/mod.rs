@@ -7,14 +7,16 @@
 //!
 //! Other parts ask the `questions`, and do not see which member the answer comes from. `intake` keeps messages that ask
 //! for a seqno, and `numbering` assigns seqnos while there is `capacity`, which `under_way` reduces. `role` decides which
-//! member does that, `heartbeat` what a sequencer announces, `progress` which members keep the others waiting, and
-//! `migration` where the role goes by load.
+//! member does that and when the role moves, and `moves` has all that follows from a move. `heartbeat` is what a
+//! sequencer announces, `reports` what members report to it, and `acceptance` what follows from that. `progress` shows
+//! which members keep the others waiting, and `migration` where the role goes by load.
 
 mod acceptance;
 mod capacity;
 mod heartbeat;
 mod intake;
 mod migration;
+mod moves;
 mod numbering;
 mod progress;
 mod questions;

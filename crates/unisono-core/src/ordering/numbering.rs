@@ -18,7 +18,6 @@ use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::unordered::Manner;
 use crate::wire::Change;
-use alloc::boxed::Box;
 use core::time::Duration;
 
 /// Maximum number of messages of one sender that are numbered before the next sender's turn.
@@ -204,7 +203,7 @@ impl Group {
     }
 
     pub(super) fn append_change(&mut self, change: Change) {
-        self.order.announce_through = self.history.append(Entry::Change(Box::new(change)));
+        self.order.announce_through = self.history.append(Entry::of_change(change));
     }
 }
 

@@ -142,6 +142,7 @@ impl Group {
                         self.unordered.forget_through(other, number);
                     }
                 }
+                Some(Entry::Role(_)) => self.note_named(now),
                 Some(Entry::Change(change)) => {
                     due = true;
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);

@@ -1,5 +1,5 @@
 //! The role of sequencer: which member takes it and when, how it is handed on, and how members learn of it (KT93 §3.1;
-//! KT96 §5).
+//! KT96 §5). `moves` has what follows from it.
 //!
 //! An event of the log names the sequencer: a role event, the leave of the previous one, a reset. The named member
 //! takes the role once for each event, as soon as it holds everything through there. Until it is heard, each member
@@ -8,7 +8,6 @@
 use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
-use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::{Change, Frame};
 
@@ -27,33 +26,11 @@ impl Group {
     pub(crate) fn take_role(&mut self, now: Time) {
         let (event, named) = self.history.term();
         let promised = self.recovery.has_promised();
-        if named != self.me.uid || promised || self.order.taken.is_some_and(|taken| taken >= event) {
+        if named != self.me.uid || promised || !self.order.may_take(event) {
             self.watch_for_successor(now, event, named);
         } else {
             self.enter_role(now, event);
         }
-    }
-
-    #[cold]
-    fn enter_role(&mut self, now: Time, event: Seqno) {
-        if event > self.epoch_start {
-            self.probe(Probe::RoleTaken);
-        }
-        // Seqnos beyond the event would be assigned by another member. There are none, since this member is named.
-        let received = self.history.received();
-        self.history.cut(received);
-        self.order.acting = Some(event);
-        self.order.taken = Some(event);
-        self.order.heard = self.order.heard.max(Some(event));
-        self.order.announced = self.order.announced.max(received);
-        (self.order.numbered_from, self.order.numbered) = (received, received);
-        self.order.multicast_probe_at = now;
-        self.order.load.begin_term(now);
-        self.order.note_role_change();
-        self.forget_awaited();
-        self.outbox.restart();
-        self.beat_soon(now);
-        self.order.beat_now(true);
     }
 
     /// True if the log names another member that shows no sign of it yet.
@@ -121,21 +98,6 @@ impl Group {
             self.append_change(Change::Role { sequencer: successor });
             self.resign(now);
         }
-    }
-
-    /// Gives up the role, which another member has from the event just numbered on.
-    pub(crate) fn resign(&mut self, now: Time) {
-        self.order.numbered = self.history.received();
-        if !self.broken(Planted::OldSequencerGoesOn) {
-            self.order.acting = None;
-        }
-        self.order.heartbeat_at = None;
-        // The next sequencer sees for itself which member is in the way; in another term the time begins anew.
-        self.order.shut_since = None;
-        self.unordered.clear();
-        // Observers ask the next sequencer.
-        self.forget_observers(now, |_, _| true);
-        self.order.note_role_change();
     }
 
     /// Notes that the application wants another member to be sequencer.
