@@ -91,6 +91,7 @@ impl Acceptance<'_> {
             is_to_be_told |= concerns_others;
             accepted = seqno;
         }
+        debug_assert!(accepted <= mine, "an entry is accepted that this member does not hold");
         (accepted, is_to_be_told)
     }
 
