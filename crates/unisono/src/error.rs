@@ -222,8 +222,9 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
              start one of them, and try again"
         }
         JoinFailure::Halted => {
-            "the group exists but stands still: if it is being reset, try again; if too few of its members are left to \
-             go on (see `unisono why`), end them and found it anew"
+            "the group exists but stands still: if it is being reset, try again; if it stays so, `unisono why` names the \
+             members that do not answer: start or reconnect them; if they are dead for ever, `unisono force GROUP \
+             --without NAMES`"
         }
         JoinFailure::Full { by } => {
             return format!("{by} refused: the group has as many members as its founder allowed").into();

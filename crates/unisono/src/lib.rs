@@ -58,7 +58,8 @@
 //!     ..Options::default()
 //! };
 //! let disk = DiskOptions::of_three(1, "/var/lib/ledger");
-//! // `Ledger` is a `StateMachine`. Returns when two of the three servers are there; for the first time, when all are.
+//! // After the first start, `DiskOptions { existing: true, ..disk }` refuses an empty folder: a disk is not mounted.
+//! // `Ledger` is a `StateMachine`. Waits until two of the three servers are there; for the first time, until all are.
 //! let ledger = Replica::open_on_disk("ledger", disk, Ledger::default(), ReplicaOptions::default(), &options)?;
 //! ledger.serve(&PrivatePort::from_name("ledger"))?;
 //! ledger.command("ann 5")?; // two of the three disks have it

@@ -323,7 +323,11 @@ fn the_ledger_outlives_the_crash_of_all_its_servers() {
         let id = (number + 1).to_string();
         ledger.start(number, &["serve", &id, &path(&id), &key, &addresses[number], &seeds]);
     };
-    (0..3).for_each(|number| serve(&mut ledger, number));
+    serve(&mut ledger, 0);
+    // Alone it waits, and says for which servers.
+    let waits = format!("error: server 1, at {}, waits for servers ", addresses[0]);
+    assert_eq!(ledger.line(0, 0, &waits), "2, 3");
+    (1..3).for_each(|number| serve(&mut ledger, number));
     (0..3).for_each(|number| drop(ledger.line(0, number, "server ")));
     assert_eq!(ledger.ask(0, "ann 5", ""), "5");
     ledger.start(3, &["add", "ann", "-7", &key, &seeds]);
@@ -336,6 +340,13 @@ fn the_ledger_outlives_the_crash_of_all_its_servers() {
     ledger.line(since, 2, "server ");
     assert_eq!(ledger.ask(2, "ann", ""), "-2");
     assert_eq!(ledger.ask(2, "ann 3", ""), "1");
+    // After the first start an empty folder is a disk that is not mounted.
+    let (since, none) = (ledger.mark(), path("none"));
+    ledger.start(4, &["serve", "1", &none, &key, &addresses[0], &seeds, "--existing"]);
+    let refused = ledger.line(since, 4, "error: the folder ");
+    assert!(refused.contains("DiskOptions::existing"), "{refused}");
+    ledger.start(5, &["serve", "x", &none, &key, &addresses[0], &seeds]);
+    ledger.line(since, 5, "error: ID is 1, 2 or 3, not x");
 }
 
 // --- lock ---

@@ -76,7 +76,7 @@ fn named(name: &str) -> Options {
 }
 
 fn patient() -> ReplicaOptions {
-    ReplicaOptions { open_within: PATIENCE, command_within: PATIENCE, ..ReplicaOptions::default() }
+    ReplicaOptions { open_within: Some(PATIENCE), command_within: PATIENCE, ..ReplicaOptions::default() }
 }
 
 fn create(name: &str) -> Replica<Sum> {
@@ -246,7 +246,7 @@ fn a_service_founded_for_speed_has_local_reads_only() {
 #[test]
 fn opening_gives_up_in_time_and_leaves_nothing() {
     let name = fresh_name("nowhere");
-    let settings = ReplicaOptions { open_within: Duration::from_millis(300), ..patient() };
+    let settings = ReplicaOptions { open_within: Some(Duration::from_millis(300)), ..patient() };
     let options = Options { settings: unisono::Settings::default(), ..named("lone") };
     let begun = Instant::now();
     let refused = Replica::open(&name, Founding::Join, Sum::default(), settings, &options);

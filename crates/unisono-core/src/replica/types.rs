@@ -302,11 +302,14 @@ pub enum StopReason {
     )]
     OtherDurability,
     /// The service was to begin anew from this disk, and a majority of its disks is there. Nothing changed.
-    #[error("a majority of the servers has its disks: start this server without --begin-anew")]
+    #[error(
+        "a majority of the servers has its disks: start this server without --begin-anew (DiskOptions::begin_anew)"
+    )]
     NothingLost,
     /// This server had another disk.
     #[error(
-        "this server had another disk, and this one has no whole state; if that disk is lost, say so with --replace"
+        "this server had another disk, and this one has no whole state: see that its disk is mounted; if it is lost for \
+         ever, start with an empty folder and --replace (DiskOptions::replace)"
     )]
     ReplaceNeeded,
 }

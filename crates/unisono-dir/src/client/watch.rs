@@ -23,8 +23,8 @@ const LOOKS_MAX: u32 = 5;
 /// Returns the changes of a directory's rows one by one: none is missing and none comes twice, whichever servers fail
 /// meanwhile. It stays with the directory to which the path led at the beginning, and ends with [`Reason::NotFound`] when
 /// that is deleted or its capability revoked; changes since its last answer are then not returned. It ends with
-/// [`ClientError::OtherInstance`] when the service began anew: then list the directory, and watch it from [`Client::now`] of
-/// before. To resume it later, or in another process, begin one from its [`Watch::position`].
+/// [`ClientError::OtherInstance`] when the service began anew: then take [`Client::now`], list the directory, and watch from that
+/// position. To resume it later, or in another process, begin one from its [`Watch::position`].
 ///
 /// ```no_run
 /// use unisono_dir::{Client, Options, Place, read_capability};
@@ -70,8 +70,8 @@ impl Client {
         Ok(watch)
     }
 
-    /// Returns the position after everything that has happened so far at the service of this port. A watch from there on
-    /// misses nothing that a directory does not show which is listed afterwards.
+    /// Returns the position after everything that has happened so far at the service of this port. A directory that is listed
+    /// after this call shows every change before the position.
     pub fn now(&self, port: unisono_table::Port) -> Result<Position, ClientError> {
         let instance = self.instance(port)?;
         let number = self.run(&operation::info(port))?.number + 1;

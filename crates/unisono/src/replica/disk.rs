@@ -214,8 +214,8 @@ pub enum DiskError {
     },
     /// The folder is empty, and was to have a state ([`DiskOptions::existing`]). It is not made if it does not exist.
     #[error(
-        "the folder {} is empty, and --existing says that it has the state of a server: see that its disk is mounted there; \
-         leave --existing out of the first start, and of one with --replace",
+        "the folder {} is empty, and --existing (DiskOptions::existing) says that it has the state of a server: see that its \
+         disk is mounted there; leave --existing out of the first start, and of one with --replace",
         folder.display()
     )]
     Empty {
@@ -412,7 +412,7 @@ pub(super) fn write<S: StateMachine + Send + 'static>(
     }
 }
 
-/// Has the replica told that the disk gets on with the present job, whose number the caller sets.
+/// Reports progress of the present job to the replica; the caller sets its number.
 fn report_progress<S: StateMachine + Send + 'static>(
     copy: &Arc<Copy<S>>,
     folder: &mut Folder,

@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use unisono_core::debug_as_sentence;
 use unisono_core::replica::{OnlyLocalReads, StopReason};
+use unisono_core::{JoinFailure, debug_as_sentence};
 
 /// Why a replica is not open. Nothing is left in the group.
 #[derive(Error)]
@@ -25,6 +25,20 @@ pub enum ReplicaError {
         /// Why the last attempt to enter the group failed, if it is not in the group.
         last: Option<Arc<OpenError>>,
     },
+    /// This server with a disk did not come to serve in time ([`ReplicaOptions::open_within`](super::ReplicaOptions)). Start
+    /// the servers that it waited for, and try again.
+    #[error(
+        "this server waited {} s for {} (ReplicaOptions::open_within){}",
+        within.as_secs_f64(), servers(waits_for), disk_cause(last.as_ref())
+    )]
+    ServersMissing {
+        /// The time.
+        within: Duration,
+        /// Ids of the servers that it waited for; none if its state had not arrived.
+        waits_for: Vec<u8>,
+        /// Why the last attempt to enter the group failed, if it is not in the group.
+        last: Option<Arc<OpenError>>,
+    },
     /// The folder of this server cannot be used. Nothing in it changed.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -33,7 +47,7 @@ pub enum ReplicaError {
     Thread(io::Error),
 }
 
-debug_as_sentence!(ReplicaError { TimedOut, Thread; of Ended, Disk });
+debug_as_sentence!(ReplicaError { TimedOut, ServersMissing, Thread; of Ended, Disk });
 
 fn cause(last: Option<&Arc<OpenError>>) -> String {
     match last {
@@ -41,6 +55,22 @@ fn cause(last: Option<&Arc<OpenError>>) -> String {
         None => ": too few other servers answered to form or enter the service, or its state has not arrived; start \
                  the others, and try again"
             .into(),
+    }
+}
+
+/// Returns the cause for a server with a disk. That it did not form the group with the others is what the text says before.
+fn disk_cause(last: Option<&Arc<OpenError>>) -> String {
+    let is_news = |error: &&Arc<OpenError>| !matches!(***error, OpenError::Join(JoinFailure::NotFormed));
+    last.filter(is_news).map_or_else(String::new, |error| format!(": {error}"))
+}
+
+/// Lists servers by their ids, as in `servers 2, 3`.
+fn servers(ids: &[u8]) -> String {
+    let listed: Vec<String> = ids.iter().map(u8::to_string).collect();
+    match ids {
+        [] => "its state".into(),
+        [_] => format!("server {}", listed[0]),
+        _ => format!("servers {}", listed.join(", ")),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Folder {
     progress: Option<Progress>,
 }
 
-/// Who is told that the disk gets on.
+/// Receiver of the progress reports.
 struct Progress {
     report: Box<dyn Fn() + Send>,
     reported: Cell<Instant>,

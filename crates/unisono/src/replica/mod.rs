@@ -120,9 +120,10 @@ mod waits;
 
 pub use disk::{DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState};
 pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
+use options::OPEN_WITHIN;
 pub use options::{Founding, ReplicaOptions};
 pub use pending::{Notices, PendingCommand, PendingRead, Ready};
-pub use status::{ReplicaState, Status, any_copy_status, copy_status};
+pub use status::{ReplicaState, Status, any_copy_status, copy_status, not_applying};
 pub use unisono_core::replica::disk::{Block, Created, Escape};
 pub use unisono_core::replica::{
     Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
@@ -200,9 +201,9 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         settings: ReplicaOptions,
         options: &Options,
     ) -> Result<Replica<S>, ReplicaError> {
-        let within = settings.open_within;
+        let within = settings.open_within.unwrap_or(OPEN_WITHIN);
         let replica = Replica::begin(name, founding, machine, settings, options)?;
-        replica.wait_for_state(within)?;
+        replica.wait_for_state(Some(within))?;
         Ok(replica)
     }
 
@@ -220,13 +221,17 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         Replica::run(Copy::new(name, founding, settings, options, (client, copy)), None)
     }
 
-    /// Opens this process's copy of a service on disk, as one of its servers. Blocks until it serves, at most for
-    /// [`ReplicaOptions::open_within`]. `machine` is the state with which the service begins; that of the disk replaces
-    /// it. All servers together create the service; afterwards any majority of them goes on with everything that was
-    /// answered, whatever crashed in between.
+    /// Opens this process's copy of a service on disk, as one of its servers. Blocks until it serves, however late the other
+    /// servers start, unless [`ReplicaOptions::open_within`] sets a limit. `machine` is the state with which the service
+    /// begins; that of the disk replaces it. All servers together create the service; afterwards any majority of them goes on
+    /// with everything that was answered, whatever crashed in between.
+    ///
+    /// To show what it waits for, use [`Replica::begin_on_disk`], [`Replica::ready`] and [`Replica::disk`], as the example
+    /// `ledger` does.
     ///
     /// # Errors
-    /// The folder cannot be used ([`DiskError`]); or this server did not come to serve in time.
+    /// The folder cannot be used ([`DiskError`]); this process cannot be this server ([`ReplicaEnd::Stopped`] says why); or
+    /// it did not come to serve within the limit, and the error names the servers that it waited for.
     pub fn open_on_disk(
         name: &str,
         disk: DiskOptions,
@@ -262,8 +267,10 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     }
 
     /// Waits until this process has the state. The time counts anew while the state arrives or is written to the disk.
-    fn wait_for_state(&self, within: Duration) -> Result<(), ReplicaError> {
+    fn wait_for_state(&self, within: Option<Duration>) -> Result<(), ReplicaError> {
         let mut before = self.status().state;
+        // A limit that the clock cannot hold is none.
+        let within = within.unwrap_or(Duration::MAX);
         while !self.ready().wait(within)? {
             let present = self.status().state;
             let gets_on = match present {
@@ -274,7 +281,10 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             };
             if !gets_on {
                 let last = self.copy().lock().last_failure.clone();
-                return Err(ReplicaError::TimedOut { within, last });
+                return Err(match self.disk() {
+                    Some((_, waits_for)) => ReplicaError::ServersMissing { within, waits_for, last },
+                    None => ReplicaError::TimedOut { within, last },
+                });
             }
             before = present;
         }

@@ -6,6 +6,8 @@ use unisono_core::{EntryMode, Formation, GroupConfig, Quorum, SlowMember};
 
 /// Time after which a member whose application does not receive is excluded.
 const SLOW_REPLICA_MAX: Duration = Duration::from_secs(10);
+/// Default time for a replica in memory to get the state: 30 s.
+pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How a replica enters its service. Founding a service and joining it are different acts: a process that hears no
 /// member cannot know that there is none.
@@ -69,9 +71,11 @@ pub struct ReplicaOptions {
     /// members hold it, whatever stands here, and [`DiskOptions::durability`](super::DiskOptions::durability) says how many
     /// disks have it.
     pub durability: Durability,
-    /// Maximum time until [`Replica::open`](super::Replica::open) has the state. 30 s by default. It counts anew as long as the
-    /// state arrives or is written to the disk, however large it is.
-    pub open_within: Duration,
+    /// Maximum time until [`Replica::open`](super::Replica::open) or
+    /// [`Replica::open_on_disk`](super::Replica::open_on_disk) has the state. `None`, the default, is 30 s in memory, and no
+    /// limit on disk: there a server waits until enough others are there, for example when machines boot minutes apart. The
+    /// time counts anew as long as the state arrives or is written to the disk, however large it is.
+    pub open_within: Option<Duration>,
     /// Maximum time for a command or read of this process. 60 s by default; for a command at most an hour.
     pub command_within: Duration,
 }
@@ -81,7 +85,7 @@ impl Default for ReplicaOptions {
         ReplicaOptions {
             config: GroupConfig::default(),
             durability: Durability::default(),
-            open_within: Duration::from_secs(30),
+            open_within: None,
             command_within: Duration::from_secs(60),
         }
     }

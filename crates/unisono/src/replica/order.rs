@@ -71,14 +71,14 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
             }
             Err(error) => {
                 let error = Arc::new(error);
-                if !tries_again(copy, &error) {
+                if !tries_again(copy, &error, failures) {
                     break ReplicaEnd::NotEntered(error);
                 }
                 failures += 1;
                 if let Some(reason) = cannot_enter(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
-                if matches!(*error, OpenError::NoAddressYet) && !waits_for_address(copy) {
+                if is_without_address(&error) && !waits_for_address(copy) {
                     log::waits_for_address(&copy.name);
                 }
                 copy.change(|state| state.last_failure = Some(error));
@@ -167,18 +167,28 @@ fn cannot_enter<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopRe
     (status.server == id && status.process != process).then_some(StopReason::RunsAlready { server: id, at })
 }
 
-/// True if the last attempt to enter failed because this machine has no address yet.
-fn waits_for_address<S: StateMachine>(copy: &Copy<S>) -> bool {
-    matches!(copy.lock().last_failure.as_deref(), Some(OpenError::NoAddressYet))
+/// True if an attempt to enter failed because this machine lacks an address at present.
+fn is_without_address(error: &OpenError) -> bool {
+    matches!(error, OpenError::NoAddressYet | OpenError::NotOurAddress { .. } | OpenError::Unasked { .. })
 }
 
-/// True if another attempt to enter may succeed, and no other process has to do anything but run.
-fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError) -> bool {
+/// True if the last attempt to enter failed because this machine lacked an address.
+fn waits_for_address<S: StateMachine>(copy: &Copy<S>) -> bool {
+    copy.lock().last_failure.as_deref().is_some_and(is_without_address)
+}
+
+/// True if another attempt to enter may succeed, and no other process has to do anything but run. `failures` counts the
+/// attempts before.
+pub(super) fn tries_again<S: StateMachine>(copy: &Copy<S>, error: &OpenError, failures: u32) -> bool {
     let was_in = copy.lock().lives > 0;
     match error {
         OpenError::Forked => false,
         _ if was_in => true,
         OpenError::NoAddressYet => true,
+        // The network of the machine went down while this server waited.
+        OpenError::Unasked { .. } if copy.disk.is_some() => true,
+        // At the first attempt the address is a mistake; later the machine has lost it.
+        OpenError::NotOurAddress { .. } if copy.disk.is_some() => failures > 0,
         OpenError::Join(_) if copy.disk.is_some() => true,
         OpenError::Join(reason) => {
             let passes = matches!(

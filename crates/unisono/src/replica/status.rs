@@ -7,6 +7,15 @@ use std::time::Duration;
 use unisono_core::replica::{CopyStatus, Digest, Position, Progress};
 use unisono_core::{Member, Uid};
 
+/// A copy that has known of commands for this time, 2 s, and applied none does not count as serving.
+const BEHIND_MIN: Duration = Duration::from_secs(2);
+
+/// Returns for how long a copy that serves applies no commands, as in `not applying for 12 s`, from the time for which it has
+/// known of commands and applied none ([`Status::behind`], [`CopyStatus::behind`]). `None` if it keeps up, within 2 s.
+pub fn not_applying(behind: Duration) -> Option<String> {
+    (behind >= BEHIND_MIN).then(|| format!("not applying for {} s", behind.as_secs()))
+}
+
 /// What a replica is doing at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]

@@ -40,7 +40,7 @@ fn options(name: &str) -> Options {
 }
 
 fn open(name: &str, founding: Founding, me: &str) -> Replica<Words> {
-    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    let settings = ReplicaOptions { open_within: Some(LONG), ..ReplicaOptions::default() };
     Replica::open(name, founding, Words::default(), settings, &options(me)).unwrap()
 }
 
@@ -246,7 +246,7 @@ fn a_second_process_beside_a_service_on_disk_ends_and_says_why() {
     let name = fresh_name("second");
     let directory = tempfile::tempdir().unwrap();
     let folder = |name: &str| directory.path().join(name);
-    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    let settings = ReplicaOptions { open_within: Some(LONG), ..ReplicaOptions::default() };
     let servers = [1, 2, 3].map(|id| {
         let disk = DiskOptions::of_three(id, folder(&id.to_string()));
         Replica::begin_on_disk(&name, disk, Words::default(), settings.clone(), &options("server")).unwrap()
@@ -273,7 +273,7 @@ fn an_empty_folder_is_refused_where_a_state_has_to_be() {
     let begin = |data: &str, existing| {
         let servers = DiskOptions::of_three(1, directory.path().join(data));
         let disk = DiskOptions { servers: 1, existing, ..servers };
-        let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+        let settings = ReplicaOptions { open_within: Some(LONG), ..ReplicaOptions::default() };
         Replica::open_on_disk(&name, disk, Words::default(), settings, &options("server"))
     };
     std::fs::create_dir(directory.path().join("empty")).unwrap();
@@ -326,10 +326,40 @@ fn a_server_enters_once_another_of_its_process_has_closed_its_desk() {
         .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let disk = DiskOptions { servers: 1, ..DiskOptions::of_three(1, directory.path()) };
-    let settings = ReplicaOptions { open_within: LONG, ..ReplicaOptions::default() };
+    let settings = ReplicaOptions { open_within: Some(LONG), ..ReplicaOptions::default() };
     let server = Replica::begin_on_disk(&name, disk, Words::default(), settings, &options).unwrap();
     let waits = server.ready().wait(Duration::from_secs(3));
     assert!(matches!(waits, Ok(false)), "{waits:?}");
     drop(desk);
     assert!(server.ready().wait(LONG).unwrap());
+}
+
+#[test]
+fn a_server_that_may_not_wait_longer_names_the_servers_that_are_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    // Servers wait for their majority without limit unless they are told otherwise.
+    assert_eq!(ReplicaOptions::default().open_within, None);
+    let settings =
+        ReplicaOptions { open_within: Some(Duration::from_millis(1500)), ..ReplicaOptions::default() };
+    let disk = DiskOptions::of_three(1, directory.path());
+    let name = fresh_name("limit");
+    let refused = Replica::open_on_disk(&name, disk, Words::default(), settings, &options("server"));
+    let words = refused.err().unwrap().to_string();
+    assert_eq!(words, "this server waited 1.5 s for servers 2, 3 (ReplicaOptions::open_within)");
+}
+
+#[test]
+fn a_server_that_loses_its_address_while_it_waits_tries_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = DiskOptions::of_three(1, directory.path());
+    let settings = ReplicaOptions::default();
+    let server =
+        Replica::begin_on_disk(&fresh_name("lost"), disk, Words::default(), settings, &options("server"))
+            .unwrap();
+    let address = "192.0.2.1:7195".parse().unwrap();
+    let tries_again = |error: OpenError, failures| order::tries_again(server.copy(), &error, failures);
+    assert!(tries_again(OpenError::Unasked { address }, 0));
+    assert!(tries_again(OpenError::NotOurAddress { address }, 1));
+    // Before any attempt succeeded in binding it, the address is a mistake.
+    assert!(!tries_again(OpenError::NotOurAddress { address }, 0));
 }

@@ -248,7 +248,7 @@ impl Subject {
         let open = |founding| -> anyhow::Result<(Subject, Duration)> {
             let how = ReplicaOptions {
                 durability: Durability::HeldByAll,
-                open_within: 3 * CALL_WITHIN,
+                open_within: Some(3 * CALL_WITHIN),
                 ..ReplicaOptions::default()
             };
             let replica = Replica::begin(service, founding, Pages::default(), how, &options)?;
@@ -297,7 +297,7 @@ impl Subject {
         let durability = if *needs_one { DiskDurability::One } else { DiskDurability::Majority };
         let disk =
             DiskOptions { id: *id, servers: *servers, durability, ..DiskOptions::of_three(*id, folder) };
-        let how = ReplicaOptions { open_within: 3 * CALL_WITHIN, ..ReplicaOptions::default() };
+        let how = ReplicaOptions { open_within: Some(3 * CALL_WITHIN), ..ReplicaOptions::default() };
         let begun = Instant::now();
         let replica = Replica::open_on_disk(&assignment.service, disk, Pages::default(), how, options)?;
         let took = begun.elapsed();

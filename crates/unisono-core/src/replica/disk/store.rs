@@ -157,7 +157,7 @@ impl<F: Files> Store<F> {
     /// Opens a folder; `None` if it is blank. The torn tail of a log is cut off, and files that do not count are removed.
     ///
     /// # Errors
-    /// The folder cannot be read, is spoiled, or was written by a newer version.
+    /// The folder cannot be read, is spoiled, or has a format of a newer or older version.
     pub fn open(files: F, digest: fn(&[u8]) -> Digest) -> Result<(Store<F>, Option<Loaded>), StoreError> {
         Store::open_planted(files, digest, None)
     }
