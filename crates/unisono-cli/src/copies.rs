@@ -1,10 +1,10 @@
 //! The copies of a replicated service, for `status`: each member that keeps one says how far it is.
 
-use crate::output::{Output, Tone, hex, utc, visible};
+use crate::output::{Output, Tone, hex, several, utc, visible};
 use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
-use unisono::replica::{CopyStatus, Escape, any_copy_status, copy_status};
+use unisono::replica::{CopyStatus, Escape, any_copy_status, copy_status, not_applying};
 use unisono::rpc::{CallSettings, Client};
 use unisono::{Member, Options};
 
@@ -12,8 +12,6 @@ use unisono::{Member, Options};
 const COPY_PATIENCE: Duration = Duration::from_millis(300);
 /// Digits of a digest that people see; two digests that differ in no digit of these are the same for all practical ends.
 const DIGEST_DIGITS: usize = 12;
-/// A copy that has known of commands for this time, 2 s, and applied none does not count as serving.
-const BEHIND_MIN: Duration = Duration::from_secs(2);
 
 /// What each member that was asked says of its copy.
 pub(crate) struct Copies(Vec<(Member, Option<CopyStatus>)>);
@@ -59,6 +57,17 @@ impl Copies {
         }
     }
 
+    /// Returns the number of servers of the service, if it is on disk.
+    pub(crate) fn servers(&self) -> Option<u8> {
+        self.statuses().map(|status| status.servers).find(|servers| *servers != 0)
+    }
+
+    /// Returns the ids of the servers of a service on disk that are not in its group.
+    fn outside(&self) -> Vec<u8> {
+        let is_in = |id: &u8| self.0.iter().any(|(member, _)| member.name.as_str() == id.to_string());
+        (1..=self.servers().unwrap_or(0)).filter(|id| !is_in(id)).collect()
+    }
+
     /// Returns each time that the service on disk began anew, as the server says that knows of most.
     fn anew(&self) -> &[Escape] {
         let known = self.statuses().max_by_key(|status| status.anew.len());
@@ -83,9 +92,9 @@ impl Copies {
                     output.say(format_args!("    {name}  waits for {}", servers(&status.waits_for)))?;
                 }
                 Some(status) if status.has_state => output.say(format_args!(
-                    "    {name}  {}, {} commands, digest {}",
+                    "    {name}  {}, {}, digest {}",
                     stuck(status).unwrap_or_else(|| state(Some(status)).into()),
-                    status.position,
+                    several(status.position, "command"),
                     &hex(&status.digest)[..DIGEST_DIGITS]
                 ))?,
                 Some(status) => output.say(format_args!(
@@ -94,6 +103,9 @@ impl Copies {
                 ))?,
                 None => output.say(output.tone(Tone::Bad, format_args!("    {name}  does not answer")))?,
             }
+        }
+        for id in self.outside() {
+            output.say(output.tone(Tone::Bad, format_args!("    {id}  missing")))?;
         }
         if let Some(at_ms) = self.created_at_ms() {
             output.say(format_args!("  created {}", utc(at_ms)))?;
@@ -139,8 +151,7 @@ fn serves(status: &CopyStatus) -> bool {
 
 /// Says for how long a copy that serves has known of commands and applied none, if it has.
 fn stuck(status: &CopyStatus) -> Option<String> {
-    let is_stuck = serves(status) && status.behind >= BEHIND_MIN;
-    is_stuck.then(|| format!("not applying for {} s", status.behind.as_secs()))
+    not_applying(status.behind).filter(|_| serves(status))
 }
 
 /// Returns the word for what a copy is doing.

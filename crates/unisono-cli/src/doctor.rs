@@ -32,6 +32,8 @@ const DATAGRAM_BYTES: usize = 1472;
 const IPV6_DATAGRAM_BYTES: usize = 1232;
 /// Folder with the settings of each network interface.
 const CONFIGURED: &str = "/proc/sys/net/ipv4/conf";
+/// The system's table of neighbours and their hardware addresses, for IPv4.
+const NEIGHBOURS: &str = "/proc/net/arp";
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
@@ -67,7 +69,7 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
         ("versions", &|| versions(settings, address)),
         ("buffers", &|| buffers()),
-        ("datagrams", &|| datagrams(address, &elsewhere)),
+        ("datagrams", &|| datagrams(settings, address, &elsewhere)),
         ("clock", &|| clock()),
     ];
     let (mut bad, count) = (0, checks.len());
@@ -321,12 +323,21 @@ fn buffers() -> Finding {
     }
 }
 
-/// Checks that the largest datagrams pass in one piece: to the first seed with a route, or else on this machine.
-fn datagrams(address: IpAddr, seeds: &[SocketAddr]) -> Finding {
-    for seed in seeds {
-        if let Ok(socket) = toward(None, *seed) {
-            return datagrams_toward(&socket, *seed);
+/// Checks that the largest datagrams pass in one piece: to all seeds with a route, or else on this machine.
+fn datagrams(settings: &Settings, address: IpAddr, seeds: &[SocketAddr]) -> Finding {
+    if !seeds.is_empty() && settings.key.is_none() && !settings.insecure {
+        return Good("not checked: without a key nothing is sent to other machines".into());
+    }
+    let reached = seeds.iter().filter_map(|seed| Some((toward(None, *seed).ok()?, *seed)));
+    let mut first = None;
+    for (socket, seed) in reached {
+        match datagrams_toward(&socket, seed) {
+            Good(finding) => drop(first.get_or_insert(finding)),
+            bad => return bad,
         }
+    }
+    if let Some(finding) = first {
+        return Good(finding);
     }
     let bytes = datagram_bytes(address);
     let whole = || -> anyhow::Result<bool> {
@@ -376,8 +387,15 @@ fn datagrams_toward(socket: &UdpSocket, seed: SocketAddr) -> Finding {
         })
     };
     match sent() {
+        Ok(()) if has_no_neighbour(&fs::read_to_string(NEIGHBOURS).unwrap_or_default(), seed.ip()) => Bad(
+            format!("no machine on this network answers for the address {}", seed.ip()),
+            format!(
+                "check --seeds, that the machine runs, and its cable; `ip neigh show {}` shows more",
+                seed.ip()
+            ),
+        ),
         Ok(()) => Good(mtu(&format!(
-            "{bytes} bytes leave for {} in one piece, and no router refuses them",
+            "{bytes} bytes leave for {} in one piece, and no router refuses them; whether they arrive was not asked",
             seed.ip()
         ))),
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Good(mtu(&format!(
@@ -397,6 +415,15 @@ fn datagrams_toward(socket: &UdpSocket, seed: SocketAddr) -> Finding {
             ),
         ),
     }
+}
+
+/// True if this machine has asked its network for the hardware address of this neighbour, and has no answer. `table` is the
+/// system's, for IPv4.
+fn has_no_neighbour(table: &str, address: IpAddr) -> bool {
+    let address = address.to_string();
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // The third column has flags: 0x0 while there is no hardware address.
+    rows.filter(|row| row.first() == Some(&&*address)).any(|row| row.get(2) == Some(&"0x0"))
 }
 
 /// Returns the length of the largest datagram that members with such an address send by default.
@@ -451,6 +478,15 @@ mod tests {
             finding.contains("on veth1 may reach") && advice.contains("conf.veth1.route_localnet=0"),
             "{finding}"
         );
+    }
+
+    #[test]
+    fn a_neighbour_without_a_hardware_address_is_found() {
+        let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
+                     192.0.2.2        0x1         0x2         02:00:00:00:00:02     *        eth0\n\
+                     192.0.2.9        0x1         0x0         00:00:00:00:00:00     *        eth0\n";
+        let has_none = |last| has_no_neighbour(table, IpAddr::from([192, 0, 2, last]));
+        assert_eq!([2, 9, 10].map(has_none), [false, true, false]);
     }
 
     #[test]

@@ -133,7 +133,11 @@ pub(crate) fn form(
 pub(crate) fn waits_for(group: &str, formation: &Formation, options: &Options) -> String {
     let within = humantime::format_duration(formation.within);
     let others = listed(formation.participants.iter().filter(|name| **name != options.name));
-    format!("waiting at most {within} for {others} to form {} …", visible(group))
+    let reach = match options.key {
+        None if !options.insecure => "; without --key only processes on this machine are reached",
+        _ => "",
+    };
+    format!("waiting at most {within} for {others} to form {}{reach} …", visible(group))
 }
 
 /// Returns the message for a failed formation, with what to type.
@@ -146,10 +150,15 @@ pub(crate) fn not_formed(
 ) -> String {
     let Formation { participants, at_least, within } = formation;
     let other = participants.iter().find(|name| *name != me).unwrap_or(me);
+    let reach = match (&settings.key, settings.insecure) {
+        (Some(_), _) => "; if they run, see `unisono doctor` and whether they have the same key",
+        (None, false) => "; without --key only processes on this machine are reached",
+        (None, true) => "",
+    };
     let list = quoted(&participants.iter().map(Name::as_str).collect::<Vec<_>>().join(","));
     format!(
         "fewer than {at_least} of {} met within {} to form {}, and no group of this name answers: start the others within that \
-         time, each with its own name (`{} --form {list} --at-least {at_least} --name {}`), and this one again",
+         time, each with its own name (`{} --form {list} --at-least {at_least} --name {}`), and this one again{reach}",
         listed(participants.iter()),
         humantime::format_duration(*within),
         visible(group),

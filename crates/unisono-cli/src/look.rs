@@ -3,7 +3,7 @@
 use crate::arguments::Common;
 use crate::connection;
 use crate::copies::{self, Copies};
-use crate::output::{Output, Tone, rounded, several, visible};
+use crate::output::{Output, Tone, quoted, rounded, several, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::roster;
@@ -76,7 +76,8 @@ What the words mean:
   accepted through    everything through this sequence number (seqno) survives the loss of as many members as
                       the resilience says
   stable through      every member holds everything through this seqno, as far as the sequencer knows
-  resilience          how many members may crash at once without loss: as the founder chose, but not all
+  resilience          how many members may crash at once without loss: as the founder chose, but not all; to go on,
+                      the group needs a quorum besides, by default more than half of its members
   expects seqno       the seqno that the answering member delivers next
   unstable from       the first seqno that it has not received itself
   keeps … entries     messages and membership changes in its history, for retransmission
@@ -225,18 +226,44 @@ fn once(
                 return Err(Problem::not_primary(format!("{} stands still: {words}", visible(group))));
             }
             if !report.primary {
-                return Err(Problem::not_primary(format!(
-                    "{group} stands still: too few of its members reach each other; `{why}` names the missing members"
-                )));
+                let silent = everyone(group, &report, options, SHORT_PATIENCE);
+                return Err(Problem::not_primary(stands_still(group, &silent, &why, settings)));
             }
         }
         View::Why => {
-            why(group, &everyone(group, &report, options, PATIENCE), connection::unseen(settings), output)?;
+            let everyone = everyone(group, &report, options, PATIENCE);
+            why(group, &everyone, connection::unseen(settings), output)?;
+            if let Some(force) = everyone.force(group, settings) {
+                let are = if everyone.silent.len() == 1 { "it is" } else { "they are" };
+                output.say(format_args!("if {are} dead for ever: `{force}`"))?;
+            }
         }
         View::Stats => stats(group, &everyone(group, &report, options, PATIENCE), output)?,
         View::Links => links(group, &everyone(group, &report, options, PATIENCE), output)?,
     }
     Ok(())
+}
+
+/// Says which members a group lacks that has no quorum, and what to do.
+fn stands_still(group: &str, everyone: &Everyone, why: &str, settings: &Settings) -> String {
+    let group_shown = visible(group);
+    let Some(force) = everyone.force(group, settings) else {
+        return format!(
+            "{group_shown} stands still: too few of its members reach each other; `{why}` shows which wait for which"
+        );
+    };
+    let (names, them) = match &everyone.silent[..] {
+        [one] => (format!("{} does not answer", called(&everyone.first, one.uid)), "it"),
+        several => {
+            let names: Vec<String> =
+                several.iter().map(|member| called(&everyone.first, member.uid)).collect();
+            (format!("{} do not answer", names.join(", ")), "them")
+        }
+    };
+    let are = if them == "it" { "it is" } else { "they are" };
+    format!(
+        "{group_shown} stands still: {names}: start or reconnect {them}; if {are} dead for ever: `{force}`"
+    )
 }
 
 /// Adds the reason of the last reset to the report, if another member knows it: the members that began the reset do.
@@ -323,6 +350,16 @@ impl Everyone {
             output.say(output.tone(Tone::Bad, words))?;
         }
         tell_omitted(&self.first, " members, which were not asked", output)
+    }
+
+    /// Returns the command that lets a group without a quorum go on without the members that do not answer, if there are any.
+    fn force(&self, group: &str, settings: &Settings) -> Option<String> {
+        // A group below its minimum has its quorum: it needs more members, not fewer.
+        if self.first.primary || missing_members(&self.first) > 0 || self.silent.is_empty() {
+            return None;
+        }
+        let force = connection::typed("force", group, settings);
+        Some(format!("{force} --without {}", quoted(&self.silent_names().join(","))))
     }
 
     fn silent_names(&self) -> Vec<String> {
@@ -491,7 +528,7 @@ fn status(
         "accepted through {}, stable through {}, {}",
         report.accepted,
         report.stable,
-        resilience(report)
+        resilience(report, copies.servers())
     ))?;
     let next = own(report).map_or_else(String::new, |own| {
         format!("expects seqno {}, unstable from {}, ", own.delivered + 1, own.received + 1)
@@ -510,11 +547,19 @@ fn status(
     }
 }
 
-/// Describes the resilience that the group was founded with, and the present one if too few members reduce it.
-fn resilience(report: &Report) -> String {
+/// Describes the resilience that the group was founded with, and the present one if too few members reduce it. Of a service
+/// on disk, `servers` is the number of its servers.
+fn resilience(report: &Report, servers: Option<u8>) -> String {
     let (founded, now) = (report.resilience_founded, report.resilience);
+    if let Some(servers) = servers {
+        let majority = servers / 2 + 1;
+        return format!("held by all members; goes on while {majority} of {servers} servers are there");
+    }
     match (founded == now, report.members.len() + report.members_omitted) {
-        (false, _) if founded == u8::MAX => format!("resilience {now}: all members but one may crash"),
+        (false, _) if founded == u8::MAX => format!(
+            "resilience {now}: held by all members, and not lost while one is left; goes on with a quorum, by default more \
+             than half of them"
+        ),
         (true, _) => format!("resilience {founded}"),
         (false, 1) => format!("resilience {founded}, reduced to {now} while there is 1 member"),
         (false, members) => {

@@ -646,6 +646,9 @@ fn the_doctor_reports_success_or_what_to_do() {
     let seeds = unisono(["doctor", "--seeds", "127.0.0.1:9"]);
     let seeds = String::from_utf8_lossy(&seeds.stdout).into_owned();
     assert!(seeds.contains("resolves to 127.0.0.1:9; not asked"), "{seeds}");
+    let unsealed = unisono(["doctor", "--seeds", "192.0.2.7:7195"]);
+    let unsealed = String::from_utf8_lossy(&unsealed.stdout).into_owned();
+    assert!(unsealed.contains("not checked: without a key nothing is sent"), "{unsealed}");
     // With flags that a member would refuse, a check fails.
     for flags in [["--seeds", "192.0.2.7:7195"], ["--bind", "192.0.2.7"], ["--key", "no.key"]] {
         let output = unisono_in(folder.path(), [&["doctor"], &flags[..]].concat());

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{Background, alone, command, group, json};
+use common::{Background, PATIENCE, alone, command, group, json};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::Instant;
 
 /// Flags with which a dead server is noticed soon, and a busy one is not suspected.
 const WATCHFUL: [&str; 2] = ["--patience", "1000"];
@@ -266,6 +267,22 @@ fn a_watch_says_when_it_goes_on_and_from_where_after_the_service_began_anew() {
     (2..=3).for_each(|id| {
         std::fs::rename(service.data(id), service.folder.path().join(format!("lost-{id}"))).unwrap()
     });
+    // Servers with empty folders beside one that has the service say so, and what to do if the folders are lost.
+    (1..=3).for_each(|id| service.start(id, &[]));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let asked = service.ask(&["dir", "status", "--service", &service.name]);
+        let said = String::from_utf8([&asked.stdout[..], &asked.stderr].concat()).unwrap();
+        let empty = "waits for 3: its disk is empty, and server 1 has the service";
+        let advice =
+            "stop server 1, start it with --begin-anew, and the others with empty folders and --replace";
+        if said.contains(empty) && said.contains(advice) {
+            assert!(said.lines().any(|line| line.starts_with("server 2  waiting")), "{said}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{said}");
+    }
+    (1..=3).for_each(|id| service.kill(id));
     service.start(1, &["--begin-anew"]);
     (2..=3).for_each(|id| service.start(id, &["--replace"]));
     (1..=3).for_each(|id| service.serves(id));

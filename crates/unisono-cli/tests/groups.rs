@@ -529,6 +529,19 @@ fn a_member_without_a_quorum_is_warned() {
     let said = String::from_utf8_lossy(&late.stderr).into_owned();
     assert_eq!(late.status.code(), Some(3), "{said}");
     assert!(said.contains(&format!("joining {name} …")) && said.contains("stands still"), "{said}");
+    assert!(
+        said.contains("`unisono why` names the members") && said.contains("`unisono force GROUP"),
+        "{said}"
+    );
+    let force = format!("dead for ever: `unisono force {name} --without ann`");
+    let why = String::from_utf8(unisono(["why", &name]).stdout).unwrap();
+    assert!(why.contains(") does not answer") && why.contains(&force), "{why}");
+    let status = unisono(["status", &name]);
+    let status = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(
+        status.contains("ann does not answer: start or reconnect it") && status.contains(&force),
+        "{status}"
+    );
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
     assert!(hears(&told, "leaving"));
     assert!(hears(&told, "no member confirmed the leave; this member is out"));
@@ -831,6 +844,7 @@ fn one_of_three_forms_no_group_and_says_what_to_type() {
         let typed = format!("`unisono listen {name} --form ann,bob,cy --at-least 2 --name ann`");
         assert!(said.lines().count() == 1 && said.contains(&typed), "{said}");
         assert!(said.contains("fewer than 2 of ann, bob, cy met within 200ms"), "{said}");
+        assert!(said.contains("; without --key only processes on this machine are reached"), "{said}");
     }
 }
 

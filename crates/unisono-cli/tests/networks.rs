@@ -190,11 +190,17 @@ fn a_doctor_measures_the_way_to_a_seed() {
     let _alone = alone();
     let Some(hosts) = Hosts::up() else { return };
     let key = hosts.path("servers");
-    let doctor = || {
-        let said = hosts.run("2", &[OWN, "doctor", "--key", &key, "--seeds", "10.195.0.1:7195", "--json"]);
+    let doctor_of = |seeds: &str| {
+        let said = hosts.run("2", &[OWN, "doctor", "--key", &key, "--seeds", seeds, "--json"]);
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         text.lines().find(|line| line.contains(r#""datagrams""#)).unwrap().to_owned()
     };
+    let doctor = || doctor_of("10.195.0.1:7195");
+    let absent = doctor_of("10.195.0.1:7195,10.195.0.99:7195");
+    assert!(
+        absent.contains(r#""good":false"#) && absent.contains("answers for the address 10.195.0.99"),
+        "{absent}"
+    );
     let good = doctor();
     assert!(good.contains(r#""good":true"#) && good.contains("10.195.0.1"), "{good}");
     hosts.run("2", &["ip", "link", "set", "eth0", "mtu", "1400"]);

@@ -2,6 +2,7 @@
 
 use super::serve::SERVICE;
 use super::session::{At, client};
+use crate::copies;
 use crate::output::{Output, Tone, hex, utc, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -46,7 +47,7 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
     let highest = answered.iter().map(|status| status.number).max().unwrap_or(0);
     let diverged = diverged(&answered);
     for id in 1..=servers {
-        let silent = silent(id, servers, &answered);
+        let silent = silent(id, servers, &answered, settings.seeds.len());
         let status = answered.iter().find(|status| status.server == id);
         let lag = status.map(|status| highest - status.number);
         let status = status.unwrap_or(&silent);
@@ -62,9 +63,9 @@ pub(crate) fn run(command: &Status, settings: &Settings, output: &Output) -> Res
         }
         Standing::Recovers(missing) => Err(Problem::not_primary(what_is_lacking(&missing, &answered))),
         Standing::NoMajority(missing) => Err(Problem::not_primary(format!(
-            "no majority: the service waits for {}, of which this client has no answer; start them if they do not run, or see \
+            "no majority: the service waits for {}, without an answer to this client; start them if they do not run, or see \
              `unisono dir serve --help` if their disks are lost",
-            listed(&missing)
+            copies::servers(&missing)
         ))),
         Standing::Silent => Err(Problem::not_primary(
             "no server answers: check that servers run, that this client has the clients' key, and that multicast reaches \
@@ -108,14 +109,19 @@ fn agree(answered: &[ServerStatus]) -> Result<(), Problem> {
     )))
 }
 
-/// Returns the status of a server that did not answer this client.
-fn silent(id: u8, servers: u8, answered: &[ServerStatus]) -> ServerStatus {
+/// Returns the status of a server that did not answer this client, which asked this number of seeds.
+fn silent(id: u8, servers: u8, answered: &[ServerStatus], seeds: usize) -> ServerStatus {
     let hear: Vec<u8> =
         answered.iter().filter(|status| status.hears.contains(&id)).map(|status| status.server).collect();
     let (state, why) = match hear[..] {
         [] => (State::Stopped, "it does not answer".to_owned()),
         _ => {
-            let why = format!("it does not answer this client, but servers hear it: {}", listed(&hear));
+            let unnamed = match (1..usize::from(servers)).contains(&seeds) {
+                true => "; is it among --seeds?",
+                false => "",
+            };
+            let why =
+                format!("it does not answer this client, but servers hear it: {}{unnamed}", listed(&hear));
             (State::Unreachable, why)
         }
     };
@@ -128,8 +134,8 @@ fn tell_beginnings(answered: &[ServerStatus], output: &Output) -> Result<(), Pro
     for (at, instance) in answered.iter().filter_map(of).collect::<BTreeSet<(u64, u64)>>() {
         let is_of = |status: &&ServerStatus| of(status) == Some((at, instance));
         let servers: Vec<u8> = answered.iter().filter(is_of).map(|status| status.server).collect();
-        let servers = listed(&servers);
-        output.say(format_args!("created {}, instance {instance:016x}, at server {servers}", utc(at)))?;
+        let servers = copies::servers(&servers);
+        output.say(format_args!("created {}, instance {instance:016x}, at {servers}", utc(at)))?;
     }
     Ok(())
 }
@@ -149,37 +155,48 @@ fn what_is_lacking(missing: &[u8], answered: &[ServerStatus]) -> String {
     let majority = usize::from(servers / 2 + 1);
     let mut advice = Vec::new();
     if !absent.is_empty() {
-        advice.push(format!("server {} is missing: start it", listed(&absent)));
+        let (are, them) = if absent.len() == 1 { ("is", "it") } else { ("are", "them") };
+        advice.push(format!("{} {are} missing: start {them}", copies::servers(&absent)));
     }
     if !apart.is_empty() {
         advice.push(format!(
-            "server {} runs, and servers that wait for it do not hear it: look at the network between them, at --bind and \
-             --seeds, and whether they have the same --key",
-            listed(&apart)
+            "{} and those that wait for {} do not hear each other: look at the network between them, at --bind and --seeds, \
+             and whether they have the same --key",
+            copies::servers(&apart),
+            if apart.len() == 1 { "it" } else { "them" }
         ));
     }
     if !useless.is_empty() {
-        let useless = listed(&useless);
-        advice.push(format!(
-            "server {useless} runs with a disk that is empty or old: start it with its folder of before"
-        ));
+        let words = match useless.len() {
+            1 => "runs with a disk that is empty or old: start it with its folder of before",
+            _ => "run with disks that are empty or old: start them with their folders of before",
+        };
+        advice.push(format!("{} {words}", copies::servers(&useless)));
     }
     if usize::from(servers) < majority + useless.len() {
-        advice.push(
-            "if those folders are lost for ever, start a server with a good disk with --begin-anew: changes that only the \
-             lost disks had are gone then"
-                .to_owned(),
-        );
+        // A server that knows of useless disks has compared them with its own.
+        let is_good =
+            |status: &&ServerStatus| !status.useless_disks.is_empty() && !known.contains(&status.server);
+        let good: Vec<u8> = answered.iter().filter(is_good).map(|status| status.server).collect();
+        let begin = match &good[..] {
+            [] => "start a server with a good disk".to_owned(),
+            [one] => format!("stop server {one}, start it"),
+            _ => format!("stop {}, start one of them", copies::servers(&good)),
+        };
+        advice.push(format!(
+            "if those folders are lost for ever, {begin} with --begin-anew, and the others with empty folders and --replace: \
+             changes that only the lost disks had are gone then"
+        ));
     }
     let waits_for_one = |status: &ServerStatus| {
         status.one_disk && status.hears.len() + 1 >= majority && !status.waits_for.is_empty()
     };
     if useless.is_empty() && apart.is_empty() && answered.iter().any(waits_for_one) {
         advice.push(format!(
-            "with durability one the disk of server {} may be the only one with changes that were answered; if it is lost \
+            "with durability one the disk of {} may be the only one with changes that were answered; if it is lost \
              for ever, stop the others, start one of them with --begin-anew and the rest with empty folders and --replace: \
              what only the lost disk had is gone then",
-            listed(&absent)
+            copies::servers(&absent)
         ));
     }
     format!("no server serves: {}", advice.join("; "))
@@ -294,7 +311,10 @@ mod tests {
         // Good servers that are cut off from each other.
         let apart: Vec<_> = [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])].map(|(id, ids)| waiting(id, &ids)).into();
         let said = what_is_lacking(&[1, 2, 3], &apart);
-        assert!(said.contains("server 1, 2, 3 runs, and servers that wait for it do not hear it"), "{said}");
+        assert!(
+            said.contains("servers 1, 2, 3 and those that wait for them do not hear each other"),
+            "{said}"
+        );
         assert!(!said.contains("--begin-anew") && !said.contains("disk"), "{said}");
         // Disks that another server knows to be old: first no majority of the disks, then one.
         let knows = |useless: &[u8]| ServerStatus {
@@ -306,7 +326,8 @@ mod tests {
         let words = "server 3 is missing: start it; server 2 runs with a disk that is empty or old";
         assert!(said.contains(words) && !said.contains("--begin-anew"), "{said}");
         let said = what_is_lacking(&[2, 3], &[knows(&[2, 3]), waiting(2, &[2, 3]), waiting(3, &[2, 3])]);
-        assert!(said.contains("--begin-anew: changes that only the lost disks had are gone"), "{said}");
+        let words = "stop server 1, start it with --begin-anew, and the others with empty folders and --replace: changes";
+        assert!(said.contains(words) && said.contains("servers 2, 3 run with disks"), "{said}");
         let creating = [1, 2, 3].map(|id| with(id, State::Creating));
         assert!(what_is_lacking(&[3], &creating).contains("the same --key"));
     }
@@ -345,10 +366,11 @@ mod tests {
     #[test]
     fn a_server_that_only_this_client_does_not_reach_is_not_stopped() {
         let hears = [ServerStatus { hears: vec![3], ..status(1, State::Serving, 11) }];
-        assert_eq!(silent(2, 3, &hears).state, State::Stopped);
-        let third = silent(3, 3, &hears);
+        assert_eq!(silent(2, 3, &hears, 0).state, State::Stopped);
+        let third = silent(3, 3, &hears, 3);
         assert_eq!(third.state, State::Unreachable);
         assert_eq!(third.why, "it does not answer this client, but servers hear it: 1");
+        assert!(silent(3, 3, &hears, 2).why.ends_with("; is it among --seeds?"));
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub(crate) struct Watch {
     #[arg(default_value = "")]
     path: String,
 
-    /// Position of the first command of interest [default: the next one]: INSTANCE:SEQNO, as `next` in the output for
-    /// programs and `dir status` have it; or a SEQNO alone, as long as the service has never begun anew
+    /// Position of the first command of interest [default: the next one]: INSTANCE:NUMBER, as `next` in the JSON
+    /// output; `dir status` shows the instance. Or a NUMBER alone, as long as the service has never begun anew
     #[arg(long, value_name = "POSITION")]
     from: Option<Start>,
 

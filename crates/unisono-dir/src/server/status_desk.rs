@@ -5,15 +5,15 @@ use crate::machine::Directory;
 use crate::status::{BegunAnew, STATUS_QUESTION, ServerStatus, State};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use unisono::replica::{Created, DiskDurability, DiskOptions, Replica, ReplicaState, Status, instance_of};
+use unisono::replica::{
+    Block, Created, DiskDurability, DiskOptions, Replica, ReplicaState, Status, instance_of, not_applying,
+};
 use unisono::rpc::{PrivatePort, ServeOptions, Server, ServiceError};
 use unisono::{Instance, Options};
 use unisono_table::VERSION;
 
 /// Time for answers that are under way when the desk closes.
 const CLOSES_WITHIN: Duration = Duration::from_millis(100);
-/// A server that has known of commands for this time, 2 s, and applied none says so instead of that it serves.
-const BEHIND_MIN: Duration = Duration::from_secs(2);
 
 pub(super) struct StatusDesk {
     answering: Arc<Answering>,
@@ -98,15 +98,18 @@ impl Answering {
 fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
     let (present, disk) = (replica.status(), replica.disk());
     let number = replica.look(|directory| directory.table().number());
-    let Some((block, waits_for)) = disk else { return ServerStatus::default() };
+    let Some((block, mut waits_for)) = disk else { return ServerStatus::default() };
     let hears = others_in_group(&present, block.server);
+    let useless_disks = replica.useless_disks();
+    let empty = empty_beside_others(&block, &hears, &useless_disks);
     let is_created = matches!(block.created, Created::Done(_));
     let (state, why) = match present.state {
-        ReplicaState::Serving if present.behind >= BEHIND_MIN => {
-            (State::Serving, format!("not applying for {} s", present.behind.as_secs()))
-        }
-        ReplicaState::Serving => (State::Serving, String::new()),
+        ReplicaState::Serving => (State::Serving, not_applying(present.behind).unwrap_or_default()),
         ReplicaState::Ended => (State::Stopped, "it ends".into()),
+        _ if empty.is_some() && !replaces && !waits_for.is_empty() => {
+            waits_for.retain(|id| *id != block.server);
+            (State::Waiting, empty.unwrap_or_default())
+        }
         _ if !is_created && block.generation == 0 && !replaces && !waits_for.is_empty() => {
             (State::Creating, "all servers have to be there once to create the service".into())
         }
@@ -145,7 +148,21 @@ fn status(replica: &Replica<Directory>, replaces: bool) -> ServerStatus {
         instance: if block.service == 0 { 0 } else { instance_of(Instance(block.service)) },
         created_at_ms: block.created_at_ms(),
         hears,
-        useless_disks: replica.useless_disks(),
+        useless_disks,
+    }
+}
+
+/// Says which servers have the service, if the disk of this one is empty and others in its group have it.
+fn empty_beside_others(block: &Block, hears: &[u8], useless_disks: &[u8]) -> Option<String> {
+    if block.created != Created::Blank || !useless_disks.contains(&block.server) {
+        return None;
+    }
+    let have: Vec<String> =
+        hears.iter().filter(|id| !useless_disks.contains(id)).map(u8::to_string).collect();
+    match &have[..] {
+        [] => None,
+        [one] => Some(format!("its disk is empty, and server {one} has the service")),
+        _ => Some(format!("its disk is empty, and servers {} have the service", have.join(", "))),
     }
 }
 
