@@ -134,6 +134,17 @@ impl Recorder {
     pub(crate) fn note(&mut self, now: u64, process: usize, life: Life, what: What) {
         let record = Record { at: Time::from_nanos(now), process: process as u32, life, what };
         self.fingerprint.add(&record);
+        self.pass(record);
+    }
+
+    /// Records something else that happened with the next record, and that the fingerprint covers with that one.
+    #[inline(always)]
+    pub(crate) fn note_with_next(&mut self, now: u64, process: usize, life: Life, what: What) {
+        self.pass(Record { at: Time::from_nanos(now), process: process as u32, life, what });
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, record: Record) {
         match &record.what {
             What::SendResult { outcome: Outcome::Ok { .. }, .. } => self.totals.messages += 1,
             What::CallEnded { outcome: CallOutcome::Replied { .. }, .. } => self.totals.calls += 1,

@@ -4,8 +4,10 @@
 //! is checked where its rule is written, and a probe is recorded where its state comes about ([`Planted`], [`Probe`]).
 
 use super::Group;
-use crate::identity::{Ballot, EpochId, EpochTag, Seqno, Uid};
+use crate::history::Entry;
+use crate::identity::{Ballot, EpochId, EpochTag, Member, MessageNumber, Seqno, Uid};
 use crate::planted::{Planted, Probe};
+use crate::wire::Change;
 
 /// The seqnos that a member assigned in one term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +60,28 @@ pub struct Marks {
     pub prepared: Option<Prepared>,
 }
 
+/// What a member's log says of a seqno (see [`Group::logged`](crate::Group::logged)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logged<'a> {
+    /// A message, or a piece of one.
+    Message {
+        /// Its sender.
+        sender: Uid,
+        /// Its message number.
+        number: MessageNumber,
+    },
+    /// This member joins.
+    Join(Uid),
+    /// This member leaves.
+    Leave(Uid),
+    /// This member becomes the sequencer.
+    Role(Uid),
+    /// A reset begins an epoch with this view.
+    Reset(&'a [Member]),
+    /// The log begins after this seqno, at which this view is in force.
+    Base(&'a [Member]),
+}
+
 impl Group {
     /// Returns the state of this member, for checkers: cheap enough to read after every input.
     pub fn marks(&self) -> Marks {
@@ -75,6 +99,25 @@ impl Group {
             promised: self.recovery.promised(),
             prepared: self.recovery.prepared(),
         }
+    }
+
+    /// Returns what this member holds at a seqno, for checkers; `None` if it holds nothing there.
+    pub fn logged(&self, seqno: Seqno) -> Option<Logged<'_>> {
+        let view = || self.history.view_at(seqno).as_slice();
+        if seqno == self.history.base() {
+            return Some(Logged::Base(view()));
+        }
+        Some(match self.history.held(seqno)? {
+            Entry::Message(message) => Logged::Message { sender: message.sender, number: message.number },
+            Entry::Change(change) => match &**change {
+                Change::Join { member, .. } => Logged::Join(member.uid),
+                Change::Leave { uid, .. } => Logged::Leave(*uid),
+                // A role event has an entry of its own.
+                _ => return None,
+            },
+            Entry::Role(sequencer) => Logged::Role(*sequencer),
+            Entry::Reset(_) => Logged::Reset(view()),
+        })
     }
 
     /// Returns the view that this member prepared last in the present reset, which may have been decided; empty if

@@ -1,63 +1,30 @@
-//! G10, acknowledged is durable: a message reported *ok* with a seqno is delivered at that seqno. At the time of the
-//! report, r + 1 members of the view below it have held it. The message is in the log of every later view, unless
+//! G10, acknowledged is durable: a message reported *ok* with a seqno is stored and delivered at that seqno. At the time
+//! of the report, r + 1 members of the view below it have held it. The message is in the log of every later view, unless
 //! more members of that view are missing than its resilience covers.
 //!
 //! Exception, for a reset: a message that a decided reset keeps needs no r + 1 holders, since a quorum holds the
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
 //! kept. Under *at least n* this binds only the members that went on by that decision.
-//!
-//! Reports may precede events. A report can be checked only after some application has received all events below its
-//! seqno, so that the view below it is known.
 
 use super::keeping::{Durability, Keeping};
 use super::quorum::Rule;
-use super::streams::{AcceptedBeforePromise, MarkTable, Messages, Stream, Views};
-use super::tables::{Lives, Table};
+use super::streams::{AcceptedBeforePromise, MarkTable, Messages};
+use super::tables::{NumberTable, Table};
 use super::{Facts, GroupTerms, Property, Violation, broken};
-use crate::record::{End, Epoch, Kind, Life, Record, What};
-use unisono_core::{Ballot, Outcome, Seqno, Time};
-
-/// A message reported *ok* for which too few holders are known so far, or whose view is not known yet.
-#[derive(Clone, Debug)]
-struct Undecided {
-    record: Record,
-    seqno: Seqno,
-    resilience: u8,
-    /// Lives that held it at that time.
-    holders: Lives,
-    /// True once an application has received everything below the message, so that the view is known.
-    is_passed: bool,
-}
-
-/// What is known of an epoch.
-#[derive(Clone, Debug, Default)]
-struct EpochState {
-    /// Preparations of this epoch: the ballot, the life, and the time.
-    prepared: Vec<(Ballot, Life, Time)>,
-    /// Time at which the first life entered it.
-    begun: Option<Time>,
-    /// Seqno through which applications have received everything, so that the views are known.
-    known: Seqno,
-    /// Epochs that a life prepared or entered as its successor, and the time at which the first life did.
-    may_follow: Vec<(Epoch, Time)>,
-    undecided: Vec<Undecided>,
-}
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
+use unisono_core::{Outcome, Seqno};
 
 /// The checker of `acknowledged_durable`.
 #[derive(Debug)]
 pub(super) struct AcknowledgedDurable {
     resilience: u8,
     asked: Messages<u8>,
-    /// Seqno at which each message was reported or delivered; 0 for none yet.
-    seqnos: Messages<Seqno>,
+    /// By epoch, the message stored at each seqno: its sender and number.
+    stored: Table<NumberTable<Option<(Life, u64)>>>,
     keeping: Keeping,
     marks: MarkTable,
     before_promise: AcceptedBeforePromise,
     rule: Rule,
-    states: Table<EpochState>,
-    /// Epoch of each life's watermarks.
-    epochs: Table<Option<Epoch>>,
-    lives: u32,
     checked: u64,
 }
 
@@ -66,191 +33,71 @@ impl AcknowledgedDurable {
         AcknowledgedDurable {
             resilience: terms.config.resilience,
             asked: Messages::default(),
-            seqnos: Messages::default(),
+            stored: Table::default(),
             keeping: Keeping::default(),
             marks: MarkTable::default(),
             before_promise: AcceptedBeforePromise::default(),
             rule: Rule::new(terms.config.quorum.clone()),
-            states: Table::default(),
-            epochs: Table::default(),
-            lives: 0,
             checked: 0,
         }
     }
 
-    /// Takes note of a message's seqno, and reports a violation if it was another before.
+    /// Reports a violation if the logs of this epoch have something else than this message at its seqno.
     #[inline(always)]
     fn check_seqno(
-        &mut self,
-        record: &Record,
-        sender: Life,
-        number: u64,
-        seqno: Seqno,
-    ) -> Result<(), Violation> {
-        if let Some(reported) = self.seqnos.at(sender, number) {
-            let known = std::mem::replace(reported, seqno);
-            if known != 0 && known != seqno {
-                return broken(self, record, || format!("it was reported or delivered at {known}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// True if r + 1 members of the view below the seqno are among the holders, or if that view is not known.
-    fn enough(
-        views: &Views,
-        epoch: Epoch,
-        seqno: Seqno,
-        resilience: u8,
-        held: impl Fn(Life) -> bool,
-    ) -> bool {
-        let Some(view) = views.at(epoch, seqno.saturating_sub(1)) else { return true };
-        let needed = (usize::from(resilience) + 1).min(view.len());
-        view.iter().filter(|member| held(**member)).take(needed).count() == needed
-    }
-
-    fn report(
-        &mut self,
+        &self,
         record: &Record,
         epoch: Epoch,
         seqno: Seqno,
+        message: (Life, u64),
         facts: &Facts,
     ) -> Result<(), Violation> {
-        let What::SendResult { number, .. } = record.what else { return Ok(()) };
-        let start = facts.lineage.start(epoch);
-        if start.is_some_and(|start| seqno < start) {
+        let lineage = &facts.entries.lineage;
+        let is_of = |epoch: &Epoch| lineage.start(*epoch).is_none_or(|start| start <= seqno);
+        let stored = lineage.line(epoch).find(is_of).and_then(|epoch| self.stored.get(epoch)?.get(seqno));
+        if stored == Some(&Some(message)) {
             return Ok(());
         }
-        let asked = self.asked.get(record.life, number).copied().unwrap_or_default();
-        let resilience = asked.max(self.resilience);
-        let held = |life| self.marks.held(life, epoch, seqno, &facts.lineage);
-        let state = self.states.at(epoch);
-        let is_passed = start.is_some() && seqno <= state.known + 1;
-        if !is_passed || !Self::enough(&facts.views, epoch, seqno, resilience, held) {
-            let holders = (0..self.lives).map(Life).filter(|life| held(*life)).collect();
-            state.undecided.push(Undecided { record: record.clone(), seqno, resilience, holders, is_passed });
-            if is_passed {
-                self.settle(epoch, |_| false, facts)?;
-            }
-        }
-        if is_passed { self.keep(record, epoch, seqno, resilience, facts) } else { Ok(()) }
+        broken(self, record, || format!("{:?} is stored there", stored.copied().flatten()))
     }
 
-    /// Checks that every later log keeps it. The view below it is known, or will not be known better.
-    fn keep(
-        &mut self,
-        record: &Record,
-        epoch: Epoch,
-        seqno: Seqno,
-        resilience: u8,
-        facts: &Facts,
-    ) -> Result<(), Violation> {
+    fn report(&mut self, record: &Record, number: u64, seqno: Seqno, facts: &Facts) -> Result<(), Violation> {
+        let Some(epoch) = facts.epoch(record.life) else { return Ok(()) };
+        self.check_seqno(record, epoch, seqno, (record.life, number), facts)?;
+        let (lineage, views) = (&facts.entries.lineage, &facts.entries.views);
+        // A message below the beginning of the epoch is kept by the reset.
+        let Some(view) = views.at(epoch, seqno.saturating_sub(1)) else { return Ok(()) };
+        let resilience =
+            self.asked.get(record.life, number).copied().unwrap_or_default().max(self.resilience);
+        let holders = || view.iter().filter(|life| self.marks.held(**life, epoch, seqno, lineage));
+        let needed = (usize::from(resilience) + 1).min(view.len());
+        if holders().take(needed).count() < needed && !self.is_kept(record.life, epoch, seqno, facts) {
+            return broken(self, record, || {
+                let holders: Vec<_> = holders().collect();
+                format!("it was held only by {holders:?} of {view:?}, with resilience {resilience}")
+            });
+        }
         if !self.rule.intersects() && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        let Some(view) = facts.views.at(epoch, seqno.saturating_sub(1)) else { return Ok(()) };
         match self.keeping.seen(epoch, seqno, Durability::Resilience(resilience), view) {
             Some(start) => broken(self, record, || format!("the reset at {start} lost it")),
             None => Ok(()),
         }
     }
 
-    /// Takes note that a life prepared or entered a possible successor of an epoch.
-    fn expect(&mut self, epoch: Epoch, next: Epoch, at: Time) {
-        let may_follow = &mut self.states.at(epoch).may_follow;
-        if may_follow.iter().all(|(known, _)| *known != next) {
-            may_follow.push((next, at));
-        }
-    }
-
-    /// True if an epoch that keeps this seqno had been decided by the time of `record`.
-    fn kept_by_decision(&self, epoch: Epoch, seqno: Seqno, record: &Record, facts: &Facts) -> bool {
-        let keep = |next: &&Epoch| facts.lineage.keeps(**next, epoch, seqno);
-        facts.lineage.children(epoch).iter().filter(keep).any(|next| {
-            let Some(state) = self.states.get(*next) else { return false };
-            if state.begun.is_some_and(|at| at <= record.at) {
-                return true;
-            }
-            let start = facts.lineage.start(*next).unwrap_or(0);
-            let Some(view) = facts.views.at(epoch, start.saturating_sub(1)) else { return true };
-            let by_then = |ballot| {
-                let same = state.prepared.iter().filter(move |(b, _, at)| *b == ballot && *at <= record.at);
+    /// True if a reset that keeps this seqno has been decided, as `life` may know.
+    fn is_kept(&self, life: Life, epoch: Epoch, seqno: Seqno, facts: &Facts) -> bool {
+        let entries = &facts.entries;
+        let keeps = |next: &Epoch| entries.lineage.keeps(*next, epoch, seqno);
+        entries.lineage.children(epoch).iter().any(keeps)
+            || entries.proposals(epoch).iter().filter(|proposal| seqno < proposal.start).any(|proposal| {
                 // The member that decides may prepare within the same input.
-                same.map(|(_, life, _)| *life).chain([record.life]).collect::<Vec<_>>()
-            };
-            state.prepared.iter().any(|(ballot, ..)| self.rule.met(&by_then(*ballot), view))
-        })
+                let by = [&proposal.by[..], &[life]].concat();
+                let view = entries.views.at(epoch, proposal.start - 1);
+                view.is_some_and(|view| self.rule.met(&by, view))
+            })
     }
-
-    /// True if an epoch that a life had prepared or entered by then may have been decided, although no application
-    /// has received its reset. Where quorums intersect, this ends when an application receives another decision.
-    fn may_be_kept_by_decision(&self, epoch: Epoch, record: &Record, facts: &Facts) -> bool {
-        let children = facts.lineage.children(epoch);
-        let is_untold = |next| facts.lineage.start(next).is_none();
-        let may_follow = self.states.get(epoch).map_or(&[][..], |state| &state.may_follow);
-        (children.is_empty() || !self.rule.intersects())
-            && may_follow.iter().any(|(next, since)| *since <= record.at && is_untold(*next))
-    }
-
-    /// Checks the undecided reports of an epoch again, after some stream has passed the seqnos for which `has_passed`
-    /// is true.
-    #[inline(never)]
-    fn settle(
-        &mut self,
-        epoch: Epoch,
-        has_passed: impl Fn(Seqno) -> bool,
-        facts: &Facts,
-    ) -> Result<(), Violation> {
-        let Some(start) = facts.lineage.start(epoch) else { return Ok(()) };
-        let mut settled = Ok(());
-        let mut undecided = std::mem::take(&mut self.states.at(epoch).undecided);
-        undecided.retain_mut(|case| {
-            case.is_passed |= has_passed(case.seqno);
-            let Undecided { record, seqno, resilience, holders, is_passed } = case;
-            if *seqno < start || settled.is_err() {
-                return false;
-            }
-            if *is_passed {
-                settled = self.keep(record, epoch, *seqno, *resilience, facts);
-            }
-            let held = |life| holders.contains(life);
-            if !*is_passed || Self::enough(&facts.views, epoch, *seqno, *resilience, held) {
-                return !*is_passed;
-            }
-            if self.may_be_kept_by_decision(epoch, record, facts) {
-                return true;
-            }
-            if settled.is_ok() && !self.kept_by_decision(epoch, *seqno, record, facts) {
-                let holders: Vec<_> = (0..self.lives).map(Life).filter(|life| held(*life)).collect();
-                settled = broken(self, record, || {
-                    format!("seqno {seqno} was held only by {holders:?}, with resilience {resilience}")
-                });
-            }
-            false
-        });
-        self.states.at(epoch).undecided = undecided;
-        settled
-    }
-
-    /// Takes note that a life received the event at `last`. Everything before it, back to where its stream began, is
-    /// known.
-    #[inline(always)]
-    fn pass(&mut self, stream: &Stream, last: Seqno, facts: &Facts) -> Result<(), Violation> {
-        let Some(epoch) = stream.epoch else { return Ok(()) };
-        let state = self.states.at(epoch);
-        if stream.entered <= state.known + 1 {
-            state.known = state.known.max(last);
-        }
-        if state.undecided.is_empty() {
-            return Ok(());
-        }
-        self.settle(epoch, |seqno| has_passed(stream, last, seqno), facts)
-    }
-}
-
-/// True if a stream that is at `last` began below a seqno and has passed it.
-fn has_passed(stream: &Stream, last: Seqno, seqno: Seqno) -> bool {
-    (stream.entered + 1..=last + 1).contains(&seqno)
 }
 
 impl Property for AcknowledgedDurable {
@@ -259,13 +106,10 @@ impl Property for AcknowledgedDurable {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Reset.bit()
-            | Kind::Sent.bit()
+        Kind::Sent.bit()
             | Kind::SendResult.bit()
             | Kind::Delivered.bit()
             | Kind::Stored.bit()
-            | Kind::EpochBegun.bit()
-            | Kind::Prepared.bit()
             | Rule::FOLLOWED
             | if self.rule.intersects() { 0 } else { AcceptedBeforePromise::KINDS }
     }
@@ -282,68 +126,40 @@ impl Property for AcknowledgedDurable {
             }
             What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
                 self.checked += 1;
-                self.check_seqno(record, record.life, *number, *seqno)?;
-                let epoch = facts.epoch(record.life);
-                return epoch.map_or(Ok(()), |epoch| self.report(record, epoch, *seqno, facts));
+                return self.report(record, *number, *seqno, facts);
             }
-            What::SendResult { .. } => {}
             What::Delivered { seqno, sender, number, .. } => {
-                self.check_seqno(record, *sender, *number, *seqno)?;
-                return self.pass(facts.stream(record.life), *seqno, facts);
+                let epoch = facts.stream(record.life).epoch;
+                let check = |epoch| self.check_seqno(record, epoch, *seqno, (*sender, *number), facts);
+                return epoch.map_or(Ok(()), check);
             }
-            What::Started { .. } => {
-                self.lives = self.lives.max(record.life.0 + 1);
-                self.rule.follow(record);
-            }
-            What::ForceAsked { .. } => self.rule.follow(record),
-            What::Stored { .. } => self.marks.follow(record),
-            What::Prepared { epoch, preparation } => {
-                let prepared = &mut self.states.at(preparation.next).prepared;
-                prepared.push((preparation.ballot, record.life, record.at));
-                self.expect(*epoch, preparation.next, record.at);
+            What::Stored { epoch, through, entry } => {
+                self.marks.follow(record);
+                match entry {
+                    Entry::Message { sender, number } => {
+                        if let Some(stored) = self.stored.at(*epoch).at(*through) {
+                            *stored = Some((*sender, *number));
+                        }
+                    }
+                    Entry::Reset(view) => {
+                        let before = facts.entries.epoch_before(record.life);
+                        let lost =
+                            before.and_then(|before| self.keeping.ended(before, *epoch, *through, &view.0));
+                        if let Some(lost) = lost {
+                            return broken(self, record, || {
+                                format!(
+                                    "seqno {lost} was reported ok and is lost, though its resilience covers it"
+                                )
+                            });
+                        }
+                    }
+                    _ => {}
+                }
             }
             What::Accepted { .. } | What::Promised { .. } => self.before_promise.follow(record),
-            What::EpochBegun { epoch } => {
-                self.states.at(*epoch).begun.get_or_insert(record.at);
-                let before = self.epochs.at(record.life).replace(*epoch);
-                if let Some(before) = before.filter(|before| before != epoch) {
-                    self.expect(before, *epoch, record.at);
-                }
-            }
-            What::Reset(reset) => {
-                let stream = facts.before();
-                let (child, members) = (reset.view.epoch, &reset.view.members);
-                let lost =
-                    stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, reset.seqno, members));
-                if let Some(lost) = lost {
-                    return broken(self, record, || {
-                        format!("seqno {lost} was reported ok and is lost, though its resilience covers it")
-                    });
-                }
-                self.pass(stream, reset.seqno.saturating_sub(1), facts)?;
-                let known = &mut self.states.at(child).known;
-                *known = reset.seqno.max(*known);
-                return self.settle(child, |seqno| seqno <= reset.seqno + 1, facts);
-            }
-            _ => {}
+            _ => self.rule.follow(record),
         }
         Ok(())
-    }
-
-    fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
-        let streams: Vec<_> = (0..self.lives).map(|life| facts.stream(Life(life))).collect();
-        let epochs = (0..).map(Epoch).zip(self.states.iter());
-        let open: Vec<_> =
-            epochs.filter(|(_, state)| !state.undecided.is_empty()).map(|(epoch, _)| epoch).collect();
-        open.into_iter().try_for_each(|epoch| {
-            let there = || streams.iter().filter(|stream| stream.epoch == Some(epoch));
-            let any_passed = |seqno| there().any(|stream| has_passed(stream, stream.last, seqno));
-            self.settle(epoch, any_passed, facts)?;
-            // No application has received everything below what is left.
-            let left = std::mem::take(&mut self.states.at(epoch).undecided);
-            left.iter()
-                .try_for_each(|case| self.keep(&case.record, epoch, case.seqno, case.resilience, facts))
-        })
     }
 
     fn checked(&self) -> u64 {
@@ -354,10 +170,10 @@ impl Property for AcknowledgedDurable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::properties::fixture::{Fixture, delivery, reset_of};
+    use crate::properties::fixture::{Fixture, delivery};
     use crate::properties::streams::SEQUENCED;
-    use crate::record::Preparation;
-    use unisono_core::{Quorum, Uid};
+    use crate::record::{Members, Preparation};
+    use unisono_core::{Ballot, Quorum, Uid};
 
     fn check(fixture: &Fixture) -> Result<u64, Violation> {
         fixture.check(AcknowledgedDurable::new(&fixture.terms))
@@ -420,7 +236,7 @@ mod tests {
             assert!(check(&fixture).is_ok());
             // Before any decision the report is false, even if its sender learns of the decision later.
             report_after(&mut fixture, |r| {
-                r.life == Life(3) && r.what == What::Stored { epoch: Epoch(0), through: seqno }
+                r.life == Life(3) && matches!(r.what, What::Stored { through, .. } if through == seqno)
             });
             assert!(check(&fixture).is_err());
         }
@@ -488,9 +304,9 @@ mod tests {
     fn under_at_least_a_decision_binds_its_own_line_only() {
         let mut fixture = kept_by_a_decision_of_one();
         let seqno = fixture.end() - 1;
-        let What::Reset(mut reset) = fixture.last(reset_of(Life(0))).what.clone() else { unreachable!() };
-        (reset.seqno, reset.view.epoch, reset.view.members) = (seqno, Epoch(2), vec![Life(2)]);
-        fixture.record(Life(2), What::Reset(reset));
+        let (epoch, entry) = (Epoch(2), Entry::Reset(Box::new(Members(vec![Life(2)]))));
+        fixture.record(Life(2), What::EpochBegun { epoch });
+        fixture.record(Life(2), What::Stored { epoch, through: seqno, entry });
         assert!(check(&fixture).is_ok());
         // Had life 1 known before its promise that the message is accepted, life 2 could not go on without it.
         let promise = fixture.position(|record| matches!(record.what, What::Promised { .. }));
@@ -507,6 +323,7 @@ mod tests {
             let mut fixture = Fixture::found(1, Quorum::AtLeast(1));
             (0..2).for_each(|_| _ = fixture.join());
             let mut apart = fixture.clone();
+            let common = apart.records.len();
             apart.split_off(&[Life(2)]);
             if !late {
                 fixture = apart.clone();
@@ -516,9 +333,7 @@ mod tests {
             fixture.order(Life(0), number);
             fixture.deliver_all();
             if late {
-                let reset =
-                    apart.records.into_iter().filter(|r| r.life == Life(2) && r.what.kind() == Kind::Reset);
-                fixture.records.extend(reset);
+                fixture.records.extend(apart.records.split_off(common));
             }
             assert!(check(&fixture).is_ok(), "late: {late}");
         }
@@ -607,8 +422,8 @@ mod tests {
         fixture.reset(&[Life(1), Life(2), Life(3)]);
         let first = fixture.position(|record| matches!(record.what, What::Promised { .. }));
         for record in &mut fixture.records[first..] {
-            if let What::Reset(reset) = &mut record.what {
-                reset.seqno -= 1;
+            if let What::Stored { through, entry: Entry::Reset(_), .. } = &mut record.what {
+                *through -= 1;
             }
         }
         assert!(check(&fixture).is_err());

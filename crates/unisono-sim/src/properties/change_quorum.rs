@@ -5,70 +5,24 @@
 //! leave is numbered only by a sequencer that knows the last one to be accepted; so is an event that hands the role
 //! on.
 //!
-//! The checker learns which seqnos are joins and leaves only when an application receives them. So it keeps, for
-//! every seqno of an epoch, when each life came to hold it and when the first life took it for accepted.
-//!
 //! Under *at least n* quorums need not intersect, and only the rule about numbering is checked.
 
 use super::quorum::Rule;
-use super::streams::VIEW_CHANGES;
+use super::streams::MarkTable;
 use super::tables::Table;
-use super::{Facts, GroupTerms, Property, Violation, broken};
-use crate::record::{Epoch, Kind, Life, Record, What};
+use super::{Facts, GroupTerms, Property, Violation, result};
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
-
-/// Seqnos that a sequencer assigned together, through `to`, and how far it knew the log to be accepted then.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    to: Seqno,
-    accepted: Seqno,
-}
-
-/// How far a watermark had come, and when: counted in records.
-#[derive(Clone, Debug, Default)]
-struct Progress(Vec<(Seqno, u64)>);
-
-impl Progress {
-    #[inline]
-    fn reach(&mut self, through: Seqno, now: u64) {
-        if self.0.last().is_none_or(|(last, _)| *last < through) {
-            self.0.push((through, now));
-        }
-    }
-
-    /// Returns when it came to a seqno.
-    fn reached(&self, seqno: Seqno) -> Option<u64> {
-        let (_, when) = self.0.get(self.0.partition_point(|(through, _)| *through < seqno))?;
-        Some(*when)
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-struct Changes {
-    runs: Vec<Run>,
-    /// Seqnos of joins and leaves that any application has received, ascending.
-    seqnos: Vec<Seqno>,
-    /// What each life holds.
-    stored: Table<Progress>,
-    /// How far any life took the log for accepted without learning it from a decision.
-    accepted: Progress,
-    /// Seqno at which the next epoch begins, and when the first life entered it.
-    ended: Option<(Seqno, u64)>,
-}
 
 /// The checker of `change_quorum`.
 #[derive(Debug)]
 pub(super) struct ChangeQuorum {
     rule: Rule,
-    epochs: Table<Changes>,
-    /// How far each life knows its log to be accepted.
+    marks: MarkTable,
+    /// By epoch, how far any life took the log for accepted without learning it from a decision.
     accepted: Table<Seqno>,
     /// Epoch of each life's last promise.
     promised: Table<Option<Epoch>>,
-    /// By prepared epoch, the epoch that it is to follow, and the seqno at which it begins.
-    prepared: Table<Option<(Epoch, Seqno)>>,
-    /// Number of records so far.
-    now: u64,
     checked: u64,
 }
 
@@ -76,54 +30,64 @@ impl ChangeQuorum {
     pub(super) fn new(terms: &GroupTerms) -> ChangeQuorum {
         ChangeQuorum {
             rule: Rule::new(terms.config.quorum.clone()),
-            epochs: Table::default(),
+            marks: MarkTable::default(),
             accepted: Table::default(),
             promised: Table::default(),
-            prepared: Table::default(),
-            now: 0,
             checked: 0,
         }
     }
 
-    /// Returns a fault if too few members of these views held a change when the first life took it for accepted.
-    fn too_few(
-        &self,
-        epoch: Epoch,
-        seqno: Seqno,
-        joiner: Option<Life>,
-        sides: [&[Life]; 2],
-    ) -> Option<String> {
-        let changes = self.epochs.get(epoch)?;
-        // If no life accepted it by itself, all that received it learned it from a reset.
-        let accepted = changes.accepted.reached(seqno)?;
-        if changes.ended.is_some_and(|(start, when)| seqno < start && when < accepted) {
+    /// A life takes everything through a seqno for accepted. Returns a fault if it is the first and too few members
+    /// hold a change among it.
+    fn accept(&mut self, life: Life, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
+        // A life that has promised a ballot accepts only what a decision keeps.
+        if *self.promised.at(life) == Some(epoch) {
             return None;
         }
-        let holds = |life: Life| {
-            let stored = changes.stored.get(life).and_then(|stored| stored.reached(seqno));
-            stored.is_some_and(|when| when < accepted)
-        };
-        if let Some(joiner) = joiner.filter(|joiner| !holds(*joiner)) {
-            return Some(format!("{joiner:?} did not hold its own join when it was accepted"));
+        let accepted = self.accepted.at(epoch);
+        let before = std::mem::replace(accepted, through.max(*accepted));
+        if !self.rule.intersects() {
+            return None;
         }
-        sides.into_iter().filter(|view| !view.is_empty()).find_map(|view| {
-            let holders: Vec<_> = view.iter().copied().filter(|life| holds(*life)).collect();
+        let mut changes = facts.entries.changes(epoch, before, through);
+        changes.find_map(|(seqno, entry)| self.too_few(epoch, *seqno, entry, facts))
+    }
+
+    fn too_few(&self, epoch: Epoch, seqno: Seqno, change: &Entry, facts: &Facts) -> Option<String> {
+        let (lineage, views) = (&facts.entries.lineage, &facts.entries.views);
+        let is_kept = lineage.children(epoch).iter().any(|next| lineage.keeps(*next, epoch, seqno));
+        if is_kept || matches!(change, Entry::Role(_)) {
+            return None;
+        }
+        let holds = |life: &Life| self.marks.held(*life, epoch, seqno, lineage);
+        if let Entry::Join(joiner) = change
+            && !holds(joiner)
+        {
+            return Some(format!("{joiner:?} does not hold its own join at {seqno}"));
+        }
+        let sides = [seqno - 1, seqno].into_iter().filter_map(|seqno| views.at(epoch, seqno));
+        sides.filter(|view| !view.is_empty()).find_map(|view| {
+            let holders: Vec<_> = view.iter().copied().filter(holds).collect();
             let few = !self.rule.met(&holders, view);
-            few.then(|| format!("only {holders:?} of {view:?} held it when it was accepted"))
+            few.then(|| format!("only {holders:?} of {view:?} hold the change at {seqno}"))
         })
     }
 
-    /// Returns a fault if the change before this event was not known to be accepted when the event was numbered.
-    fn too_early(&self, epoch: Epoch, seqno: Seqno) -> Option<String> {
-        let changes = self.epochs.get(epoch)?;
-        let below = changes.seqnos.partition_point(|other| *other < seqno);
-        let last = *changes.seqnos.get(below.checked_sub(1)?)?;
-        let run = changes.runs.get(changes.runs.partition_point(|run| run.to < seqno))?;
-        let Run { accepted, .. } = *run;
-        (accepted < last).then(|| {
-            format!(
-                "{seqno} was assigned when only {accepted} was accepted, and the last change is at {last}"
-            )
+    /// A sequencer assigns these seqnos. Returns a fault if there is a change among them and it does not know the last
+    /// one to be accepted.
+    fn number(
+        &mut self,
+        life: Life,
+        epoch: Epoch,
+        (from, to): (Seqno, Seqno),
+        facts: &Facts,
+    ) -> Option<String> {
+        let accepted = self.marks.of(life).accepted;
+        facts.entries.changes(epoch, from - 1, to).find_map(|(seqno, _)| {
+            self.checked += 1;
+            let last = facts.entries.last_view_change(epoch, *seqno)?;
+            (accepted < last)
+                .then(|| format!("only {accepted} is accepted, and the last change is at {last}"))
         })
     }
 }
@@ -134,87 +98,30 @@ impl Property for ChangeQuorum {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES
-            | Kind::HandedOver.bit()
-            | Kind::Stored.bit()
+        Kind::Stored.bit()
             | Kind::Accepted.bit()
             | Kind::Numbered.bit()
             | Rule::FOLLOWED
             | Kind::Promised.bit()
-            | Kind::Prepared.bit()
-            | Kind::EpochBegun.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        self.now += 1;
-        match record.what {
-            What::Started { .. } | What::ForceAsked { .. } => self.rule.follow(record),
-            What::Stored { epoch, through } => {
-                self.epochs.at(epoch).stored.at(record.life).reach(through, self.now);
-            }
-            What::Accepted { epoch, through } => {
-                *self.accepted.at(record.life) = through;
-                // A life that has promised a ballot accepts only what a decision keeps.
-                if *self.promised.at(record.life) != Some(epoch) {
-                    self.epochs.at(epoch).accepted.reach(through, self.now);
-                }
-            }
-            What::Promised { epoch, .. } => *self.promised.at(record.life) = Some(epoch),
-            What::Prepared { epoch, ref preparation } => {
-                *self.prepared.at(preparation.next) = Some((epoch, preparation.start));
-            }
-            What::EpochBegun { epoch } => {
-                if let Some((before, start)) = *self.prepared.at(epoch) {
-                    self.epochs.at(before).ended.get_or_insert((start, self.now));
-                }
-            }
-            What::Numbered { epoch, to, .. } => {
-                let accepted = *self.accepted.at(record.life);
-                self.epochs.at(epoch).runs.push(Run { to, accepted });
-            }
-            What::HandedOver { seqno, .. } => {
-                let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
-                self.checked += 1;
-                if let Some(fault) = self.too_early(epoch, seqno) {
-                    return broken(self, record, || fault);
-                }
+        let life = record.life;
+        self.marks.follow(record);
+        let fault = match record.what {
+            What::Accepted { epoch, through } => self.accept(life, epoch, through, facts),
+            What::Numbered { epoch, from, to, .. } => self.number(life, epoch, (from, to), facts),
+            What::Promised { epoch, .. } => {
+                *self.promised.at(life) = Some(epoch);
+                None
             }
             _ => {
-                // Possibly no other application has received the seqno just below a joiner's join.
-                let before = match &record.what {
-                    What::Entered { view, .. } => {
-                        view.members.iter().copied().filter(|member| *member != record.life).collect()
-                    }
-                    _ => facts.before().view.clone(),
-                };
-                let joiner = match record.what {
-                    What::Joined { member, .. } => Some(member),
-                    What::Entered { seqno, .. } if seqno > 0 => Some(record.life),
-                    What::Left { .. } => None,
-                    _ => return Ok(()),
-                };
-                let stream = facts.stream(record.life);
-                let (Some(epoch), seqno) = (stream.epoch, stream.last) else { return Ok(()) };
-                let seqnos = &mut self.epochs.at(epoch).seqnos;
-                let Err(rank) = seqnos.binary_search(&seqno) else { return Ok(()) };
-                seqnos.insert(rank, seqno);
-                let next = seqnos.get(rank + 1).copied();
-                self.checked += 1;
-                let few = match self.rule.intersects() {
-                    true => self.too_few(epoch, seqno, joiner, [&before, &stream.view]),
-                    false => None,
-                };
-                // A joiner may have received the next change first.
-                let early = || {
-                    [Some(seqno), next].into_iter().flatten().find_map(|seqno| self.too_early(epoch, seqno))
-                };
-                if let Some(fault) = few.or_else(early) {
-                    return broken(self, record, || fault);
-                }
+                self.rule.follow(record);
+                None
             }
-        }
-        Ok(())
+        };
+        result(self, record, fault)
     }
 
     fn checked(&self) -> u64 {

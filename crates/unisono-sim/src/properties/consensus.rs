@@ -5,76 +5,22 @@
 //! it holds everything that is kept; a leaver must hold everything through its leave. Under one ballot all members
 //! prepare the same. An epoch begins only after a quorum of the view that ends has prepared it under one ballot;
 //! under *at least n*, after all members that go on have. Once a quorum has prepared an epoch, no other epoch is
-//! prepared under a higher ballot. That last rule holds where quorums intersect.
-//!
-//! What counts is what had been prepared when the first member entered the epoch. Applications may learn of it later.
+//! prepared under a higher ballot, and no member goes on to another. These last rules hold where quorums intersect.
 
+use super::entries::Proposal;
 use super::quorum::Rule;
-use super::streams::Lineage;
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
-use crate::record::{End, Epoch, Kind, Life, Preparation, Record, Reset, What};
+use crate::record::{Entry, Epoch, Kind, Life, Preparation, Record, What};
 use unisono_core::{Ballot, Seqno};
-
-/// What was prepared under one ballot, and by which members.
-#[derive(Clone, Debug)]
-struct Prepared {
-    ballot: Ballot,
-    next: Epoch,
-    start: Seqno,
-    by: Vec<Life>,
-}
-
-/// An epoch that began.
-#[derive(Clone, Debug)]
-struct Decided {
-    next: Epoch,
-    /// The first member that entered it.
-    first: Life,
-    /// What had been prepared for it by then.
-    prepared: Vec<Prepared>,
-}
-
-impl Decided {
-    fn highest_ballot(&self) -> Option<Ballot> {
-        self.prepared.iter().map(|prepared| prepared.ballot).max()
-    }
-}
-
-/// How an epoch ends.
-#[derive(Clone, Debug, Default)]
-struct Ending {
-    prepared: Vec<Prepared>,
-    decided: Vec<Decided>,
-    /// True once an application has received a reset event that ends it.
-    is_reported: bool,
-}
-
-/// A life went on to another epoch before its application had entered. `accepted` is how far it knew its own epoch to
-/// be accepted.
-#[derive(Clone, Debug)]
-struct NotEntered {
-    life: Life,
-    epoch: Epoch,
-    accepted: Seqno,
-    next: Epoch,
-}
 
 /// The checker of `consensus`.
 #[derive(Debug)]
 pub(super) struct Consensus {
     rule: Rule,
     promises: Table<Option<(Epoch, Ballot)>>,
-    endings: Table<Ending>,
-    /// Epoch of each life's watermarks.
-    epochs: Table<Option<Epoch>>,
-    /// The lives that asked to leave, with the epoch and seqno of their leave once any application has received it.
-    leavers: Table<Option<Option<(Epoch, Seqno)>>>,
-    /// Leavers that prepared while holding less than is kept.
-    short: Vec<(Life, Epoch, Seqno)>,
-    /// Epoch and seqno of each life's join, as far as any application has received it.
-    joins: Table<Option<(Epoch, Seqno)>>,
-    not_entered: Vec<NotEntered>,
+    /// By epoch, the epochs to which its members went on.
+    followers: Table<Vec<Epoch>>,
     checked: u64,
 }
 
@@ -83,12 +29,7 @@ impl Consensus {
         Consensus {
             rule: Rule::new(terms.config.quorum.clone()),
             promises: Table::default(),
-            endings: Table::default(),
-            epochs: Table::default(),
-            leavers: Table::default(),
-            short: Vec::new(),
-            joins: Table::default(),
-            not_entered: Vec::new(),
+            followers: Table::default(),
             checked: 0,
         }
     }
@@ -104,85 +45,80 @@ impl Consensus {
         life: Life,
         epoch: Epoch,
         preparation: &Preparation,
-        stored: Seqno,
+        facts: &Facts,
     ) -> Option<String> {
         let Preparation { ballot, next, start } = *preparation;
         if *self.promises.at(life) != Some((epoch, ballot)) {
             return Some("it had not promised this ballot".into());
         }
-        if stored + 1 < start {
-            if self.leavers.at(life).is_none() {
-                return Some(format!("it holds only through {stored}"));
-            }
-            self.short.push((life, epoch, stored));
+        let stored = facts.marks.of(life).stored;
+        let holds_leave =
+            |leaves: &[(Epoch, Seqno)]| leaves.iter().any(|(e, leave)| *e == epoch && *leave <= stored);
+        if stored + 1 < start && !holds_leave(facts.entries.leaves(life)) {
+            return Some(format!("it holds only through {stored}"));
         }
-        let meets = self.rule.intersects();
-        let ending = self.endings.at(epoch);
-        match ending.prepared.iter_mut().find(|known| known.ballot == ballot) {
-            Some(known) if known.next != next || known.start != start => {
-                return Some(format!("{:?} prepared {:?} under this ballot", known.by, known.next));
-            }
-            Some(known) => known.by.push(life),
-            None => ending.prepared.push(Prepared { ballot, next, start, by: vec![life] }),
+        let proposals = facts.entries.proposals(epoch);
+        let differs =
+            |other: &&Proposal| other.ballot == ballot && (other.next, other.start) != (next, start);
+        if let Some(other) = proposals.iter().find(differs) {
+            return Some(format!("{:?} prepared {:?} under this ballot", other.by, other.next));
         }
-        let decided = ending.decided.iter().find(|decided| {
-            decided.next != next && decided.highest_ballot().is_some_and(|highest| highest < ballot)
-        });
-        decided
-            .filter(|_| meets)
-            .map(|decided| format!("{:?} had been decided under a lower ballot", decided.next))
-    }
-
-    /// A member entered another epoch.
-    fn enter(&mut self, life: Life, epoch: Epoch, next: Epoch) -> Option<String> {
-        let meets = self.rule.intersects();
-        let ending = self.endings.at(epoch);
-        if ending.decided.iter().any(|decided| decided.next == next) {
+        if !self.rule.intersects() {
             return None;
         }
-        let prepared = ending.prepared.iter().filter(|prepared| prepared.next == next).cloned().collect();
-        let other = ending.decided.first().map(|decided| decided.next);
-        ending.decided.push(Decided { next, first: life, prepared });
-        other.filter(|_| meets).map(|other| format!("{other:?} also follows {epoch:?}"))
+        let is_decided = |proposal: &Proposal| {
+            let mut views = facts.entries.views.sides(epoch, proposal.start - 1).peekable();
+            proposal.is_entered
+                || views.peek().is_some() && views.all(|view| self.rule.met(&proposal.by, view))
+        };
+        proposals.iter().find_map(|low| {
+            let contradicts = |high: &&Proposal| high.ballot > low.ballot && high.next != low.next;
+            let high = proposals.iter().find(contradicts).filter(|_| is_decided(low))?;
+            Some(format!("{low:?} was decided, and then a member prepared {high:?}"))
+        })
     }
 
-    /// An application receives a reset event, so the view that ended is known.
-    fn reported(&mut self, epoch: Epoch, view: &[Life], reset: &Reset) -> Option<String> {
-        let ending = self.endings.at(epoch);
-        ending.is_reported = true;
-        let next = reset.view.epoch;
-        let Decided { first, prepared, .. } = ending.decided.iter().find(|decided| decided.next == next)?;
-        let enough = |prepared: &[Life]| {
+    /// A life left an epoch for another. Returns a fault if it was a member and another member went elsewhere. A process
+    /// that only listens may go to any epoch; it is a member once it knows its own join to be accepted.
+    fn go_on(&mut self, life: Life, next: Epoch, facts: &Facts) -> Option<String> {
+        let epoch = facts.entries.epoch_before(life).filter(|epoch| *epoch != next)?;
+        let view = facts.entries.views.at(epoch, facts.marks.of(life).accepted);
+        let is_member = facts.stream(life).epoch.is_some() || view.is_some_and(|view| view.contains(&life));
+        let followers = self.followers.at(epoch);
+        if !is_member || followers.contains(&next) {
+            return None;
+        }
+        followers.push(next);
+        let other = followers[0];
+        (other != next && self.rule.intersects()).then(|| format!("{other:?} also follows {epoch:?}"))
+    }
+
+    /// The first member stores the reset event that begins an epoch. Returns a fault if too few had prepared the epoch.
+    fn enter(
+        &self,
+        life: Life,
+        next: Epoch,
+        start: Seqno,
+        members: &[Life],
+        facts: &Facts,
+    ) -> Option<String> {
+        if facts.entries.begun(next).len() > 1 {
+            return None;
+        }
+        let epoch = facts.entries.epoch_before(life)?;
+        let view = facts.entries.views.at(epoch, start - 1)?;
+        let is_enough = |prepared: &[Life]| {
             // The member that decides may prepare and enter within one input.
-            let by = [prepared, &[*first]].concat();
-            if self.rule.intersects() {
-                self.rule.met(&by, view)
-            } else {
-                reset.view.members.iter().all(|member| by.contains(member))
+            let by = [prepared, &[life]].concat();
+            match self.rule.intersects() {
+                true => self.rule.met(&by, view),
+                false => members.iter().all(|member| by.contains(member)),
             }
         };
-        let by: Vec<_> = prepared.iter().map(|prepared| &prepared.by).collect();
-        let is_decided = by.iter().any(|by| enough(by)) || enough(&[]);
-        (!is_decided)
-            .then(|| format!("when {first:?} entered, only {by:?} of the view {view:?} had prepared it"))
-    }
-
-    /// Returns a fault if a life in `not_entered` was a member, and an epoch other than its next one follows too. It was
-    /// a member if it knew its own join to be accepted.
-    fn split(&self, lineage: &Lineage) -> Option<String> {
-        let is_member = |case: &NotEntered| {
-            self.joins.get(case.life).copied().flatten().is_some_and(|(epoch, join)| {
-                let same = epoch == case.epoch && join <= case.accepted;
-                same || (epoch != case.epoch && lineage.keeps(case.epoch, epoch, join))
-            })
-        };
-        self.not_entered.iter().filter(|case| is_member(case)).find_map(
-            |NotEntered { life, epoch, next, .. }| {
-                let decided = &self.endings.get(*epoch)?.decided;
-                let other = decided.iter().find(|decided| decided.next != *next)?.next;
-                Some(format!("{other:?} follows {epoch:?}, and {life:?} went on to {next:?}"))
-            },
-        )
+        let prepared = facts.entries.proposals(epoch).iter().filter(|proposal| proposal.next == next);
+        let by: Vec<_> = prepared.map(|proposal| &proposal.by).collect();
+        let is_decided = by.iter().any(|by| is_enough(by)) || is_enough(&[]);
+        (!is_decided).then(|| format!("only {by:?} of the view {view:?} had prepared it"))
     }
 }
 
@@ -192,11 +128,8 @@ impl Property for Consensus {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Reset.bit()
-            | Kind::Joined.bit()
-            | Kind::Left.bit()
+        Kind::Stored.bit()
             | Rule::FOLLOWED
-            | Kind::LeaveAsked.bit()
             | Kind::Promised.bit()
             | Kind::Prepared.bit()
             | Kind::EpochBegun.bit()
@@ -206,87 +139,25 @@ impl Property for Consensus {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let life = record.life;
         let fault = match &record.what {
-            What::Started { .. } | What::ForceAsked { .. } => {
-                self.rule.follow(record);
-                None
-            }
             What::Promised { epoch, ballot } => {
                 self.checked += 1;
                 self.promise(life, *epoch, *ballot)
             }
             What::Prepared { epoch, preparation } => {
                 self.checked += 1;
-                self.prepare(life, *epoch, preparation, facts.marks.of(life).stored)
+                self.prepare(life, *epoch, preparation, facts)
             }
-            What::EpochBegun { epoch: next } => {
-                let before = self.epochs.at(life).replace(*next);
-                before.filter(|before| before != next).and_then(|epoch| {
-                    if facts.stream(life).epoch.is_some() {
-                        return self.enter(life, epoch, *next);
-                    }
-                    // A process that only listens may go to any epoch.
-                    let accepted = facts.marks.of(life).accepted;
-                    self.not_entered.push(NotEntered { life, epoch, accepted, next: *next });
-                    None
-                })
+            What::EpochBegun { epoch } => self.go_on(life, *epoch, facts),
+            What::Stored { epoch, through, entry: Entry::Reset(view) } => {
+                self.enter(life, *epoch, *through, &view.0, facts)
             }
-            What::Joined { seqno, member, .. } => {
-                if let Some(epoch) = facts.stream(life).epoch {
-                    self.joins.at(*member).get_or_insert((epoch, *seqno));
-                }
+            What::Stored { .. } => None,
+            _ => {
+                self.rule.follow(record);
                 None
             }
-            What::Reset(reset) => {
-                let stream = facts.before();
-                stream.epoch.and_then(|epoch| self.reported(epoch, &stream.view, reset))
-            }
-            What::LeaveAsked => {
-                *self.leavers.at(life) = Some(None);
-                None
-            }
-            What::Left { seqno, member, .. } => {
-                if let Some(epoch) = facts.stream(life).epoch {
-                    *self.leavers.at(*member) = Some(Some((epoch, *seqno)));
-                }
-                None
-            }
-            _ => None,
         };
         result(self, record, fault)
-    }
-
-    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
-        for (life, epoch, stored) in std::mem::take(&mut self.short) {
-            let left = self.leavers.at(life).flatten();
-            if !left.is_some_and(|(when, leave)| when == epoch && leave <= stored) {
-                let what =
-                    format!("{life:?} held only through {stored} when it prepared, and left at {left:?}");
-                return Err(Violation { property: self.name(), at: end.at, what });
-            }
-        }
-        if !self.rule.intersects() {
-            return Ok(());
-        }
-        if let Some(what) = self.split(&facts.lineage) {
-            return Err(Violation { property: self.name(), at: end.at, what });
-        }
-        for (epoch, ending) in (0..).map(Epoch).zip(self.endings.iter()) {
-            if !ending.is_reported {
-                continue;
-            }
-            let chosen = |prepared: &&Prepared| {
-                let mut views = facts.views.sides(epoch, prepared.start - 1).peekable();
-                views.peek().is_some() && views.all(|view| self.rule.met(&prepared.by, view))
-            };
-            for prepared in ending.prepared.iter().filter(chosen) {
-                let other = |other: &&Prepared| other.ballot > prepared.ballot && other.next != prepared.next;
-                if let Some(other) = ending.prepared.iter().find(other) {
-                    let what = format!("a quorum prepared {prepared:?}, and then a member {other:?}");
-                    return Err(Violation { property: self.name(), at: end.at, what });
-                }
-            }
-        }
-        Ok(())
     }
 
     fn checked(&self) -> u64 {
@@ -355,14 +226,17 @@ mod tests {
 
     #[test]
     fn accepts_a_leaver_that_holds_what_is_kept_through_its_leave() {
-        for (seqno, holds_enough) in [(2, true), (3, false)] {
+        for holds_enough in [true, false] {
             let mut fixture = Fixture::of(3, 1);
-            fixture.record(Life(2), What::LeaveAsked);
-            let (epoch, ballot) = (Epoch(0), ballot(1));
-            let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: 5 });
+            let (epoch, ballot, leave) = (Epoch(0), ballot(1), fixture.end() + 1);
+            let stored = What::Stored { epoch, through: leave, entry: Entry::Leave(Life(2)) };
+            fixture.record(Life(0), stored.clone());
+            if holds_enough {
+                fixture.record(Life(2), stored);
+            }
+            let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: leave + 2 });
             fixture.record(Life(2), What::Promised { epoch, ballot });
             fixture.record(Life(2), What::Prepared { epoch, preparation });
-            fixture.record(Life(0), What::Left { seqno, member: Life(2), members: 2, successor: None });
             assert_eq!(check(&fixture).is_ok(), holds_enough);
         }
     }

@@ -6,12 +6,13 @@
 //! that needs the exact values follows these records itself. Everything else changes only with unusual records. Each
 //! of those is checked alone, after it and all earlier records have become facts.
 
+use super::entries::Entries;
 use super::streams::{Lineage, MarkTable, SEQUENCED, Stream, VIEW_CHANGES, Views};
 use super::tables::Table;
-use crate::record::{Epoch, Kind, Life, Record, What};
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
 
-/// Frequent kinds that change no view and no epoch.
-pub(super) const USUAL: u64 = Kind::Sent.bit()
+/// Frequent kinds. Their records change no view and no epoch, except where an entry other than a message is stored.
+const USUAL: u64 = Kind::Sent.bit()
     | Kind::SendResult.bit()
     | Kind::Delivered.bit()
     | Kind::Stored.bit()
@@ -26,12 +27,17 @@ pub(super) const USUAL: u64 = Kind::Sent.bit()
     | Kind::Executed.bit()
     | Kind::Replied.bit();
 
+/// True if this is a usual record: it changes no view and no epoch, and owns nothing that must be dropped.
+#[inline(always)]
+pub(super) fn is_usual(what: &What) -> bool {
+    what.kind().bit() & USUAL != 0
+        && !matches!(what, What::Stored { entry, .. } if !matches!(entry, Entry::Message { .. }))
+}
+
 /// What is known of a run so far.
 #[derive(Debug, Default)]
 pub struct Facts {
     streams: Table<Stream>,
-    /// Epoch of each life's watermarks. The life's application may still be in an earlier epoch.
-    epochs: Table<Option<Epoch>>,
     /// Stream of a life without events.
     empty: Stream,
     /// The stream before the last event other than a message.
@@ -42,6 +48,8 @@ pub struct Facts {
     pub(super) lineage: Lineage,
     /// Views of each epoch.
     pub(super) views: Views,
+    /// The same by what members stored, which applications may receive later or never.
+    pub(super) entries: Entries,
 }
 
 impl Facts {
@@ -60,10 +68,10 @@ impl Facts {
         &self.before
     }
 
-    /// Returns the epoch of a life's watermarks.
+    /// Returns the epoch of a life's watermarks. The life's application may still be in an earlier one.
     #[inline]
     pub(super) fn epoch(&self, life: Life) -> Option<Epoch> {
-        self.epochs.get(life).copied().flatten()
+        self.entries.epoch(life)
     }
 
     /// Takes note of a record.
@@ -71,8 +79,17 @@ impl Facts {
     pub(super) fn follow(&mut self, record: &Record) {
         match &record.what {
             What::Delivered { seqno, .. } => self.streams.at(record.life).last = *seqno,
-            What::Stored { .. } | What::Accepted { .. } => self.marks.follow(record),
-            What::EpochBegun { epoch } => *self.epochs.at(record.life) = Some(*epoch),
+            What::Stored { entry, .. } => {
+                self.marks.follow(record);
+                if !matches!(entry, Entry::Message { .. }) {
+                    self.entries.store(record);
+                }
+            }
+            What::Accepted { .. } => self.marks.follow(record),
+            What::EpochBegun { epoch } => self.entries.begin(record.life, *epoch),
+            What::Prepared { epoch, preparation } => {
+                self.entries.prepare(record.life, *epoch, preparation);
+            }
             event if event.kind().bit() & SEQUENCED != 0 => self.change(record.life, event),
             _ => {}
         }

@@ -2,7 +2,7 @@
 //! fixture, which its property must accept, and breaks it, so that the property must reject it.
 
 use super::{Checkers, GroupTerms, Property, Violation};
-use crate::record::{End, Epoch, Life, Preparation, Record, Reset, Standing, View, What};
+use crate::record::{End, Entry, Epoch, Life, Members, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
 use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
 use unisono_core::{Seqno, Time, Uid};
@@ -123,12 +123,32 @@ impl Fixture {
         &mut self.actors[life.index()]
     }
 
-    /// Records the epoch and the watermarks of a life.
+    /// Records the epoch and the watermarks of a life whose log begins.
     fn mark(&mut self, life: Life) {
+        let base = Entry::Base(self.members_at(self.actors[life.index()].stored));
+        self.mark_with(life, base);
+    }
+
+    fn mark_with(&mut self, life: Life, entry: Entry) {
         let Actor { epoch, stored, accepted, .. } = *self.actor(life);
         self.record(life, What::EpochBegun { epoch });
-        self.record(life, What::Stored { epoch, through: stored });
+        self.record(life, What::Stored { epoch, through: stored, entry });
         self.record(life, What::Accepted { epoch, through: accepted });
+    }
+
+    fn members_at(&self, seqno: Seqno) -> Box<Members> {
+        Box::new(Members(self.view_at(seqno)))
+    }
+
+    /// Returns what a member stores at a seqno of the log.
+    pub(super) fn entry_at(&self, seqno: Seqno) -> Entry {
+        match self.log[seqno as usize - 1] {
+            Ordered::Message { sender, number, .. } => Entry::Message { sender, number },
+            Ordered::Join(life) => Entry::Join(life),
+            Ordered::Leave(life) => Entry::Leave(life),
+            Ordered::Role(life) => Entry::Role(life),
+            Ordered::Reset => Entry::Reset(self.members_at(seqno)),
+        }
     }
 
     pub(super) fn end(&self) -> Seqno {
@@ -177,7 +197,7 @@ impl Fixture {
         self.log.push(entry);
         let (epoch, end, term) = (self.epoch, self.end(), self.term);
         self.actor(sequencer).stored = end;
-        self.record(sequencer, What::Stored { epoch, through: end });
+        self.record(sequencer, What::Stored { epoch, through: end, entry: self.entry_at(end) });
         self.record(sequencer, What::Numbered { epoch, term, from: end, to: end });
         match entry {
             Ordered::Join(life) => self.view.push(life),
@@ -229,9 +249,11 @@ impl Fixture {
     pub(super) fn store(&mut self, life: Life, through: Seqno) {
         let actor = self.actor(life);
         if !actor.crashed && through > actor.stored {
-            actor.stored = through;
+            let first = std::mem::replace(&mut actor.stored, through) + 1;
             let epoch = actor.epoch;
-            self.record(life, What::Stored { epoch, through });
+            for through in first..=through {
+                self.record(life, What::Stored { epoch, through, entry: self.entry_at(through) });
+            }
         }
     }
 
@@ -471,7 +493,7 @@ impl Fixture {
         }
         let actor = self.actor(life);
         (actor.epoch, actor.stored, actor.accepted) = (epoch, start, start);
-        self.mark(life);
+        self.mark_with(life, self.entry_at(start));
         self.resolve(life, start);
         for (number, ..) in std::mem::take(&mut self.actor(life).under_way) {
             self.record(life, What::SendResult { number, outcome: Outcome::Failed });

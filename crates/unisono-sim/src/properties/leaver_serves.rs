@@ -1,17 +1,17 @@
 //! G19, second half: a leaver serves its log until one of these is true. A quorum of the remaining members knows that
 //! the leave is accepted. Or such a quorum holds the next join or leave, which is numbered only by a sequencer that
-//! knows it. Or a quorum of a next view that keeps the leave has entered. Or the leaver has waited for this for
-//! seconds. A leaver that parts sooner may leave the others stuck without any crash.
+//! knows it. Or a quorum of a next view has entered that keeps the leave, or that is without the leaver: then it is
+//! excluded. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave the others stuck
+//! without any crash.
 //!
 //! The times that count are those at which the member itself knew its leave to be accepted, and parted. Its
 //! application may receive both later, at once, or never. A leaver that does not know its leave to be accepted may
 //! itself be needed for that, so it gives up only after a minute.
 
 use super::quorum::Rule;
-use super::streams::{Lineage, Mark, Stream, VIEW_CHANGES};
 use super::tables::Table;
-use super::{Facts, GroupTerms, Property, Violation};
-use crate::record::{End, Epoch, Kind, Life, Record, What};
+use super::{Facts, GroupTerms, Property, Violation, result};
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
 
@@ -27,23 +27,8 @@ struct Parting {
     asked: Option<Time>,
     /// Time at which it knew the leave to be accepted.
     known: Option<Time>,
-    parted: Option<Parted>,
-    /// The leave as its own application received it, or any other.
-    leave: Option<Leave>,
-}
-
-/// Time at which a life parted, and all watermarks at that time.
-#[derive(Clone, Debug)]
-struct Parted {
-    at: Time,
-    marks: Table<Mark>,
-}
-
-#[derive(Clone, Debug)]
-struct Leave {
-    epoch: Epoch,
-    seqno: Seqno,
-    staying: Vec<Life>,
+    /// True if it parted too soon, unless its leave is never numbered.
+    is_early: bool,
 }
 
 /// The checker of `leaver_serves`.
@@ -51,87 +36,56 @@ struct Leave {
 pub(super) struct LeaverServes {
     rule: Rule,
     partings: Table<Parting>,
-    /// By epoch, the seqnos of joins and leaves.
-    changes: Table<Vec<Seqno>>,
-    /// First view of each epoch that a reset began; below, the lives that entered it, and when.
-    first: Table<Vec<Life>>,
-    entered: Table<Vec<(Life, Time)>>,
     checked: u64,
 }
 
 impl LeaverServes {
     pub(super) fn new(terms: &GroupTerms) -> LeaverServes {
-        LeaverServes {
-            rule: Rule::new(terms.config.quorum.clone()),
-            partings: Table::default(),
-            changes: Table::default(),
-            first: Table::default(),
-            entered: Table::default(),
-            checked: 0,
-        }
+        let rule = Rule::new(terms.config.quorum.clone());
+        LeaverServes { rule, partings: Table::default(), checked: 0 }
     }
 
-    /// Takes note of a join or leave that `life` received.
-    fn change(&mut self, life: Life, stream: &Stream, change: &What) {
-        let Some(epoch) = stream.epoch else { return };
-        let (What::Joined { seqno, .. } | What::Left { seqno, .. }) = *change else { return };
-        self.changes.at(epoch).push(seqno);
-        if let What::Left { member, .. } = *change {
-            let leave = &mut self.partings.at(member).leave;
-            // Another line may have another leave of the same member.
-            if member == life || (leave.is_none() && self.rule.intersects()) {
-                *leave = Some(Leave { epoch, seqno, staying: stream.view.clone() });
-            }
-        }
-    }
-
-    /// True if the leaver had waited long enough.
-    fn has_waited(parting: &Parting, parted: &Parted) -> bool {
-        let asked = parting.asked.map(|asked| asked + PATIENCE_UNKNOWING);
+    /// A life parts. Returns a fault if that is too soon.
+    fn part(&mut self, life: Life, now: Time, facts: &Facts) -> Option<String> {
+        let parting = self.partings.at(life);
+        let asked = parting.asked?;
+        self.checked += 1;
         let known = parting.known.map(|known| known + PATIENCE);
-        asked.into_iter().chain(known).any(|until| until <= parted.at)
-    }
-
-    /// True if a quorum of the remaining members held the next join or leave.
-    fn is_overtaken(&self, leave: &Leave, parted: &Parted) -> bool {
-        let changes = self.changes.get(leave.epoch).into_iter().flatten().copied();
-        changes.filter(|seqno| *seqno > leave.seqno).min().is_some_and(|next| {
-            let holds = |life: &Life| {
-                let mark = parted.marks.get(*life);
-                mark.is_some_and(|mark| mark.epoch == Some(leave.epoch) && mark.stored >= next)
-            };
-            let holding: Vec<_> = leave.staying.iter().copied().filter(holds).collect();
-            self.rule.met(&holding, &leave.staying)
-        })
-    }
-
-    /// True if a quorum of a next view that keeps the leave had entered.
-    fn is_settled(&self, leave: &Leave, parted: &Parted, lineage: &Lineage) -> bool {
-        let Leave { epoch, seqno, .. } = *leave;
-        lineage.children(epoch).iter().filter(|next| lineage.keeps(**next, epoch, seqno)).any(|next| {
-            let entered = self.entered.get(*next).into_iter().flatten();
-            let there: Vec<_> = entered.filter(|(_, at)| *at <= parted.at).map(|(life, _)| *life).collect();
-            self.first.get(*next).is_some_and(|view| !view.is_empty() && self.rule.met(&there, view))
-        })
-    }
-
-    /// Returns a fault if this life parted too soon.
-    fn fault(&self, life: usize, parting: &Parting, parted: &Parted, lineage: &Lineage) -> Option<String> {
-        let leave = parting.leave.as_ref()?;
-        let staying = &leave.staying;
-        let knows = |life: &Life| parted.marks.get(*life).is_some_and(|mark| mark.accepted >= leave.seqno);
-        let knowing: Vec<_> = staying.iter().copied().filter(knows).collect();
-        let may_go = staying.is_empty()
-            || self.rule.met(&knowing, staying)
-            || LeaverServes::has_waited(parting, parted)
-            || self.is_overtaken(leave, parted)
-            || self.is_settled(leave, parted, lineage);
-        let at = parted.at.as_nanos();
-        (!may_go).then(|| {
-            format!(
-                "Life({life}) parted at {at} ns, when only {knowing:?} of {staying:?} knew its leave accepted"
-            )
-        })
+        if known.into_iter().chain([asked + PATIENCE_UNKNOWING]).any(|until| until <= now) {
+            return None;
+        }
+        let lineage = &facts.entries.lineage;
+        // Another line may have another leave of the same member.
+        let is_own = |(epoch, seqno): &&(Epoch, Seqno)| {
+            self.rule.intersects() || facts.marks.held(life, *epoch, *seqno, lineage)
+        };
+        let Some(&(epoch, leave)) = facts.entries.leaves(life).iter().rev().find(is_own) else {
+            parting.is_early = self.rule.intersects();
+            return None;
+        };
+        let staying = facts.entries.views.at(epoch, leave)?;
+        let those = |has: &dyn Fn(Life) -> bool| -> Vec<Life> {
+            staying.iter().copied().filter(|life| has(*life)).collect()
+        };
+        let knowing = those(&|life| {
+            let mark = facts.marks.of(life);
+            let is_there = |now| now == epoch || lineage.keeps(now, epoch, leave);
+            mark.accepted >= leave && mark.epoch.is_some_and(is_there)
+        });
+        let next = facts.entries.next_view_change(epoch, leave);
+        let is_overtaken = next.is_some_and(|next| {
+            self.rule.met(&those(&|life| facts.marks.held(life, epoch, next, lineage)), staying)
+        });
+        let settles = |next: &Epoch| {
+            let first = lineage.start(*next).and_then(|start| facts.entries.views.at(*next, start));
+            first.is_some_and(|view| {
+                let is_out = lineage.keeps(*next, epoch, leave) || !view.contains(&life);
+                is_out && self.rule.met(facts.entries.begun(*next), view)
+            })
+        };
+        let is_settled = lineage.children(epoch).iter().any(settles);
+        let may_go = staying.is_empty() || self.rule.met(&knowing, staying) || is_overtaken || is_settled;
+        (!may_go).then(|| format!("only {knowing:?} of {staying:?} knew its leave at {leave} accepted"))
     }
 }
 
@@ -142,41 +96,33 @@ impl Property for LeaverServes {
 
     fn interests(&self) -> u64 {
         let parting = Kind::LeaveAsked.bit() | Kind::LeaveKnown.bit() | Kind::Parted.bit();
-        VIEW_CHANGES | Kind::Started.bit() | Kind::EpochBegun.bit() | parting
+        Kind::Stored.bit() | Kind::Started.bit() | parting
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let Record { at, life, .. } = *record;
-        match &record.what {
-            What::Started { .. } => self.rule.follow(record),
-            What::EpochBegun { epoch } => self.entered.at(*epoch).push((life, at)),
-            What::LeaveAsked => self.partings.at(life).asked = Some(at),
-            What::LeaveKnown => self.partings.at(life).known = Some(at),
-            What::Parted => {
-                self.partings.at(life).parted = Some(Parted { at, marks: facts.marks.all() });
+        let fault = match record.what {
+            What::Stored { entry: Entry::Leave(leaver), .. } => {
+                let is_early = self.partings.get(leaver).is_some_and(|parting| parting.is_early);
+                is_early.then(|| format!("{leaver:?} had parted before"))
             }
-            What::Reset(_) => {
-                let stream = facts.stream(life);
-                if let Some(epoch) = stream.epoch {
-                    self.first.at(epoch).clone_from(&stream.view);
-                }
+            What::Stored { .. } => None,
+            What::Parted => self.part(life, at, facts),
+            What::LeaveAsked => {
+                self.partings.at(life).asked = Some(at);
+                None
             }
-            change => self.change(life, facts.stream(life), change),
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
-        for (life, parting) in self.partings.iter().enumerate() {
-            if let (Some(_), Some(parted)) = (parting.asked, &parting.parted) {
-                self.checked += 1;
-                if let Some(what) = self.fault(life, parting, parted, &facts.lineage) {
-                    return Err(Violation { property: self.name(), at: end.at, what });
-                }
+            What::LeaveKnown => {
+                self.partings.at(life).known = Some(at);
+                None
             }
-        }
-        Ok(())
+            _ => {
+                self.rule.follow(record);
+                None
+            }
+        };
+        result(self, record, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -289,6 +235,31 @@ mod tests {
         }
     }
 
+    /// The last of four members numbers its leave, which no other stores, and parts. Meanwhile `entering` begin the
+    /// next epoch with a view of `view`.
+    fn unheard(view: &[Life], entering: &[Life]) -> Fixture {
+        let mut fixture = Fixture::of(4, 1);
+        let through = fixture.end() + 1;
+        let before = fixture.records.len();
+        fixture.split_off(view);
+        let mut split = fixture.records.split_off(before);
+        split.retain(|record| entering.contains(&record.life));
+        fixture.records.append(&mut split);
+        fixture.record(Life(3), What::LeaveAsked);
+        let entry = Entry::Leave(Life(3));
+        fixture.record(Life(3), What::Stored { epoch: Epoch(0), through, entry });
+        fixture.record(Life(3), What::Parted);
+        fixture
+    }
+
+    #[test]
+    fn accepts_a_leaver_once_a_quorum_has_entered_a_view_without_it() {
+        let [a, b, c, leaver] = [0, 1, 2, 3].map(Life);
+        assert_eq!(check(&unheard(&[a, b, c], &[a, b])).unwrap(), 1);
+        assert!(check(&unheard(&[a, b, c], &[a])).is_err());
+        assert!(check(&unheard(&[a, b, leaver], &[a, b])).is_err());
+    }
+
     #[test]
     fn accepts_a_leaver_once_a_quorum_of_the_others_holds_the_next_change() {
         for holders in [0, 1, 2] {
@@ -323,11 +294,31 @@ mod tests {
         for quorum in [Quorum::MajorityOfView, Quorum::AtLeast(1)] {
             let mut fixture = without(&[0, 1, 2]);
             fixture.terms.config.quorum = quorum;
-            let own = |record: &Record| record.life == Life(3) && matches!(record.what, What::Left { .. });
+            let leave = fixture.end();
+            let own = |record: &Record| {
+                record.life == Life(3)
+                    && matches!(record.what, What::Stored { through, .. } if through == leave)
+            };
             fixture.records.remove(fixture.position(own));
             // Another line may have another leave of the same member.
             assert_eq!(check(&fixture).is_err(), fixture.terms.config.quorum == Quorum::MajorityOfView);
         }
+    }
+
+    #[test]
+    fn rejects_a_leaver_that_parts_before_its_leave_has_a_seqno() {
+        let mut fixture = without(&[]);
+        let leave = fixture.end();
+        let parted = fixture.position(|record| record.what == What::Parted);
+        let parted = fixture.records.remove(parted);
+        let stores =
+            |record: &Record| matches!(record.what, What::Stored { through, .. } if through == leave);
+        let first = fixture.records.iter().position(stores).unwrap();
+        fixture.records.insert(first, parted);
+        assert!(check(&fixture).is_err());
+        // Without a seqno it concerns no member.
+        fixture.records.truncate(first + 1);
+        assert!(check(&fixture).is_ok());
     }
 
     #[test]

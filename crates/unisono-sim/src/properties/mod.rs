@@ -19,6 +19,7 @@ mod consensus;
 mod datagrams;
 mod directory;
 mod ended_is_silent;
+mod entries;
 mod facts;
 mod fewer_gives_way;
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod virtual_synchrony;
 mod watermarks;
 
 use crate::record::{End, Kind, Record};
-use facts::USUAL;
+use facts::is_usual;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use unisono_core::{GroupConfig, Time};
@@ -303,7 +304,7 @@ impl Checkers {
     /// Takes the next record. Returns true if the caller must call [`Checkers::catch_up`] now.
     #[inline(always)]
     pub(crate) fn push(&mut self, record: Record) -> bool {
-        if record.what.kind().bit() & USUAL != 0 {
+        if is_usual(&record.what) {
             self.batch.push(record);
             self.batch.records.len() >= self.batch_max
         } else {

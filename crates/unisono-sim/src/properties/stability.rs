@@ -2,52 +2,31 @@
 //! entries from before the epoch, that is the epoch's first view.) No history has more entries than the group allows.
 //!
 //! A leaver counts for the seqnos below its leave until the leave is accepted. After that the others wait for it by
-//! courtesy only. An entry may be freed before any application has received the joins and leaves that determine the
-//! view. Such cases are checked again at the end, with the watermarks from the time when the entry was freed.
+//! courtesy only.
 //!
 //! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, and one more for each
-//! reset since an entry was last freed. Here n counts the members of all views in force at the seqnos that the history
-//! holds, and all lives that may have joined since. Views that the application no longer has, or never had, count:
-//! the log of a joiner begins below its join, and may have leavers in its view whose leaves come later in it.
+//! reset since an entry was last freed. Here n counts the members of all views in force since the seqno after which the
+//! history begins.
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
-use super::{Facts, GroupTerms, Property, Violation, broken, result};
-use crate::record::{End, Epoch, Kind, Life, Record, What};
+use super::{Facts, GroupTerms, Property, Violation, result};
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
-
-/// An entry was freed before everything was known that decides whether it might be.
-#[derive(Debug)]
-struct Undecided {
-    record: Record,
-    epoch: Epoch,
-    through: Seqno,
-    /// Watermarks of all lives at that time.
-    marks: MarkTable,
-    /// How far any member of the epoch knew it to be accepted at that time.
-    accepted: Seqno,
-}
 
 /// The checker of `stability`.
 #[derive(Debug)]
 pub(super) struct Stability {
     history_messages: u32,
-    lives: u32,
-    leavers: Lives,
-    /// Lives whose part in the group is over, as any application has learned.
-    over: Lives,
     marks: MarkTable,
     /// By epoch, how far any member knows it to be accepted.
     accepted: Table<Seqno>,
-    /// By life, the seqno of its leave in each epoch that has one.
-    leaves: Table<Vec<(Epoch, Seqno)>>,
     /// By life, the number of resets since it freed an entry.
     resets: Table<u32>,
-    /// By life, how far it has freed its history.
-    freed: Table<Seqno>,
-    /// By epoch, the seqno through which all members hold everything, or which is checked at the end.
+    /// By life, the seqno after which its history begins.
+    base: Table<Seqno>,
+    /// By epoch, the seqno through which all members hold everything.
     stable: Table<Seqno>,
-    undecided: Vec<Undecided>,
     checked: u64,
 }
 
@@ -55,121 +34,57 @@ impl Stability {
     pub(super) fn new(terms: &GroupTerms) -> Stability {
         Stability {
             history_messages: terms.config.history_messages,
-            lives: 0,
-            leavers: Lives::default(),
-            over: Lives::default(),
             marks: MarkTable::default(),
             accepted: Table::default(),
-            leaves: Table::default(),
             resets: Table::default(),
-            freed: Table::default(),
+            base: Table::default(),
             stable: Table::default(),
-            undecided: Vec::new(),
             checked: 0,
-        }
-    }
-
-    /// Takes note of a life that comes or goes.
-    #[cold]
-    fn follow(&mut self, record: &Record, facts: &Facts) {
-        match &record.what {
-            What::Started { .. } => self.lives += 1,
-            What::EpochBegun { .. } => *self.resets.at(record.life) += 1,
-            What::LeaveAsked => self.leavers.insert(record.life),
-            What::Left { seqno, member, .. } => {
-                self.over.insert(*member);
-                let epoch = facts.stream(record.life).epoch;
-                self.leaves.at(*member).extend(epoch.map(|epoch| (epoch, *seqno)));
-            }
-            What::Reset(reset) => reset.excluded.iter().for_each(|life| self.over.insert(*life)),
-            _ => self.over.insert(record.life),
         }
     }
 
     /// Returns a fault if this number of entries is too high.
     fn too_many(&mut self, life: Life, entries: u32, facts: &Facts) -> Option<String> {
-        let (most, resets) = (self.history_messages, *self.resets.at(life));
+        let most = self.history_messages + 2 + *self.resets.at(life);
         if entries <= most {
             return None;
         }
-        let known = self.members_held(life, entries, facts);
-        let may_be_there = |life: &Life| !self.over.contains(*life) || known.contains(*life);
-        let members = (0..self.lives).map(Life).filter(may_be_there).count() as u32;
-        let most = most + members + 2 + resets;
-        (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
-    }
-
-    /// Returns the members of the views in force at the seqnos that a life's history of this many entries holds.
-    fn members_held(&self, life: Life, entries: u32, facts: &Facts) -> Lives {
-        let mut members = facts.stream(life).members.clone();
-        let mark = self.marks.of(life);
-        let freed = self.freed.get(life).copied().unwrap_or_default();
-        let base = freed.max(mark.stored.saturating_sub(entries.into()));
-        let mut through = mark.stored;
-        for epoch in mark.epoch.into_iter().flat_map(|epoch| facts.lineage.line(epoch)) {
-            let start = facts.lineage.start(epoch).unwrap_or(0);
-            let views = facts.views.between(epoch, base, through);
+        let base = *self.base.at(life);
+        let (mut members, mut through) = (Lives::default(), Seqno::MAX);
+        for epoch in facts.epoch(life).into_iter().flat_map(|epoch| facts.entries.lineage.line(epoch)) {
+            let views = facts.entries.views.between(epoch, base, through);
             views.flatten().for_each(|member| members.insert(*member));
+            let start = facts.entries.lineage.start(epoch).unwrap_or(0);
             if start <= base {
                 break;
             }
             through = start - 1;
         }
-        members
+        let most = most + members.count();
+        (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
     }
 
-    /// Everything through a seqno has left the history of `record`'s life.
-    fn purge(&mut self, record: &Record, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
-        *self.resets.at(record.life) = 0;
-        *self.freed.at(record.life) = through;
+    /// Everything through a seqno has left the history of this life. Returns a fault if a member lacks some of it.
+    fn purge(&mut self, life: Life, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
+        *self.resets.at(life) = 0;
+        *self.base.at(life) = through;
         self.checked += 1;
         if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
             return None;
         }
-        let lacking: Vec<Life> = lacking(epoch, through, &self.marks, facts).collect();
-        if let Some(member) = lacking.iter().find(|member| !self.leavers.contains(**member)) {
-            return Some(format!("{member:?} does not hold seqno {through}"));
-        }
-        let stream = facts.stream(record.life);
-        let is_received = stream.epoch == Some(epoch) && stream.last >= through;
-        if !is_received || !lacking.is_empty() {
-            let (record, marks, accepted) = (record.clone(), self.marks.clone(), *self.accepted.at(epoch));
-            self.undecided.push(Undecided { record, epoch, through, marks, accepted });
-        }
+        let entries = &facts.entries;
+        let start = entries.lineage.start(epoch)?;
+        // Each member creates the reset event itself.
+        let needed = if start == through { through.saturating_sub(1) } else { through };
+        let accepted = *self.accepted.at(epoch);
+        let has_left =
+            |member| entries.leaves(member).iter().any(|(e, leave)| *e == epoch && *leave <= accepted);
+        let mut view = entries.views.at(epoch, through.max(start))?.iter().copied();
+        let lacks = |member: &Life| !self.marks.held(*member, epoch, needed, &entries.lineage);
+        let lacking = view.find(|member| lacks(member) && !has_left(*member));
         *self.stable.at(epoch) = through;
-        None
+        lacking.map(|member| format!("{member:?} does not hold seqno {through}"))
     }
-
-    /// True if a member counted when the entry was freed, although it had asked to leave.
-    fn counted(&self, member: Life, case: &Undecided, facts: &Facts) -> bool {
-        let mut leaves = self.leaves.get(member).into_iter().flatten();
-        match leaves.find(|(epoch, _)| *epoch == case.epoch) {
-            Some((_, leave)) => *leave > case.accepted,
-            // Possibly no application lived to receive the leave.
-            None => {
-                let stream = facts.stream(case.record.life);
-                let passed = |epoch| {
-                    epoch == case.epoch && stream.last >= case.accepted
-                        || facts.lineage.keeps(epoch, case.epoch, case.accepted)
-                };
-                !self.leavers.contains(member) || stream.epoch.is_some_and(passed)
-            }
-        }
-    }
-}
-
-/// Returns the members of the view at a seqno that do not hold everything through it.
-fn lacking<'a>(
-    epoch: Epoch,
-    through: Seqno,
-    marks: &'a MarkTable,
-    facts: &'a Facts,
-) -> impl Iterator<Item = Life> + 'a {
-    let start = facts.lineage.start(epoch);
-    let view = start.and_then(|start| facts.views.at(epoch, through.max(start))).unwrap_or_default();
-    // Each member creates the reset event itself.
-    let needed = if start == Some(through) { through.saturating_sub(1) } else { through };
-    view.iter().copied().filter(move |member| !marks.held(*member, epoch, needed, &facts.lineage))
 }
 
 impl Property for Stability {
@@ -183,21 +98,17 @@ impl Property for Stability {
             | Kind::Purged.bit()
             | Kind::EpochBegun.bit()
             | Kind::HistoryUsed.bit()
-            | Kind::Started.bit()
-            | Kind::LeaveAsked.bit()
-            | Kind::Left.bit()
-            | Kind::Reset.bit()
-            | Kind::Parted.bit()
-            | Kind::Gone.bit()
-            | Kind::Excluded.bit()
-            | Kind::JoinFailed.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        let life = record.life;
         let fault = match &record.what {
-            What::Stored { .. } => {
+            What::Stored { through, entry, .. } => {
                 self.marks.follow(record);
+                if let Entry::Base(_) = entry {
+                    *self.base.at(life) = *through;
+                }
                 None
             }
             What::Accepted { epoch, through } => {
@@ -205,29 +116,18 @@ impl Property for Stability {
                 *accepted = (*accepted).max(*through);
                 None
             }
-            What::HistoryUsed { entries } => {
-                self.checked += 1;
-                self.too_many(record.life, *entries, facts)
-            }
-            What::Purged { epoch, through } => self.purge(record, *epoch, *through, facts),
-            _ => {
-                self.follow(record, facts);
+            What::EpochBegun { .. } => {
+                *self.resets.at(life) += 1;
                 None
             }
+            What::HistoryUsed { entries } => {
+                self.checked += 1;
+                self.too_many(life, *entries, facts)
+            }
+            What::Purged { epoch, through } => self.purge(life, *epoch, *through, facts),
+            _ => None,
         };
         result(self, record, fault)
-    }
-
-    fn finish(&mut self, _: &End, facts: &Facts) -> Result<(), Violation> {
-        for case in &self.undecided {
-            let mut lacking = lacking(case.epoch, case.through, &case.marks, facts);
-            if let Some(member) = lacking.find(|member| self.counted(*member, case, facts)) {
-                return broken(self, &case.record, || {
-                    format!("{member:?} did not hold seqno {}", case.through)
-                });
-            }
-        }
-        Ok(())
     }
 
     fn checked(&self) -> u64 {
@@ -339,6 +239,12 @@ mod tests {
         fixture.leave(Life(4));
         fixture.purge();
         let joiner = fixture.join();
+        let begins = |record: &Record| {
+            record.life == joiner && matches!(record.what, What::Stored { entry: Entry::Base(_), .. })
+        };
+        if let What::Stored { through, .. } = &mut fixture.last(begins).what {
+            *through -= 2;
+        }
         let most = fixture.terms.config.history_messages + 4 + 2;
         // The joiner has freed nothing since it began its epoch.
         for (life, more) in [(joiner, 2 + 1), (Life(0), 0)] {
@@ -377,7 +283,7 @@ mod tests {
         // Now the joiner holds it in time.
         let purged = fixture.position(|record| matches!(record.what, What::Purged { .. }));
         let through = fixture.end();
-        let what = What::Stored { epoch: Epoch(0), through };
+        let what = What::Stored { epoch: Epoch(0), through, entry: fixture.entry_at(through) };
         let stored = Record { life: joiner, what, ..fixture.records[purged].clone() };
         fixture.records.insert(purged, stored);
         assert!(check(&fixture).is_ok());

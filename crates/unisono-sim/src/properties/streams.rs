@@ -133,7 +133,7 @@ struct Branch {
 
 impl Lineage {
     /// `child` follows `parent` and begins at `start`. A founding epoch has no parent.
-    fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
+    pub(super) fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
         let branch = self.0.at(child);
         branch.start.get_or_insert(start);
         if let (None, Some(parent)) = (branch.parent, parent) {
@@ -190,10 +190,15 @@ impl Views {
     /// Takes note of the view of a stream.
     pub(super) fn follow(&mut self, stream: &Stream) {
         if let Some(epoch) = stream.epoch {
-            let views = self.0.at(epoch);
-            if let Err(rank) = views.binary_search_by_key(&stream.last, |(seqno, _)| *seqno) {
-                views.insert(rank, (stream.last, stream.view.clone()));
-            }
+            self.insert(epoch, stream.last, &stream.view);
+        }
+    }
+
+    /// Takes note of the view just after a seqno of an epoch.
+    pub(super) fn insert(&mut self, epoch: Epoch, seqno: Seqno, view: &[Life]) {
+        let views = self.0.at(epoch);
+        if let Err(rank) = views.binary_search_by_key(&seqno, |(known, _)| *known) {
+            views.insert(rank, (seqno, view.to_vec()));
         }
     }
 
@@ -282,7 +287,7 @@ impl MarkTable {
     #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {
         match record.what {
-            What::Stored { epoch, through } => {
+            What::Stored { epoch, through, .. } => {
                 let mark = self.now.at(record.life);
                 let stored = std::mem::replace(&mut mark.stored, through);
                 if mark.epoch != Some(epoch) || through < stored {

@@ -138,6 +138,10 @@ impl Lives {
         self.0[word] |= 1 << (life.index() % 64);
     }
 
+    pub(super) fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
     pub(super) fn remove(&mut self, life: Life) {
         if let Some(word) = self.0.get_mut(life.index() / 64) {
             *word &= !(1 << (life.index() % 64));

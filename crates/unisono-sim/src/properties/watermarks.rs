@@ -75,7 +75,7 @@ impl Property for Watermarks {
         self.checked += 1;
         let state = self.states.at(record.life);
         let fault = match record.what {
-            What::Stored { epoch, through } => {
+            What::Stored { epoch, through, .. } => {
                 let known = std::mem::replace(&mut state.stored, through);
                 let last = state.epoch.replace(epoch);
                 if state.cut {
@@ -142,7 +142,11 @@ impl Property for Watermarks {
 mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
-    use crate::record::Life;
+    use crate::record::{Entry, Life};
+
+    fn stored(epoch: Epoch, through: Seqno) -> What {
+        What::Stored { epoch, through, entry: Entry::Message { sender: Life(0), number: 1 } }
+    }
 
     fn good() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn rejects_marks_that_fall() {
         let epoch = Epoch(1);
-        for what in [What::Stored { epoch, through: 1 }, What::Accepted { epoch, through: 1 }] {
+        for what in [stored(epoch, 1), What::Accepted { epoch, through: 1 }] {
             let mut fixture = good();
             fixture.record(Life(1), what);
             fixture.bad(Watermarks::default());
@@ -189,10 +193,10 @@ mod tests {
                 fixture.record(Life(2), What::LeaveAsked);
             }
             fixture.reset(&[Life(1)]);
-            fixture.record(Life(2), What::Stored { epoch: Epoch(1), through: 2 });
+            fixture.record(Life(2), stored(Epoch(1), 2));
             fixture.crash(Life(2));
             assert_eq!(fixture.check(Watermarks::default()).is_ok(), leaves);
-            fixture.record(Life(2), What::Stored { epoch: Epoch(1), through: 3 });
+            fixture.record(Life(2), stored(Epoch(1), 3));
             fixture.bad(Watermarks::default());
         }
     }
@@ -207,7 +211,7 @@ mod tests {
             let promised = |record: &Record| matches!(record.what, What::Promised { .. });
             let index = fixture.position(|record| promised(record) && record.life == Life(0));
             let record = fixture.records[index].clone();
-            let held = [What::Stored { epoch, through }, What::Accepted { epoch, through }];
+            let held = [stored(epoch, through), What::Accepted { epoch, through }];
             let records = held.map(|what| Record { what, ..record.clone() });
             fixture.records.splice(index..index, records);
             assert_eq!(fixture.check(Watermarks::default()).is_ok(), more == 0);
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn rejects_an_epoch_that_keeps_less_than_was_accepted() {
         let mut fixture = good();
-        fixture.record(Life(1), What::Stored { epoch: Epoch(2), through: 2 });
+        fixture.record(Life(1), stored(Epoch(2), 2));
         fixture.bad(Watermarks::default());
     }
 

@@ -281,6 +281,7 @@ fn of_outcome(outcome: &CallOutcome) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Entry;
     use unisono_core::Time;
 
     fn of(at: u64, what: What) -> u64 {
@@ -295,6 +296,11 @@ mod tests {
         fingerprint.value()
     }
 
+    fn stored(through: u64) -> What {
+        let entry = Entry::Message { sender: Life(0), number: 1 };
+        What::Stored { epoch: Epoch(0), through, entry }
+    }
+
     #[test]
     fn records_that_differ_in_time_kind_or_content_differ() {
         let reasons = [Suspicion::Silent, Suspicion::Deaf, Suspicion::Replaced, Suspicion::Slow];
@@ -305,8 +311,8 @@ mod tests {
             of(1, What::Parted),
             of(1, What::Conflict { gives_way: true, other_ordered: 0 }),
             of(1, What::Conflict { gives_way: false, other_ordered: 0 }),
-            of(1, What::Stored { epoch: Epoch(0), through: 7 }),
-            of(1, What::Stored { epoch: Epoch(0), through: 8 }),
+            of(1, stored(7)),
+            of(1, stored(8)),
             of(1, What::Halted { missing: [Life(3)].into() }),
             of(1, What::Halted { missing: [Life(4)].into() }),
             of(1, What::WentOn),

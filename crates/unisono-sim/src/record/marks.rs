@@ -1,12 +1,17 @@
 //! Compares a member's marks before and after an input, and makes a record of each change.
 
 use super::{Epoch, Preparation, What};
-use unisono_core::Marks;
+use std::ops::RangeInclusive;
+use unisono_core::{Marks, Seqno};
 
 /// Receives the records of one life.
 pub(crate) trait Listener {
     /// Takes the next record.
     fn note(&mut self, what: What);
+
+    /// Takes what the life stored at these seqnos, in an epoch that it has just entered if `enters`. There is at least
+    /// one.
+    fn note_stored(&mut self, epoch: Epoch, seqnos: RangeInclusive<Seqno>, enters: bool);
 }
 
 /// Passes each change from `known` to `now`, the marks of one life before and after an input, to `listener`, and sets
@@ -25,8 +30,11 @@ pub(crate) fn mark_changes(
     if !same_epoch {
         listener.note(What::EpochBegun { epoch });
     }
+    let held = known.received;
     if moves(&mut known.received, now.received) || !same_epoch {
-        listener.note(What::Stored { epoch, through: now.received });
+        // A log that begins anew, or is cut, ends with what stands at the mark.
+        let first = if same_epoch { (held + 1).max(now.purged).min(now.received) } else { now.purged };
+        listener.note_stored(epoch, first..=now.received, !same_epoch);
     }
     let reported = if same_epoch { known.acknowledged } else { 0 };
     known.acknowledged = now.acknowledged;
@@ -74,11 +82,17 @@ fn moves<T: PartialEq>(known: &mut T, now: T) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unisono_core::{EpochTag, Seqno};
+    use crate::record::{Entry, Life};
+    use unisono_core::EpochTag;
 
     impl Listener for Vec<What> {
         fn note(&mut self, what: What) {
             self.push(what);
+        }
+
+        fn note_stored(&mut self, epoch: Epoch, seqnos: RangeInclusive<Seqno>, _: bool) {
+            let entry = |through| Entry::Message { sender: Life(0), number: through };
+            self.extend(seqnos.map(|through| What::Stored { epoch, through, entry: entry(through) }));
         }
     }
 
@@ -114,6 +128,23 @@ mod tests {
     #[test]
     fn a_member_that_only_receives_numbers_nothing() {
         let found = changes(marks(10, (3, 3, 3)), marks(12, (3, 3, 3)));
-        assert_eq!(found, [What::Stored { epoch: Epoch(0), through: 12 }]);
+        assert_eq!(stored(&found), [11, 12]);
+        assert_eq!(found.len(), 2);
+    }
+
+    fn stored(found: &[What]) -> Vec<Seqno> {
+        let through = |what: &What| match what {
+            What::Stored { through, .. } => Some(*through),
+            _ => None,
+        };
+        found.iter().filter_map(through).collect()
+    }
+
+    #[test]
+    fn a_log_that_is_cut_or_begins_anew_ends_with_what_stands_at_the_mark() {
+        let zero = (0, 0, 0);
+        assert_eq!(stored(&changes(marks(12, zero), marks(10, zero))), [10]);
+        let begun = Marks { purged: 20, ..marks(21, zero) };
+        assert_eq!(stored(&changes(marks(12, zero), begun)), [20, 21]);
     }
 }

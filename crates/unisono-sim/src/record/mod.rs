@@ -204,13 +204,15 @@ pub enum What {
         /// The new epoch.
         epoch: Epoch,
     },
-    /// Its `received_through` changed: it holds everything through this seqno, data included. The mark shrinks only
-    /// when an epoch begins.
+    /// It holds everything through this seqno, data included. There is one record for each entry. The seqno falls only
+    /// when an epoch begins, or when a leaver cuts its log.
     Stored {
         /// Its epoch.
         epoch: Epoch,
         /// The last seqno.
         through: Seqno,
+        /// What it stored there.
+        entry: Entry,
     },
     /// It has acknowledged everything through this seqno.
     Acknowledged {
@@ -433,6 +435,32 @@ pub enum What {
     /// What concerns a directory.
     Directory(Box<DirectoryRecord>),
 }
+
+/// What a member stored at a seqno.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A message, or a piece of one.
+    Message {
+        /// Its sender.
+        sender: Life,
+        /// Its message number.
+        number: MessageNumber,
+    },
+    /// The join of this life.
+    Join(Life),
+    /// The leave of this life.
+    Leave(Life),
+    /// The event that makes this life the sequencer.
+    Role(Life),
+    /// The reset event that begins the epoch, with the first view.
+    Reset(Box<Members>),
+    /// Nothing: the log begins after this seqno, at which this view is in force.
+    Base(Box<Members>),
+}
+
+/// The members of a view, in rank order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members(pub Vec<Life>);
 
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Numbers lives and epochs for records, in the order in which a run first names them.
 
-use super::{Epoch, Life, Reset, View, What, hash};
-use unisono_core::{EpochId, EpochTag, Event, MessageNumber, Seqno, Uid};
+use super::{Entry, Epoch, Life, Members, Reset, View, What, hash};
+use unisono_core::{EpochId, EpochTag, Event, Logged, Member, MessageNumber, Seqno, Uid};
 
 /// The [`Life`] of each uid and the [`Epoch`] of each epoch id. A run has one such table, kept by the recorder.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +86,23 @@ impl Names {
             sequencer: self.life(view.sequencer),
             resilience: view.resilience,
         }
+    }
+
+    /// Converts what stands in a member's log.
+    #[inline]
+    pub fn entry(&mut self, logged: Logged<'_>) -> Entry {
+        match logged {
+            Logged::Message { sender, number } => Entry::Message { sender: self.life(sender), number },
+            Logged::Join(uid) => Entry::Join(self.life(uid)),
+            Logged::Leave(uid) => Entry::Leave(self.life(uid)),
+            Logged::Role(uid) => Entry::Role(self.life(uid)),
+            Logged::Reset(view) => Entry::Reset(self.members(view)),
+            Logged::Base(view) => Entry::Base(self.members(view)),
+        }
+    }
+
+    fn members(&mut self, view: &[Member]) -> Box<Members> {
+        Box::new(Members(view.iter().map(|member| self.life(member.uid)).collect()))
     }
 
     /// Returns the record of a delivered message.

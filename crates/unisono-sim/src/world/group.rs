@@ -12,9 +12,10 @@ use crate::seal::Seal;
 use bytes::{Bytes, BytesMut};
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use unisono_core::{
-    ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Marks, Member,
-    MessageNumber, Outcome, Phase, Port, ResetError, SendError, Settings, Time, Uid,
+    ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
+    MessageNumber, Outcome, Phase, Port, ResetError, SendError, Seqno, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -182,6 +183,7 @@ impl Side for GroupSide {
 /// Writes the records of one life.
 struct LifeRecorder<'a> {
     recorder: &'a mut Recorder,
+    group: &'a Group,
     now: u64,
     process: usize,
     life: Life,
@@ -198,6 +200,27 @@ impl Listener for LifeRecorder<'_> {
             self.recorder.note(self.now, self.process, self.life, what);
         } else {
             self.note_rare(what);
+        }
+    }
+
+    #[inline(always)]
+    fn note_stored(&mut self, epoch: Epoch, seqnos: RangeInclusive<Seqno>, enters: bool) {
+        let (mut first, last) = seqnos.into_inner();
+        if enters {
+            // Entries before the reset event are of earlier epochs.
+            let is_reset = |seqno: &Seqno| matches!(self.group.logged(*seqno), Some(Logged::Reset(_)));
+            first = (first..=last).rev().find(is_reset).unwrap_or(first);
+        }
+        for through in first..=last {
+            let Some(logged) = self.group.logged(through) else {
+                unreachable!("a member holds everything through its mark");
+            };
+            let what = What::Stored { epoch, through, entry: self.recorder.names.entry(logged) };
+            if through < last {
+                self.recorder.note_with_next(self.now, self.process, self.life, what);
+            } else {
+                self.recorder.note(self.now, self.process, self.life, what);
+            }
         }
     }
 }
@@ -399,7 +422,8 @@ impl World<GroupSide> {
             let (life, epoch, now) = (resident.life, resident.side.epoch, self.now);
             let next = marks.prepared.map(|prepared| self.recorder.names.epoch(prepared.epoch));
             let recorder = &mut self.recorder;
-            let mut life_recorder = LifeRecorder { recorder, now, process, life };
+            let mut life_recorder =
+                LifeRecorder { recorder, group: &resident.side.group, now, process, life };
             mark_changes(&mut resident.side.marks, &marks, epoch, next, &mut life_recorder);
         }
         if resident.side.leave_progress != LeaveProgress::of(&resident.side.group) {
