@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 /// The members of a view in rank order. In an `Arc`, because several structures refer to the same view.
 pub(crate) type Members = Arc<Vec<Member>>;
@@ -553,6 +554,17 @@ impl History {
             self.mark_entry(&mut marks, seqno);
         }
         self.at_received = marks;
+    }
+
+    /// Gives the only member of the view another address. False, and nothing changes, if the view has other members or the
+    /// log has changes of members, which name the former address.
+    pub(crate) fn readdress(&mut self, address: SocketAddr) -> bool {
+        let [(_, view)] = &mut self.views[..] else { return false };
+        if view.len() != 1 || !self.changes.is_empty() {
+            return false;
+        }
+        Arc::make_mut(view).iter_mut().for_each(|member| member.address = address);
+        true
     }
 
     /// Appends a reset event: a new epoch begins with these members, and the first of them is the sequencer.

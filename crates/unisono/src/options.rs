@@ -25,7 +25,8 @@ pub struct Options {
     /// Address to send from and to receive at; port 0 means any free one. By default 127.0.0.1 without a key; with a
     /// key, the address from which the first seed with a route, or else the default route, is reached, and never one of
     /// loopback, unless this machine has no other interface. If this machine loses that address and gets another one,
-    /// clients and services go on at that one, and a member ends ([`Ended::Moved`](crate::Ended::Moved)) and may join again.
+    /// clients, services and a member that is alone go on at that one; any other member ends
+    /// ([`Ended::Moved`](crate::Ended::Moved)) and may join again.
     /// With 0.0.0.0 the process receives at all IPv4 addresses of this machine, with `[::]` at those of IPv6 too, but the
     /// other members learn only the default one, and receive from that one. A client of calls without an address of its
     /// own here asks each seed from the address that reaches it.

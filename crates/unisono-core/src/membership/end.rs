@@ -9,6 +9,7 @@ use crate::event::{Event, Outcome};
 use crate::group::{Group, Phase};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
+use core::net::SocketAddr;
 
 /// Whether this life has ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,6 +30,18 @@ impl Ending {
 }
 
 impl Group {
+    /// Gives this member another address, if it is alone: the only member, and no joiner listens to it. Returns whether it
+    /// did; otherwise other members know it at its former address, and its life has to [end](Group::end).
+    pub fn move_alone(&mut self, now: Time, address: SocketAddr) -> bool {
+        let may = self.phase == Phase::Member && self.peers.iter().next().is_none();
+        if !may || !self.history.readdress(address) {
+            return false;
+        }
+        self.me.address = address;
+        self.settle(now);
+        true
+    }
+
     /// Ends this life at once. From here on it sends no datagram: it acknowledges, votes, confirms and serves nothing,
     /// and [`Group::poll_transmit`] returns `None` for ever. The other members exclude it by a reset, as if it had
     /// crashed. Messages under way get [`Outcome::Unknown`].

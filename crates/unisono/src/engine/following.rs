@@ -5,7 +5,8 @@
 //! route, or some seconds have passed. It lives while the process has an engine whose address depends on the network.
 //!
 //! When an engine moves, the calls in it go on at the new address: an endpoint of the core may have another address than
-//! before. A member may not: its life ends, and the replica or program that opened it enters again.
+//! before. So does a member that is alone in its group. Any other member may not: its life ends, and the replica or program
+//! that opened it enters again.
 
 use super::Engine;
 use super::entering::{engines, open_unicast};
@@ -114,7 +115,7 @@ impl Engine {
     fn follow_network(&self, network: &Network) -> bool {
         let Some(mut state) = self.lock_unless_broken().filter(|state| !state.closed) else { return false };
         let now = self.now();
-        let followed = match state.whereabouts.step(now, network) {
+        let followed = match state.follow_network(now, network) {
             Step::Stay => None,
             Step::Renew(index) => self.renew(&mut state, index).then_some(Followed::Renewed),
             Step::Move(place) => self.move_to(&mut state, now, place, network).map(Followed::Moved),
@@ -139,7 +140,7 @@ impl Engine {
             return true;
         }
         if let Ok(network) = Network::look(Vec::new())
-            && state.whereabouts.gives_way_to(place, &network)
+            && state.whereabouts.gives_way_to(place, &network, &state.peers())
         {
             let now = self.now();
             self.move_to(state, now, *place, &network);
@@ -182,7 +183,7 @@ mod tests {
     use crate::error::Ended;
     use crate::reach::Wish;
     use crate::rpc::{CallFailure, Client, Port, PrivatePort, ServeOptions, Server};
-    use crate::{Event, Group, GroupConfig, Options};
+    use crate::{Group, GroupConfig, Options};
     use std::time::Instant;
 
     /// Longer than any working case takes.
@@ -236,19 +237,42 @@ mod tests {
         });
     }
 
-    #[test]
-    fn a_member_ends_when_its_engine_moves() {
-        let name = format!("moved-{}", std::process::id());
-        let group = Group::create(&name, GroupConfig::default(), &at(5)).unwrap();
-        moves(group.members()[0].address, 6);
-        let ended = loop {
-            match group.receive() {
-                Ok(Event::Entered { .. }) => {}
-                Ok(event) => panic!("{event:?}"),
-                Err(ended) => break ended,
+    /// Takes events until the member's life has ended.
+    fn end_of(group: &Group) -> Ended {
+        loop {
+            if let Err(ended) = group.receive() {
+                return ended;
             }
-        };
-        assert_eq!(ended, Ended::Moved);
+        }
+    }
+
+    #[test]
+    fn a_member_with_others_ends_when_its_engine_moves() {
+        let name = format!("moved-{}", std::process::id());
+        let founder = Group::create(&name, GroupConfig::default(), &at(5)).unwrap();
+        let moved = Group::join(&name, "", &at(10)).unwrap();
+        assert_eq!(moved.members().len(), 2);
+        let address = moved.members()[1].address;
+        moves(address, 6);
+        assert_eq!(end_of(&moved), Ended::Moved);
+        drop(founder);
+    }
+
+    #[test]
+    fn a_member_that_is_alone_goes_on_at_another_address_where_others_join() {
+        let name = format!("moves-alone-{}", std::process::id());
+        let founder = Group::create(&name, GroupConfig::default(), &at(11)).unwrap();
+        let seqno = founder.send("before").unwrap();
+        moves(founder.members()[0].address, 12);
+        assert_eq!(founder.members()[0].address.ip(), at(12).bind.unwrap().ip());
+        assert_eq!(founder.send("after").unwrap(), seqno + 1);
+        let joined = Group::join(&name, "", &at(13)).unwrap();
+        assert_eq!((joined.members().len(), joined.info().instance), (2, founder.info().instance));
+        assert_eq!(joined.members()[0].address, founder.members()[0].address);
+        assert!(joined.send("from there").unwrap() > seqno + 1);
+        // It is no longer alone.
+        moves(founder.members()[0].address, 14);
+        assert_eq!(end_of(&founder), Ended::Moved);
     }
 
     // Otherwise a member that joins while its engine moves would wait for ever.

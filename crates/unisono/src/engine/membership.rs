@@ -204,8 +204,26 @@ impl Membership {
         self.group.end(now);
     }
 
-    /// Ends the member's life because this machine no longer has its address.
-    pub(crate) fn end_by_move(&mut self, now: Time) {
+    /// Returns the other members of the view and the seeds; none if it is no member, or alone.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        if self.end().is_some() || !matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving) {
+            return Vec::new();
+        }
+        let info = self.group.info();
+        let others = info.members.iter().filter(|member| member.uid != info.me);
+        let mut peers: Vec<SocketAddr> = others.map(|member| member.address).collect();
+        if !peers.is_empty() {
+            peers.extend(self.reach.seeds.without_look_up());
+        }
+        peers
+    }
+
+    /// Notes that this engine has another address. A member that is alone goes on there. The life of any other one ends,
+    /// because the group knows it at its former address.
+    pub(crate) fn move_to(&mut self, now: Time, address: SocketAddr) {
+        if self.group.move_alone(now, address) {
+            return;
+        }
         if self.end().is_none() {
             self.ended = Some(Ended::Moved);
         }

@@ -46,8 +46,16 @@ impl Slot {
     /// Gives it the address at which this engine is from now on.
     pub(crate) fn move_to(&mut self, now: Time, address: SocketAddr) {
         match self {
-            Slot::Membership(member) => member.end_by_move(now),
+            Slot::Membership(member) => member.move_to(now, address),
             Slot::Calls(calls) => calls.endpoint.move_to(now, address),
+        }
+    }
+
+    /// Returns the other members of its view and its seeds; none if it is no member, or alone.
+    pub(crate) fn peers(&self) -> Vec<SocketAddr> {
+        match self {
+            Slot::Membership(member) => member.peers(),
+            Slot::Calls(_) => Vec::new(),
         }
     }
 

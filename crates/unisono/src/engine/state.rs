@@ -7,7 +7,7 @@ use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
 use super::turn::{Sleeper, Turn};
-use super::whereabouts::Whereabouts;
+use super::whereabouts::{Network, Step, Whereabouts};
 use crate::log::Log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -135,6 +135,18 @@ impl State {
         self.own_address = socket.address();
         Arc::make_mut(&mut self.sockets).insert(UNICAST, socket.clone());
         self.send_queue.replace_socket(socket);
+    }
+
+    /// Returns what a look at the network leads to.
+    pub(super) fn follow_network(&mut self, now: Time, network: &Network) -> Step {
+        let slots = &self.slots;
+        self.whereabouts.step(now, network, || peers(slots))
+    }
+
+    /// Returns the other members of the views of this engine's members, with the seeds of those members; none if its members
+    /// are alone.
+    pub(super) fn peers(&self) -> Vec<SocketAddr> {
+        peers(&self.slots)
     }
 
     /// Gives all slots this engine's new address.
@@ -436,6 +448,11 @@ impl State {
     pub(crate) fn send_blocked(&self) -> bool {
         self.send_queue.is_full()
     }
+}
+
+/// See [`State::peers`].
+fn peers(slots: &[Option<Registered>]) -> Vec<SocketAddr> {
+    slots.iter().flatten().flat_map(|entry| entry.slot.peers()).collect()
 }
 
 #[cfg(test)]

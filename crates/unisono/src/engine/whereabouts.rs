@@ -7,10 +7,15 @@
 //! | has it at an interface that was made again, or at another one | renews: it receives multicasts there from now on |
 //! | lacks it, and has no other address that leads out | stays: the address may come back |
 //! | lacks it, and has another one, for [`MOVES_AFTER`] | moves |
+//! | lacks it, and has another one, from which it reaches none of its members' groups, for [`MOVES_ASTRAY_AFTER`] | moves |
 //! | has got its first address | moves, at once |
 //!
 //! An engine of a process that only asks may have no address of its own, because no single one reaches all seeds. The kernel
 //! chooses one for each datagram, so such an engine stays while the interface is there by which it multicasts.
+//!
+//! A move ends the life of each member in the engine whose view has other members. So another address counts only if this
+//! machine would send from it to a member of such a view, or to a seed: the address of a bridge for containers leads out
+//! too, and no other machine answers there.
 //!
 //! An engine that has moved to an address of its own is at a refuge, because the address that it lost may have been the better one. It moves on if
 //! a process that starts now would choose another address. An engine that has not moved stays where it is, whatever other
@@ -19,14 +24,19 @@
 use crate::reach::{Place, Purpose, Wish};
 use crate::seeds::Seeds;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_udp::{Interface, interfaces};
+use unisono_udp::{Interface, address_toward, interfaces};
 
 /// Time for which another address has to be the right one before an engine moves there: 2 s. An interface that is made again
 /// gets its address back within that time.
 const MOVES_AFTER: Duration = Duration::from_secs(2);
+
+/// The same while none of the members of the last views and none of the seeds would be reached from the other address:
+/// 60 s. Restarted networks and renewed leases bring the engine's address back within that time, and until then its members
+/// may still be in their groups.
+const MOVES_ASTRAY_AFTER: Duration = Duration::from_secs(60);
 
 /// This machine's interfaces at one look.
 #[derive(Debug, Default)]
@@ -129,10 +139,16 @@ impl Whereabouts {
         self.is_lost || self.wrong_since.is_some() || self.place.is_nowhere || is_deaf
     }
 
-    /// Returns what a look at the network leads to.
-    pub(super) fn step(&mut self, now: Time, network: &Network) -> Step {
+    /// Returns what a look at the network leads to. `peers` returns the other members of the views of this engine's members,
+    /// with the seeds of those members; none if its members are alone.
+    pub(super) fn step(
+        &mut self,
+        now: Time,
+        network: &Network,
+        peers: impl FnOnce() -> Vec<SocketAddr>,
+    ) -> Step {
         let chosen = self.chosen();
-        self.follow(now, network, chosen)
+        self.follow(now, network, chosen, |place| reaches(place, &peers()))
     }
 
     /// Returns what finds the place that a process that starts now would choose.
@@ -141,8 +157,15 @@ impl Whereabouts {
         move || wish.place_for(purpose, &seeds).ok()
     }
 
-    /// As [`Whereabouts::step`]. `chosen` returns the place that a process that starts now would choose.
-    fn follow(&mut self, now: Time, network: &Network, chosen: impl FnOnce() -> Option<Place>) -> Step {
+    /// As [`Whereabouts::step`]. `chosen` returns the place that a process that starts now would choose; `reaches` is true
+    /// for a place from which this engine's members would find their groups.
+    fn follow(
+        &mut self,
+        now: Time,
+        network: &Network,
+        chosen: impl FnOnce() -> Option<Place>,
+        reaches: impl FnOnce(&Place) -> bool,
+    ) -> Step {
         if !self.is_to_be_watched() {
             return Step::Stay;
         }
@@ -156,10 +179,12 @@ impl Whereabouts {
         let other = other.filter(|place| *place != self.place && !place.is_nowhere);
         match other.filter(|place| network.offers(place)) {
             Some(place) if self.place.is_nowhere => return Step::Move(place),
-            Some(place) if *self.wrong_since.get_or_insert(now) + MOVES_AFTER <= now => {
-                return Step::Move(place);
+            Some(place) => {
+                let patience = if reaches(&place) { MOVES_AFTER } else { MOVES_ASTRAY_AFTER };
+                if *self.wrong_since.get_or_insert(now) + patience <= now {
+                    return Step::Move(place);
+                }
             }
-            Some(_) => {}
             None => self.wrong_since = None,
         }
         let index = self.place.interface.and_then(|interface| network.index_of(interface));
@@ -182,20 +207,33 @@ impl Whereabouts {
     }
 
     /// True if the engine may go to `place` at once, where a member that enters now belongs: it has no good place itself. From
-    /// a refuge it only goes where it would go anyway, since a member looks for its group at several places.
-    pub(super) fn gives_way_to(&self, place: &Place, network: &Network) -> bool {
-        self.gives_way(place, network, self.chosen())
+    /// a refuge it only goes where it would go anyway, since a member looks for its group at several places. `peers` as for
+    /// [`Whereabouts::step`].
+    pub(super) fn gives_way_to(&self, place: &Place, network: &Network, peers: &[SocketAddr]) -> bool {
+        self.gives_way(place, network, self.chosen(), |place| reaches(place, peers))
     }
 
-    /// As [`Whereabouts::gives_way_to`]; `chosen` as for [`Whereabouts::follow`].
-    fn gives_way(&self, place: &Place, network: &Network, chosen: impl FnOnce() -> Option<Place>) -> bool {
+    /// As [`Whereabouts::gives_way_to`]; `chosen` and `reaches` as for [`Whereabouts::follow`].
+    fn gives_way(
+        &self,
+        place: &Place,
+        network: &Network,
+        chosen: impl FnOnce() -> Option<Place>,
+        reaches: impl FnOnce(&Place) -> bool,
+    ) -> bool {
         *place != self.place
             && self.wish.follows_the_network()
             && (place.roams || !self.place.roams)
             && (self.place.is_nowhere
-                || !network.offers(&self.place)
+                || !network.offers(&self.place) && reaches(place)
                 || self.is_refuge && chosen() == Some(*place))
     }
+}
+
+/// True if this machine would send from this place to one of the peers, or if there are none.
+fn reaches(place: &Place, peers: &[SocketAddr]) -> bool {
+    let is_from_there = |peer: &SocketAddr| address_toward(*peer).is_ok_and(|from| from == place.advertised);
+    place.roams || peers.is_empty() || peers.iter().any(is_from_there)
 }
 
 #[cfg(test)]
@@ -272,7 +310,19 @@ mod tests {
 
     /// Looks at the network after these seconds, when a process that starts chooses `chosen`.
     fn look(engine: &mut Whereabouts, seconds: u64, network: &Network, chosen: Place) -> Step {
-        let step = engine.follow(Time::ZERO + Duration::from_secs(seconds), network, || Some(chosen));
+        look_among_peers(engine, seconds, network, chosen, true)
+    }
+
+    /// As [`look`]; `reaches` is true if the engine's members would find their groups from there.
+    fn look_among_peers(
+        engine: &mut Whereabouts,
+        seconds: u64,
+        network: &Network,
+        chosen: Place,
+        reaches: bool,
+    ) -> Step {
+        let now = Time::ZERO + Duration::from_secs(seconds);
+        let step = engine.follow(now, network, || Some(chosen), |_| reaches);
         match step {
             Step::Renew(index) => engine.note_renewed(Some(index)),
             Step::Move(place) => {
@@ -328,6 +378,37 @@ mod tests {
         assert!(!engine.is_unsettled());
     }
 
+    // The address of a bridge for containers leads out of the machine, and no other machine has a route to it.
+    #[test]
+    fn an_engine_waits_for_its_address_if_its_members_would_find_no_others_from_another_one() {
+        let mut waits = engine(None, place(1), Some(ETH));
+        let (without, both) = (network(&[(WLAN, 2)]), network(&[(ETH, 1), (WLAN, 2)]));
+        for seconds in 1..30 {
+            assert_eq!(look_among_peers(&mut waits, seconds, &without, place(2), false), Step::Stay);
+            assert!(waits.is_unsettled());
+        }
+        assert_eq!(look_among_peers(&mut waits, 30, &both, place(1), false), Step::Renew(ETH));
+        // An address that leads to others is taken as before, although the engine waits.
+        assert_eq!(look_among_peers(&mut waits, 40, &without, place(2), false), Step::Stay);
+        assert_eq!(
+            look_among_peers(&mut waits, 43, &network(&[(ETH, 3)]), place(3), true),
+            Step::Move(place(3))
+        );
+        // In the end it moves all the same.
+        let mut moves = engine(None, place(1), Some(ETH));
+        assert_eq!(look_among_peers(&mut moves, 1, &without, place(2), false), Step::Stay);
+        assert_eq!(look_among_peers(&mut moves, 60, &without, place(2), false), Step::Stay);
+        assert_eq!(look_among_peers(&mut moves, 61, &without, place(2), false), Step::Move(place(2)));
+    }
+
+    #[test]
+    fn a_place_reaches_peers_if_this_machine_sends_to_one_of_them_from_there() {
+        let peers: [SocketAddr; 2] = [([203, 0, 113, 1], 7).into(), ([127, 0, 0, 9], 7).into()];
+        assert!(reaches(&loopback(), &peers));
+        assert!(!reaches(&place(1), &peers[1..]));
+        assert!(reaches(&place(1), &[]) && reaches(&roaming(1), &peers));
+    }
+
     #[test]
     fn an_engine_leaves_its_refuge_when_its_address_is_back() {
         let mut engine = engine(None, place(1), Some(ETH));
@@ -381,10 +462,14 @@ mod tests {
     fn a_member_that_enters_takes_an_engine_along_that_has_no_good_place() {
         let (with, without) = (network(&[(ETH, 1), (WLAN, 2)]), network(&[(WLAN, 2)]));
         let stays = engine(None, place(1), Some(ETH));
-        assert!(!stays.gives_way_to(&place(2), &with) && stays.gives_way_to(&place(2), &without));
-        assert!(!stays.gives_way_to(&place(1), &without), "it is there");
-        assert!(engine(None, nowhere(), None).gives_way_to(&place(2), &with));
-        assert!(!engine(Some("192.0.2.1:0"), place(1), None).gives_way_to(&place(2), &without));
+        assert!(!stays.gives_way_to(&place(2), &with, &[]) && stays.gives_way_to(&place(2), &without, &[]));
+        assert!(!stays.gives_way_to(&place(1), &without, &[]), "it is there");
+        assert!(
+            !stays.gives_way(&place(2), &without, || None, |_| false),
+            "other members find no group there"
+        );
+        assert!(engine(None, nowhere(), None).gives_way_to(&place(2), &with, &[]));
+        assert!(!engine(Some("192.0.2.1:0"), place(1), None).gives_way_to(&place(2), &without, &[]));
     }
 
     #[test]
@@ -395,7 +480,7 @@ mod tests {
             assert_eq!(look(&mut engine, seconds, &both, place(2)), Step::Stay);
             assert!(!engine.is_unsettled());
         }
-        assert!(!engine.gives_way_to(&place(2), &other), "it would lose seeds");
+        assert!(!engine.gives_way_to(&place(2), &other, &[]), "it would lose seeds");
         assert_eq!(look(&mut engine, 9, &other, roaming(2)), Step::Stay);
         assert_eq!(look(&mut engine, 11, &other, roaming(2)), Step::Move(roaming(2)));
         // That is no refuge.
@@ -420,7 +505,7 @@ mod tests {
         look(&mut engine, 1, &other, place(2));
         assert_eq!(look(&mut engine, 3, &other, place(2)), Step::Move(place(2)));
         let all = network(&[(ETH, 1), (WLAN, 2), (4, 3)]);
-        assert!(!engine.gives_way(&place(3), &all, || Some(place(1))));
-        assert!(engine.gives_way(&place(1), &all, || Some(place(1))));
+        assert!(!engine.gives_way(&place(3), &all, || Some(place(1)), |_| true));
+        assert!(engine.gives_way(&place(1), &all, || Some(place(1)), |_| true));
     }
 }
