@@ -240,3 +240,45 @@ fn whatever_lives_long_outlives_changes_of_its_network() {
         world.all_works(&format!("{change:?}"));
     }
 }
+
+// Copies in memory: a majority that only lost its addresses for a while goes on, although each host has an address for
+// containers; a service of one copy moves with its state; copies that all move at once say so and stop.
+#[test]
+fn copies_in_memory_outlive_a_gap_of_their_addresses_and_stop_if_all_move_at_once() {
+    let Some(mut world) = World::up() else { return };
+    let copies = ["1", "2", "3"];
+    for host in copies {
+        world.ip(host, "link add docker0 type veth peer name inside");
+        world.ip(host, "address add 172.17.0.1/16 dev docker0");
+        world.ip(host, "link set docker0 up");
+        world.ip(host, "link set inside up");
+    }
+    let key = world.file("clients");
+    world.service = Some(world.start("4", &["rpc", "counter", "alone", "--create", "--key", &key]));
+    world.counters = copies.map(|host| world.start_counter(host)).into();
+    let call = |world: &World, port: &str, command: &str| world.ask("5", &["rpc", "call", port, command]);
+    for port in ["votes", "alone"] {
+        world.until("the first count", |world| call(world, port, "add").status.success());
+    }
+
+    ["1", "2"].iter().for_each(|host| world.ip(host, "address flush dev eth0"));
+    thread::sleep(Duration::from_secs(4));
+    ["1", "2"].iter().for_each(|host| world.address(host, 0));
+    world.until("the counter goes on with its sum", |world| {
+        call(world, "votes", "get").stdout.starts_with(b"1")
+    });
+
+    world.ip("4", "address flush dev eth0");
+    world.address("4", 1);
+    world.until("the lone copy goes on with its sum", |world| {
+        call(world, "alone", "get").stdout.starts_with(b"1")
+    });
+
+    copies.iter().for_each(|host| world.ip(host, "address flush dev eth0"));
+    copies.iter().for_each(|host| world.address(host, 1));
+    for counter in &mut world.counters {
+        counter.until_said("looking from 10.195.1.");
+        counter.until_said("gone if all copies moved at once");
+        assert_eq!(counter.end(), Some(1), "{:?}", counter.seen);
+    }
+}

@@ -340,6 +340,19 @@ pub(crate) fn words(notice: &Notice) -> String {
         ),
         Notice::Resumed => "the group goes on".into(),
         Notice::Reentering => "this member is out of the group; it enters again".into(),
+        Notice::LooksForCopy { from, is_halted } => {
+            let from = from.map_or(String::new(), |from| format!(" from {from}"));
+            match is_halted {
+                true => format!(
+                    "this machine's address changed, and the group{from} is halted: it misses the members that moved; \
+                     `unisono status` names them, and `unisono force` lets the group go on without their former lives"
+                ),
+                false => format!(
+                    "this machine's address changed; looking{from} for another copy of the service, and stopping if there \
+                     is none for 30 s"
+                ),
+            }
+        }
         other => format!("{other:?}"),
     }
 }

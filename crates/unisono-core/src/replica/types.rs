@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 /// Hash of bytes that no two different contents share: SHA-256 in real programs.
@@ -227,6 +227,15 @@ pub enum Notice {
     /// This member's life in the group is over: it was excluded, or its group lost its quorum or its state, or gave way. It
     /// enters again.
     Reentering,
+    /// This machine's address changed, which ended this member's life, and it found no group that it can enter from the new
+    /// address. It goes on looking for one, and stops with [`StopReason::StateLostByMove`] unless it finds another copy.
+    LooksForCopy {
+        /// The new address, if there is one.
+        from: Option<IpAddr>,
+        /// True if it found the group, which has no quorum without the members that moved. Then it waits, and an operator can
+        /// [force](crate::Group::force) the group to go on.
+        is_halted: bool,
+    },
 }
 
 /// Why a replica ends although its program did not ask for it.
@@ -255,6 +264,13 @@ pub enum StopReason {
         "the last member that had the state is gone; to begin anew with an empty state, found the service again"
     )]
     StateLost,
+    /// This machine's address changed, and no other copy of the service was found from the new one for 30 s. The state was in
+    /// memory: if all copies moved at once, none of them can go on with it, because another may have executed more.
+    #[error(
+        "this machine's address changed, and no other copy of the service was found from the new one: the state, which \
+         was in memory, is gone if all copies moved at once; to begin anew with an empty state, found the service again"
+    )]
+    StateLostByMove,
     /// The state of the other members cannot be restored here.
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
@@ -315,7 +331,7 @@ pub enum StopReason {
 }
 
 crate::debug_as_sentence!(StopReason {
-    Differs, Panicked, StateLost, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers,
+    Differs, Panicked, StateLost, StateLostByMove, GivesWay, DiskFailed, DiskHangs, DiskGivenUp, DiskOfOther, OtherServers,
     OtherDurability, NothingLost, ReplaceNeeded, RunsAlready;
     of NotRestored
 });

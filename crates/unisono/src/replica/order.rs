@@ -36,6 +36,9 @@ const DISK_REENTRY_PAUSE_MAX: Duration = Duration::from_millis(200);
 const LOOKS_FOR_ITSELF_EVERY: u32 = 4;
 /// Time for an answer when a server that cannot enter looks for another process that runs as the same server.
 const LOOKS_FOR_ITSELF: Duration = Duration::from_millis(500);
+/// Time for which a member without a disk looks for another copy of its service after this machine's address changed: 30 s.
+/// If only this machine's address changed, the others exclude its former life and admit the new one within seconds.
+const FINDS_COPY_WITHIN: Duration = Duration::from_secs(30);
 /// Number of events that are applied before their outcomes are passed on.
 const EVENTS_PER_STEP: usize = 64;
 
@@ -43,6 +46,7 @@ const EVENTS_PER_STEP: usize = 64;
 pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request>) {
     let mut entry = copy.entry();
     let (mut pause, mut failures, mut former) = (REENTRY_PAUSE_FIRST, 0, Vec::new());
+    let mut search: Option<Search> = None;
     let end = loop {
         // The disk may have failed between two lives.
         if let Some(reason) = copy.lock().stop.take() {
@@ -78,6 +82,11 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 if let Some(reason) = cannot_enter(copy, failures) {
                     break ReplicaEnd::Stopped(reason);
                 }
+                if let Some(search) = &mut search
+                    && let Some(reason) = search.fails(copy, &error)
+                {
+                    break ReplicaEnd::Stopped(reason);
+                }
                 if is_without_address(&error) && !waits_for_address(copy) {
                     log::waits_for_address(&copy.name);
                 }
@@ -86,7 +95,7 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
                 continue;
             }
         };
-        failures = 0;
+        (failures, search) = (0, None);
         let since = Instant::now();
         let ended = live(copy, &life, questions);
         let others = others(&life);
@@ -95,6 +104,9 @@ pub(super) fn follow<S: StateMachine>(copy: &Copy<S>, questions: &Sender<Request
         }
         if since.elapsed() > REENTRY_PAUSE_MAX {
             pause = REENTRY_PAUSE_FIRST;
+        }
+        if ended == Ended::Moved && copy.disk.is_none() {
+            search = Some(Search { since: Instant::now(), told: None });
         }
         entry = match next_entry(copy, ended) {
             Ok(entry) => entry,
@@ -165,6 +177,31 @@ fn cannot_enter<S: StateMachine>(copy: &Copy<S>, failures: u32) -> Option<StopRe
         return Some(StopReason::OtherServers);
     }
     (status.server == id && status.process != process).then_some(StopReason::RunsAlready { server: id, at })
+}
+
+/// The search of a member without a disk for another copy of its service, after this machine's address changed.
+struct Search {
+    /// When it began, or last found a copy.
+    since: Instant,
+    /// What the last notice said: whether a halted group was found.
+    told: Option<bool>,
+}
+
+impl Search {
+    /// Notes that an attempt to enter failed, and adds a notice if that is news. Returns why this member stops, if it has
+    /// found no copy for too long: it must not go on with its own copy, since others may have executed more.
+    fn fails<S: StateMachine>(&mut self, copy: &Copy<S>, error: &OpenError) -> Option<StopReason> {
+        let is_halted = matches!(error, OpenError::Join(JoinFailure::Halted));
+        let cannot_look = is_without_address(error);
+        if is_halted || cannot_look {
+            self.since = Instant::now();
+        }
+        if !cannot_look && self.told.replace(is_halted) != Some(is_halted) {
+            let notice = Notice::LooksForCopy { from: copy.options.address().ok(), is_halted };
+            copy.change(|state| state.add_notice(notice));
+        }
+        (self.since.elapsed() > FINDS_COPY_WITHIN).then_some(StopReason::StateLostByMove)
+    }
 }
 
 /// True if an attempt to enter failed because this machine lacks an address at present.
