@@ -1,10 +1,11 @@
-//! Notes: the lines that this process writes to standard error, log entries included, in the order in which they came.
+//! Lines that this process writes through a queue: notes to standard error, log entries included, and a server's
+//! announcements to standard output, each in the order in which they came.
 //!
-//! Standard error may be a pipe that is not read: a log driver that hangs, a full disk behind it, a pager. A thread that
-//! serves must not wait for it. So lines go into a bounded queue, and one thread writes them. Lines that find the queue
-//! full are dropped and counted, and the count is written once writing works again.
+//! Either stream may be a pipe that is not read: a log driver that hangs, a full disk behind it, a pager. A thread that
+//! serves must not wait for it. So lines go into a bounded queue, and one thread for each stream writes them. Lines that
+//! find the queue full are dropped and counted, and the count is noted once writing works again.
 
-use crate::output::{BARS, several};
+use crate::output::{self, BARS, several, tell};
 use crate::threads;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -25,6 +26,21 @@ static NOTES: LazyLock<Notes> = LazyLock::new(|| {
     Notes { is_begun, ..Notes::default() }
 });
 
+/// The announcements of this process.
+static ANNOUNCEMENTS: LazyLock<Notes> = LazyLock::new(|| {
+    let is_begun =
+        threads::start("announcements", || ANNOUNCEMENTS.write_on(&mut StandardOutput::default())).is_ok();
+    Notes { is_begun, ..Notes::default() }
+});
+
+/// Writes a line to standard output soon.
+pub(crate) fn announce(line: Vec<u8>) {
+    match ANNOUNCEMENTS.is_begun {
+        true => ANNOUNCEMENTS.push(line),
+        false => StandardOutput::default().write_line(&line),
+    }
+}
+
 /// Writes a line, without its newline, to standard error soon, above the progress bars.
 pub(crate) fn write(line: &[u8]) {
     let line = [line, b"\n"].concat();
@@ -37,6 +53,8 @@ pub(crate) fn write(line: &[u8]) {
 
 /// Waits until all lines are written, for a short time at most. To be called before the process ends.
 pub(crate) fn finish() {
+    // A failed announcement is a note.
+    ANNOUNCEMENTS.settle(END_WITHIN);
     NOTES.settle(END_WITHIN);
 }
 
@@ -49,6 +67,15 @@ pub(crate) fn settle() {
 trait Target {
     /// Writes a line, however long that takes. Errors are ignored: a failure to write must not stop the command.
     fn write_line(&mut self, line: &[u8]);
+
+    /// Reports that this number of lines was dropped.
+    fn report(&mut self, dropped: u64);
+}
+
+/// Returns what is said of lines that were dropped.
+fn words_of_dropped(dropped: u64, stream: &str) -> String {
+    let were = if dropped == 1 { "was" } else { "were" };
+    format!("{} {were} dropped: {stream} was not read", several(dropped, "line"))
 }
 
 struct StandardError;
@@ -56,6 +83,30 @@ struct StandardError;
 impl Target for StandardError {
     fn write_line(&mut self, line: &[u8]) {
         BARS.suspend(|| _ = io::stderr().write_all(line));
+    }
+
+    fn report(&mut self, dropped: u64) {
+        self.write_line(format!("unisono: {}\n", words_of_dropped(dropped, "standard error")).as_bytes());
+    }
+}
+
+#[derive(Default)]
+struct StandardOutput {
+    /// True if a failure to write was noted.
+    has_failed: bool,
+}
+
+impl Target for StandardOutput {
+    fn write_line(&mut self, line: &[u8]) {
+        if let Err(error) = output::write_bytes(line)
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            tell(format_args!("{error}; this server goes on without it"));
+        }
+    }
+
+    fn report(&mut self, dropped: u64) {
+        tell(words_of_dropped(dropped, "standard output"));
     }
 }
 
@@ -84,18 +135,21 @@ impl Queue {
         self.lines.is_empty() && self.dropped == 0 && !self.is_writing
     }
 
-    /// Returns the next line to write: first the number of lines that were dropped, once the lines before them are out.
-    fn next(&mut self) -> Option<Vec<u8>> {
+    /// Returns what to write next: the number of lines that were dropped comes once the lines before them are out.
+    fn next(&mut self) -> Option<Next> {
         if let Some(line) = self.lines.pop_front() {
-            return Some(line);
+            return Some(Next::Line(line));
         }
         let dropped = std::mem::take(&mut self.dropped);
-        let were = if dropped == 1 { "was" } else { "were" };
-        (dropped > 0).then(|| {
-            let lines = several(dropped, "line");
-            format!("unisono: {lines} {were} dropped: standard error was not read\n").into_bytes()
-        })
+        (dropped > 0).then_some(Next::Dropped(dropped))
     }
+}
+
+/// What is written next.
+enum Next {
+    Line(Vec<u8>),
+    /// The number of lines that were dropped.
+    Dropped(u64),
 }
 
 impl Notes {
@@ -127,17 +181,26 @@ impl Notes {
     /// Waits for a line and writes it.
     fn write_next(&self, target: &mut impl Target) {
         let mut queue = self.queue();
-        let line = loop {
+        let next = loop {
             match queue.next() {
-                Some(line) => break line,
+                Some(next) => break next,
                 None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
             }
         };
         queue.is_writing = true;
         drop(queue);
-        target.write_line(&line);
+        let written = match next {
+            Next::Line(line) => {
+                target.write_line(&line);
+                line.len()
+            }
+            Next::Dropped(dropped) => {
+                target.report(dropped);
+                0
+            }
+        };
         let mut queue = self.queue();
-        queue.bytes = queue.bytes.saturating_sub(line.len());
+        queue.bytes = queue.bytes.saturating_sub(written);
         (queue.is_writing, queue.is_stuck) = (false, false);
         drop(queue);
         self.changed.notify_all();
@@ -172,6 +235,10 @@ mod tests {
         fn write_line(&mut self, line: &[u8]) {
             let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
         }
+
+        fn report(&mut self, dropped: u64) {
+            self.write_line(words_of_dropped(dropped, "the pipe").as_bytes());
+        }
     }
 
     fn begun() -> (Arc<Notes>, Receiver<String>) {
@@ -195,7 +262,7 @@ mod tests {
             assert_eq!(reader.recv().unwrap(), line(n));
         }
         let report = reader.recv().unwrap();
-        assert_eq!(report, "unisono: 3 lines were dropped: standard error was not read\n");
+        assert_eq!(report, "3 lines were dropped: the pipe was not read");
         notes.push(line(7).into_bytes());
         assert_eq!(reader.recv().unwrap(), line(7));
         notes.settle(Duration::from_secs(60));

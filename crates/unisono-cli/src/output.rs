@@ -75,6 +75,25 @@ impl Output {
         write(&format!("{}\n", visible_json(&line)))
     }
 
+    /// Prints a line for people, or with `--json` the object for scripts, on behalf of a server: soon, without waiting for a
+    /// reader. A server serves whether or not it can print, so a failure is only noted on standard error, once.
+    pub(crate) fn announce(&self, line: impl Display, object: &impl Serialize) {
+        match self.json {
+            false => self.announce_words(line),
+            true => {
+                let object = serde_json::to_string(object).unwrap_or_default();
+                notes::announce(format!("{}\n", visible_json(&object)).into_bytes());
+            }
+        }
+    }
+
+    /// As [`Output::announce`], for people only. With `--json` prints nothing.
+    pub(crate) fn announce_words(&self, line: impl Display) {
+        if !self.json {
+            notes::announce(format!("{line}\n").into_bytes());
+        }
+    }
+
     /// Prints lines that are formatted already.
     pub(crate) fn raw(&self, lines: &str) -> io::Result<()> {
         write(lines)
@@ -105,6 +124,11 @@ pub(crate) fn pieces_taken() -> u64 {
 }
 
 fn write(text: &str) -> io::Result<()> {
+    write_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output, after the notes that came before. Waits as long as that takes.
+pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     notes::settle();
     let mut out = io::stdout().lock();
     let mut write_piece = |piece| {
@@ -112,7 +136,7 @@ fn write(text: &str) -> io::Result<()> {
         PIECES_TAKEN.fetch_add(1, Ordering::Relaxed);
         Ok(())
     };
-    let written = text.as_bytes().chunks(PIECE_BYTES_MAX).try_for_each(&mut write_piece);
+    let written = bytes.chunks(PIECE_BYTES_MAX).try_for_each(&mut write_piece);
     written.and_then(|()| out.flush()).map_err(unwritten)
 }
 
@@ -141,7 +165,7 @@ pub(crate) fn tell(words: impl Display) {
     notes::write(format!("unisono: {words}").as_bytes());
 }
 
-/// Ends the process with this status, after a short time for its last lines on standard error.
+/// Ends the process with this status, after a short time for its last lines.
 pub(crate) fn exit(status: i32) -> ! {
     notes::finish();
     std::process::exit(status)

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, WATCHFUL, asked, command, group, json, unisono};
+use common::{Background, LOOKS_LONG, WATCHFUL, command, group, json, unisono};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
@@ -294,16 +294,44 @@ fn a_counter_is_never_founded_by_accident() {
 }
 
 #[test]
-fn a_counter_that_cannot_print_leaves() {
-    let port = group("unprinted");
-    let mut counter = Background::start(&["rpc", "counter", &port, "--create"]);
-    counter.until("the service", |seen| !seen.is_empty());
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let unprinted = command().args(["rpc", "counter", &port]).args(LOOKS_LONG).stdout(full).output().unwrap();
-    let said = String::from_utf8_lossy(&unprinted.stderr).into_owned();
-    assert_eq!(unprinted.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write to standard output"), "{said}");
-    // Members suspect each other only after long: a member that has not left would still be in the view.
-    let left = json(&asked(["members", &port, "--json"]));
-    assert_eq!(left["members"].as_array().map(Vec::len), Some(1), "{left}");
+fn servers_whose_output_has_no_reader_serve_and_note_it_once() {
+    for kind in ["serve", "counter"] {
+        let port = group("unprinted");
+        let (reader, unread) = std::io::pipe().unwrap();
+        drop(reader);
+        let form = if kind == "serve" { ["--exec", "cat"].as_slice() } else { &["--create"] };
+        let mut server = command()
+            .args(["rpc", kind, &port])
+            .args(form)
+            .stdout(unread)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let request = if kind == "serve" { "hello" } else { "get" };
+        assert!(!stdout(&[&["rpc", "call", &port, request][..], &PATIENT].concat()).is_empty(), "{kind}");
+        assert_eq!(server.try_wait().unwrap(), None, "{kind}");
+        let id = rustix::process::Pid::from_child(&server);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+        let output = server.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{kind}: {said}");
+        assert_eq!(said.matches("cannot write to standard output").count(), 1, "{kind}: {said}");
+    }
+}
+
+#[test]
+fn a_server_whose_output_is_a_full_pipe_serves_and_ends() {
+    let port = group("stuck");
+    let (_reader, mut unread) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&unread, true).unwrap();
+    for size in [4096, 1] {
+        while unread.write(&vec![b'x'; size]).is_ok() {}
+    }
+    rustix::io::ioctl_fionbio(&unread, false).unwrap();
+    let mut server =
+        command().args(["rpc", "serve", &port, "--exec", "tr a-z A-Z"]).stdout(unread).spawn().unwrap();
+    assert_eq!(stdout(&[&["rpc", "call", &port, "hello"][..], &PATIENT].concat()), "HELLO");
+    let id = rustix::process::Pid::from_child(&server);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
 }

@@ -81,7 +81,7 @@ impl Attendant {
         if self.server.has_created() {
             tell(created_words(&self.service, self.server.status().created_at_ms));
         }
-        self.say_that_it_serves()?;
+        self.say_that_it_serves();
         let attendant = self.clone();
         threads::start("attendant", move || {
             loop {
@@ -90,9 +90,7 @@ impl Attendant {
                     continue;
                 }
                 match attendant.server.status().state {
-                    // If standard output is closed, the server goes on all the same.
-                    State::Serving if attendant.say_that_it_serves().is_err() => return,
-                    State::Serving => {}
+                    State::Serving => attendant.say_that_it_serves(),
                     _ => attendant.was_out.store(true, Ordering::Release),
                 }
             }
@@ -100,19 +98,17 @@ impl Attendant {
         Ok(())
     }
 
-    fn say_that_it_serves(&self) -> std::io::Result<()> {
+    fn say_that_it_serves(&self) {
         let status = self.server.status();
         let root = self.root.display().to_string();
-        self.output.say(format_args!(
-            "server {} of {} serves, at command {}; the root's capability is in {}",
-            status.server,
-            visible(&self.service),
-            status.number,
-            visible(&root)
-        ))?;
-        self.output.object(&json!({
-            "event": "serving", "service": self.service, "server": status.server, "servers": status.servers,
-            "seqno": status.number, "root": root,
-        }))
+        let (server, service, number) = (status.server, visible(&self.service), status.number);
+        let shown = visible(&root);
+        self.output.announce(
+            format_args!("server {server} of {service} serves, at command {number}; the root's capability is in {shown}"),
+            &json!({
+                "event": "serving", "service": self.service, "server": server, "servers": status.servers,
+                "seqno": number, "root": root,
+            }),
+        );
     }
 }

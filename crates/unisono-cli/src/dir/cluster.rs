@@ -82,9 +82,9 @@ pub(crate) fn run(command: &Cluster, settings: &Settings, output: &Output) -> Re
         attendant.introduce()?;
     }
     let root = quoted(&command.data_of(1).join(ROOT_FILE).display().to_string());
-    output.say(format_args!(
+    output.announce_words(format_args!(
         "type in another terminal: export UNISONO_CAP={root}; unisono dir mkdir home; unisono dir ls"
-    ))?;
+    ));
     // The first that ends by itself ends all.
     let ended = wait_for_one(&servers);
     end(&servers);

@@ -289,7 +289,7 @@ fn serve(replica: &Replica<Sum>, served: &Served, output: &Output) -> Result<(),
         Err(NotServed::Ended) => return Err(Problem::failed(replica.wait())),
         port => port?,
     };
-    introduce(replica, &served.name, &port.to_string(), output)?;
+    introduce(replica, &served.name, &port.to_string(), output);
     let noticing = replica.clone();
     threads::start("notices", move || {
         while let Some(notice) = noticing.next_notice() {
@@ -302,15 +302,15 @@ fn serve(replica: &Replica<Sum>, served: &Served, output: &Output) -> Result<(),
     }
 }
 
-/// Prints that the service is ready.
-fn introduce(replica: &Replica<Sum>, name: &str, port: &str, output: &Output) -> std::io::Result<()> {
+/// Announces that the service is ready.
+fn introduce(replica: &Replica<Sum>, name: &str, port: &str, output: &Output) {
     let members = replica.status().members.len();
     let sum = replica.look(|sum| sum.0);
     let several = several(members as u64, "member");
-    output.say(format_args!("serving {}, port {port}, {several}, at {sum}", visible(name)))?;
-    output.object(
+    output.announce(
+        format_args!("serving {}, port {port}, {several}, at {sum}", visible(name)),
         &json!({"event": "serving", "name": name, "port": port, "members": members, "value": sum.to_string()}),
-    )
+    );
 }
 
 pub(crate) fn words(notice: &Notice) -> String {

@@ -67,15 +67,17 @@ pub(crate) fn run(command: Serve, settings: &Settings, output: &Output) -> Resul
             output::exit(1);
         }
     })?;
-    say_what_is_served(&server, &served.name, output)?;
+    announce(&server, &served.name, output);
     server.serve(command.concurrency.into(), |request| commands.answer(request.payload()));
     // Wait until the last replies have arrived.
     server.drain(FAREWELL).map_err(Problem::failed)
 }
 
-/// Prints the first line: the service is ready.
-pub(super) fn say_what_is_served(server: &Server, name: &str, output: &Output) -> std::io::Result<()> {
+/// Announces that the service is ready.
+pub(super) fn announce(server: &Server, name: &str, output: &Output) {
     let (port, address) = (server.port().to_string(), server.address().to_string());
-    output.say(format_args!("serving {}, port {port}, at {address}", visible(name)))?;
-    output.object(&json!({"event": "serving", "name": name, "port": port, "address": address}))
+    output.announce(
+        format_args!("serving {}, port {port}, at {address}", visible(name)),
+        &json!({"event": "serving", "name": name, "port": port, "address": address}),
+    );
 }
