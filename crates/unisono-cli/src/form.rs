@@ -11,9 +11,11 @@ use crate::progress;
 use crate::settings::Settings;
 use crate::units;
 use clap::Args;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::thread;
 use std::time::Duration;
-use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options, SlowMember};
+use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options, SlowMember, Uid, look};
 
 /// Default time for which a participant waits for the others, 30 s: enough to start three processes by hand.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -21,6 +23,10 @@ const WITHIN: Duration = Duration::from_secs(30);
 const WITHIN_ALLOWED: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(3600);
 /// A formation that takes less than this, 2 s, prints no progress.
 const SHORT: Duration = Duration::from_secs(2);
+/// Time for an answer when a process that is not admitted looks for a member with its name.
+const NAMESAKE_LOOK: Duration = Duration::from_millis(500);
+/// Time after which it looks again, 1 s: if the member was this process, its entry has ended by then.
+const NAMESAKE_LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What happens to a slow member of a group that a command founds.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SlowOption {
@@ -120,13 +126,46 @@ pub(crate) fn form(
     options: &Options,
 ) -> Result<Group, Problem> {
     let (words, at) = (waits_for(group, formation, options), connection::whereabouts(options));
-    let _waiting = progress::tell_if_long(SHORT, move || format!("{words} {}", at()));
+    let (own_group, own_options) = (group.to_owned(), options.clone());
+    let _waiting = progress::tell_if_long(SHORT, move || match namesake(&own_group, &own_options) {
+        Some(namesake) => namesake,
+        None => format!("{words} {}", at()),
+    });
     match Group::join_or_form(group, formation.clone(), config.clone(), "", options) {
+        Err(OpenError::Join(JoinFailure::TimedOut)) => Err(Problem::failed(not_admitted(group, options))),
         Err(OpenError::Join(JoinFailure::NotFormed)) => {
             Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
         }
         entered => Ok(entered?),
     }
+}
+
+/// Says that another process has this one's name in the group and what to do, if the group has such a member. Call it while
+/// this process is not admitted.
+pub(crate) fn namesake(group: &str, options: &Options) -> Option<String> {
+    let member = namesake_member(group, options)?;
+    thread::sleep(NAMESAKE_LOOK_AGAIN);
+    let again = namesake_member(group, options)?;
+    (member == again).then(|| {
+        let (_, at) = member;
+        format!(
+            "another process with the name {} is in {}, at {at}: stop that process, or start this one with another --name",
+            visible(options.name.as_str()),
+            visible(group)
+        )
+    })
+}
+
+fn namesake_member(group: &str, options: &Options) -> Option<(Uid, SocketAddr)> {
+    let mut members =
+        look(group, options, NAMESAKE_LOOK).ok()?.members.into_iter().map(|report| report.member);
+    let member = members.find(|member| member.name == options.name)?;
+    Some((member.uid, member.address))
+}
+
+/// Returns the message for a group that did not admit this process in time.
+pub(crate) fn not_admitted(group: &str, options: &Options) -> String {
+    namesake(group, options).unwrap_or_else(|| OpenError::Join(JoinFailure::TimedOut).to_string())
 }
 
 /// Returns what the user reads while a formation takes long.

@@ -4,7 +4,7 @@ use crate::output::{BARS, tell};
 use crate::threads;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, TryRecvError};
 use std::time::Duration;
 
 /// Shows a progress bar of `length` steps. `what` names what the steps count.
@@ -23,7 +23,7 @@ pub(crate) fn count(what: &'static str) -> ProgressBar {
 }
 
 /// Prints `words` if the work takes longer than `patience`, until the caller drops the returned value; they are asked for then,
-/// and may take long. Prints nothing if the system refuses a thread for that.
+/// and may take long. Prints nothing if the work is over by then, or the system refuses a thread for that.
 pub(crate) fn tell_if_long<W: Display>(
     patience: Duration,
     words: impl FnOnce() -> W + Send + 'static,
@@ -31,7 +31,10 @@ pub(crate) fn tell_if_long<W: Display>(
     let (under_way, over) = mpsc::channel();
     let _ = threads::start("progress", move || {
         if over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            tell(words());
+            let words = words();
+            if over.try_recv() == Err(TryRecvError::Empty) {
+                tell(words);
+            }
         }
     });
     under_way

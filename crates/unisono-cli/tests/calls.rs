@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, WATCHFUL, command, group, json, unisono};
+use common::{Background, LOOKS_LONG, WATCHFUL, command, group, json, persistently, unisono};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Command, Stdio};
@@ -203,6 +203,30 @@ fn status_says(name: &str, status: i32, words: &[&str]) {
             return;
         }
         assert!(begin.elapsed() < common::PATIENCE, "{name}: {:?}: {said}", output.status);
+    }
+}
+
+// A listed name is admitted once. The others are there, so the second process must not say that it waits for them.
+#[test]
+fn a_second_process_of_a_listed_name_says_where_the_first_is() {
+    let port = group("twice");
+    let counter = |name| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c", "--at-least", "3"];
+        Background::start(&[&form[..], &LOOKS_LONG].concat())
+    };
+    let mut three = ["a", "b", "c"].map(counter);
+    three.iter_mut().for_each(|counter| counter.until("the counter", |seen| !seen.is_empty()));
+    let words = format!("another process with the name a is in {port}, at 127.0.0.1:");
+    let form = ["--form", "a,b,c", "--form-within", "1s"];
+    for (command, form) in [("rpc counter", &[][..]), ("rpc counter", &form), ("listen", &form)] {
+        let words_of = command.split(' ').chain([&*port, "--name", "a"]).collect::<Vec<_>>();
+        let second = || failure(&[&words_of[..], form].concat());
+        // A member that the machine keeps waiting does not answer in time.
+        let is_good =
+            |said: &str| said.contains(&words) && !said.contains("waiting") && !said.contains("no member");
+        let (status, said) = persistently(second, |(_, said)| is_good(said));
+        assert!(status == Some(1) && is_good(&said), "{command} {form:?}: {said}");
+        assert!(said.contains("stop that process, or start this one with another --name"), "{said}");
     }
 }
 

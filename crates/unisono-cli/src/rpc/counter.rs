@@ -228,16 +228,22 @@ impl Opening<'_> {
         };
         let config = GroupConfig { members_min, ..self.how.config.clone() };
         let how = ReplicaOptions { config, ..self.how.clone() };
-        let (words, at) = (self.words(options), connection::whereabouts(options));
-        let _waiting = progress::tell_if_long(SHORT_OPENING, move || format!("{words} {}", at()));
         let replica = Replica::begin(self.name, founding, Sum(0), how, options)
             .map_err(|error| self.problem(error, options))?;
+        let (words, at) = (self.words(options), connection::whereabouts(options));
+        let (name, own_options, entering) = (self.name.to_owned(), options.clone(), replica.clone());
+        let _waiting = progress::tell_if_long(SHORT_OPENING, move || {
+            // A member with this name is this process itself if it has entered.
+            let namesake =
+                form::namesake(&name, &own_options).filter(|_| entering.status().members.is_empty());
+            namesake.unwrap_or_else(|| format!("{words} {}", at()))
+        });
         let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
         while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
             let is_joining = self.formation.is_none() && replica.status().state == ReplicaState::Entering;
             if is_joining && begun.elapsed() > looks_for {
                 replica.end(Duration::ZERO);
-                return Err(Problem::failed(self.nothing_to_join()));
+                return Err(Problem::failed(self.not_joined(options)));
             }
             if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN {
                 replica.end(Duration::ZERO);
@@ -259,7 +265,11 @@ impl Opening<'_> {
         }
     }
 
-    fn nothing_to_join(&self) -> String {
+    /// Returns the message for a process that has not joined in time.
+    fn not_joined(&self, options: &Options) -> String {
+        if let Some(namesake) = form::namesake(self.name, options) {
+            return namesake;
+        }
         let name = visible(self.name);
         format!(
             "no member of {name} answers; to found {name} with others, start each with the same list, as with \
@@ -277,6 +287,9 @@ impl Opening<'_> {
                 self.settings,
                 &options.name,
             )),
+            (OpenError::Join(JoinFailure::TimedOut), Some(_)) => {
+                Problem::failed(form::not_admitted(self.name, options))
+            }
             (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
             _ => error.into(),
         }
