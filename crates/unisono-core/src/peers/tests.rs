@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use core::time::Duration;
 
 const SILENCE: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_millis(120);
+const DETECTOR_PATIENCE: Duration = Duration::from_millis(120);
 
 fn member(uid: u64) -> Member {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, uid as u16));
@@ -154,8 +154,14 @@ fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
 
 /// A look at `millisecond`, at a peer for which no message waits.
 fn look(peer: &mut Peer, millisecond: u64) -> Finding {
-    let knobs =
-        Look { silence: SILENCE, patience: PATIENCE, burst: PATIENCE, waits_since: None, term: 0, nonce: 77 };
+    let knobs = Look {
+        silence: SILENCE,
+        patience: DETECTOR_PATIENCE,
+        burst: DETECTOR_PATIENCE,
+        waits_since: None,
+        term: 0,
+        nonce: 77,
+    };
     peer.look(at(millisecond), &knobs)
 }
 
@@ -196,8 +202,8 @@ fn a_peer_for_which_a_message_waits_is_probed_after_a_sixth_of_the_silence() {
     let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
     let owing = |since| Look {
         silence: SILENCE,
-        patience: PATIENCE,
-        burst: PATIENCE,
+        patience: DETECTOR_PATIENCE,
+        burst: DETECTOR_PATIENCE,
         waits_since: Some(at(since)),
         term: 0,
         nonce: 1,
@@ -221,7 +227,10 @@ fn sleep_of_this_process_is_taken_off_the_silence_at_most_three_times_in_a_row()
     assert_eq!(detector.note_own_lateness(at(39), at(0)), None);
     assert_eq!(detector.note_own_lateness(at(139), at(50)), Some(Duration::from_millis(49)));
     assert_eq!(detector.late_ms(at(139)), 89);
-    assert!(detector.patience(at(139), PATIENCE) > PATIENCE, "members are late though alive");
+    assert!(
+        detector.patience(at(139), DETECTOR_PATIENCE) > DETECTOR_PATIENCE,
+        "members are late though alive"
+    );
 }
 
 #[test]

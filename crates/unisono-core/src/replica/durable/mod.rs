@@ -46,7 +46,7 @@ const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 /// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
 const APPEND_BYTES_MAX: usize = 8 << 20;
 /// Time from one look at the job under way to the next.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const JOB_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A look that comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -459,7 +459,7 @@ impl Durable {
     /// lie unread.
     pub(super) fn hangs(&mut self, now: Time) -> bool {
         let Some(job) = &mut self.under_way else { return false };
-        let stopped = now.since(job.looked).saturating_sub(LOOK_EVERY);
+        let stopped = now.since(job.looked).saturating_sub(JOB_LOOK_EVERY);
         if stopped > LATE {
             job.progress = (job.progress + stopped).min(now);
         }
@@ -484,6 +484,6 @@ impl Durable {
 
     /// Returns when to look next whether the disk hangs.
     pub(super) fn looks_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|job| (job.progress + DISK_HANGS_AFTER).min(job.looked + LOOK_EVERY))
+        self.under_way.as_ref().map(|job| (job.progress + DISK_HANGS_AFTER).min(job.looked + JOB_LOOK_EVERY))
     }
 }
