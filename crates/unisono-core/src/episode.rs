@@ -6,8 +6,8 @@
 
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
-use crate::history::Entry;
 use crate::identity::{EpochId, Member, Seqno, Uid};
+use crate::log::Entry;
 use crate::time::Time;
 use crate::wire::Change;
 use alloc::collections::VecDeque;
@@ -159,7 +159,7 @@ impl Group {
     /// Queues an episode for each change that was accepted beyond `before`.
     #[inline]
     pub(crate) fn note_changes_accepted(&mut self, before: Seqno) {
-        if self.history.last_change() > before || self.term() > before {
+        if self.log.history().last_change() > before || self.term() > before {
             self.queue_changes(before);
         }
     }
@@ -169,17 +169,17 @@ impl Group {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return;
         }
-        for seqno in before.max(self.entered_at) + 1..=self.accepted {
-            let Some(change) = self.history.get(seqno).and_then(Entry::to_change) else { continue };
-            let members = self.history.view_at(seqno).len();
+        for seqno in before.max(self.entered_at) + 1..=self.log.accepted() {
+            let Some(change) = self.log.history().get(seqno).and_then(Entry::to_change) else { continue };
+            let members = self.log.history().view_at(seqno).len();
             let member_at = |seqno, uid| {
-                self.history.view_at(seqno).iter().find(|member: &&Member| member.uid == uid).cloned()
+                self.log.history().view_at(seqno).iter().find(|member: &&Member| member.uid == uid).cloned()
             };
             let (change, handover) = match change {
                 Change::Join { member, .. } => (Some(Episode::Joined { seqno, member, members }), None),
                 Change::Leave { uid, .. } => {
                     let left = member_at(seqno - 1, uid);
-                    let (term, successor) = self.history.term_at(seqno);
+                    let (term, successor) = self.log.history().term_at(seqno);
                     let successor = if term == seqno { member_at(seqno, successor) } else { None };
                     (left.map(|member| Episode::Left { seqno, member, members }), successor)
                 }

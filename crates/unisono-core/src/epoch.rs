@@ -8,7 +8,6 @@ use crate::config::GroupConfig;
 use crate::episode::Episode;
 use crate::event::Event;
 use crate::group::{Group, Phase};
-use crate::history::History;
 use crate::identity::{EpochId, EpochTag, Instance, Seqno};
 use crate::time::Time;
 use crate::wire::{Founding, LogBase};
@@ -44,8 +43,7 @@ impl Group {
     pub(crate) fn begin_log(&mut self, now: Time, epoch: EpochId, epoch_start: Seqno, base: &LogBase) {
         self.enter_epoch(now, epoch, epoch_start);
         self.order.listen();
-        self.history = History::new(base);
-        (self.accepted, self.delivered) = (base.seqno, base.seqno);
+        self.log.begin(base);
         self.forget_acknowledgements(base.seqno);
         // A base at the beginning of the epoch does not show which members have entered the epoch. A later base does:
         // all members hold what is no longer kept.
@@ -56,7 +54,7 @@ impl Group {
     /// Enters an epoch, which datagrams carry from here on.
     pub(crate) fn enter_epoch(&mut self, now: Time, epoch: EpochId, start: Seqno) {
         (self.epoch, self.epoch_entered_at) = (epoch, now);
-        while self.epochs.len() > 1 && self.epochs[1].0 <= self.delivered {
+        while self.epochs.len() > 1 && self.epochs[1].0 <= self.log.delivered() {
             self.epochs.pop_front();
         }
         self.epochs.push_back((start, epoch));
@@ -72,7 +70,7 @@ impl Group {
         self.epochs.clear();
         self.epoch_tag = EpochTag::OUTSIDE;
         self.peers.clear();
-        self.unordered.clear();
+        self.log.drop_waiting();
         self.repair.clear();
         self.order.begin(0);
         self.order.stop();

@@ -64,7 +64,6 @@
 extern crate alloc;
 
 mod allowance;
-mod blocks;
 mod config;
 mod cookies;
 mod episode;
@@ -74,8 +73,8 @@ mod event;
 mod flow;
 mod fragment;
 mod group;
-mod history;
 mod identity;
+mod log;
 pub mod look;
 mod membership;
 mod multicasts;
@@ -94,7 +93,6 @@ mod serialized;
 mod stability;
 mod table;
 mod time;
-mod unordered;
 mod versions;
 pub mod wire;
 

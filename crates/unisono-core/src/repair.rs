@@ -69,12 +69,12 @@ impl Repair {
 impl Group {
     /// True if this member knows of something that it does not hold.
     pub(crate) fn lacks(&self) -> bool {
-        self.history.received() < self.history.end().max(self.repair.target)
+        self.log.received() < self.log.end().max(self.repair.target)
     }
 
     /// Lets this member request the next seqno, whether or not it exists: nothing is received from the sequencer.
     pub(crate) fn ask_around(&mut self) {
-        let next = self.history.received() + 1;
+        let next = self.log.received() + 1;
         self.repair.target = self.repair.target.max(next);
     }
 
@@ -98,7 +98,7 @@ impl Group {
         if !self.lacks() || self.recovery.has_promised() {
             return;
         }
-        let ranges = self.history.gaps(self.repair.target, NACK_RANGES_MAX);
+        let ranges = self.log.history().gaps(self.repair.target, NACK_RANGES_MAX);
         if let Some(peer) = self.peer_to_ask()
             && !ranges.is_empty()
         {
@@ -128,7 +128,7 @@ impl Group {
         if self.repair.asked == 2 && self.peers.get(self.repair.told_by).is_some() {
             return Some(self.repair.told_by);
         }
-        let next = self.history.received() + 1;
+        let next = self.log.received() + 1;
         let holders: Vec<Uid> =
             self.peers.iter().filter(|peer| peer.received() >= next).map(|peer| peer.uid()).collect();
         let anyone: Vec<Uid> = self.peers.iter().map(|peer| peer.uid()).collect();
@@ -139,7 +139,7 @@ impl Group {
     /// Serves a NACK for these seqnos.
     pub(crate) fn handle_nack(&mut self, from: Uid, ranges: &[(Seqno, Seqno)]) {
         let Some(address) = self.peers.address(from) else { return };
-        let base = self.history.base();
+        let base = self.log.base();
         if ranges.first().is_some_and(|range| range.0 <= base) {
             self.probe(Probe::AskedForGone);
             self.post(from, Frame::Gone { through: base });
@@ -150,7 +150,7 @@ impl Group {
                 break;
             }
             let (first, last) =
-                (first.max(base + 1), last.min(self.history.end()).min(first.saturating_add(left - 1)));
+                (first.max(base + 1), last.min(self.log.end()).min(first.saturating_add(left - 1)));
             if first > last {
                 continue;
             }
@@ -181,7 +181,7 @@ impl Group {
 
     /// Handles the answer that a seqno was freed: all members held it, so this process was not counted among them.
     pub(crate) fn handle_gone(&mut self, now: Time, from: Uid, through: Seqno) {
-        if through <= self.history.received() {
+        if through <= self.log.received() {
             return;
         }
         if self.phase == Phase::Joining && !self.is_member() {

@@ -15,7 +15,7 @@ impl Group {
         let rule =
             Rule { resilience: self.config.resilience, quorum: self.quorum(), planted: self.planted() };
         Acceptance {
-            log: &self.history,
+            log: &self.log,
             peers: &self.peers,
             me: self.me.uid,
             epoch_start: self.epoch_start,
@@ -30,7 +30,7 @@ impl Group {
 
     /// Accepts everything that can be accepted (docs/protocol/sequencer.md: ACCEPT).
     pub(crate) fn accept(&mut self, now: Time) {
-        if self.accepted < self.history.received()
+        if self.log.accepted() < self.log.received()
             && (!self.recovery.has_promised() || self.broken(Planted::AcceptAfterPromise))
         {
             self.accept_more(now);
@@ -39,13 +39,13 @@ impl Group {
 
     #[inline(never)]
     fn accept_more(&mut self, now: Time) {
-        let before = self.accepted;
-        let hint = self.acknowledging.accepted_hint().min(self.history.received());
+        let before = self.log.accepted();
+        let hint = self.acknowledging.accepted_hint().min(self.log.received());
         let told = self.acknowledging.accepted_hint();
-        while self.accepted < self.history.received() {
-            let last = self.history.next_change_after(self.accepted).unwrap_or(Seqno::MAX);
-            let (through, is_to_be_told) = self.acceptance().through(self.accepted, last, hint);
-            self.accepted = through;
+        while self.log.accepted() < self.log.received() {
+            let last = self.log.history().next_change_after(self.log.accepted()).unwrap_or(Seqno::MAX);
+            let (through, is_to_be_told) = self.acceptance().through(self.log.accepted(), last, hint);
+            self.log.accept_through(through);
             // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
             // if a message needs more.
             if is_to_be_told && self.report_to().is_none() {
@@ -56,8 +56,8 @@ impl Group {
                 break;
             }
         }
-        if self.accepted > before {
-            if self.accepted > told && self.report_to().is_some() {
+        if self.log.accepted() > before {
+            if self.log.accepted() > told && self.report_to().is_some() {
                 self.probe(Probe::AcceptedByOwnTable);
             }
             if self.report_to().is_none() && self.order.announced > before {
@@ -66,20 +66,20 @@ impl Group {
             self.resolve_own(before);
             self.note_accepted(now, before);
         }
-        if self.accepted < self.history.received() {
+        if self.log.accepted() < self.log.received() {
             self.expect_acceptance(now);
         }
     }
 
     fn note_accepted(&mut self, now: Time, before: Seqno) {
-        if self.report_to().is_some() && self.history.change_beyond(before).is_some() {
+        if self.report_to().is_some() && self.log.history().change_beyond(before).is_some() {
             self.acknowledging.report_now();
         }
         if self.joining.is_some() {
             self.enter_if_joined(now);
         }
         self.note_changes_accepted(before);
-        if self.own_leave_is_logged() && self.accepted >= self.history.last_change() {
+        if self.own_leave_is_logged() && self.log.accepted() >= self.log.history().last_change() {
             self.note_own_leave_accepted(now);
         }
     }
@@ -94,25 +94,25 @@ impl Group {
         if self.report_to().is_some() {
             return self.stable();
         }
-        let view = self.history.view();
-        self.peers.held_by(view, view.len(), self.me.uid, self.history.received())
+        let view = self.log.history().view();
+        self.peers.held_by(view, view.len(), self.me.uid, self.log.received())
     }
 
     /// Returns [`Group::stable`] if that lies beyond `floor`; otherwise any seqno that does not.
     #[inline]
     fn stable_beyond(&self, floor: Seqno) -> Seqno {
         if self.broken(Planted::PurgeByOwnWatermark) {
-            self.history.received()
+            self.log.received()
         } else if self.report_to().is_none() {
             self.held_by_all_beyond(floor)
         } else {
-            self.acknowledging.stable_hint().min(self.history.received())
+            self.acknowledging.stable_hint().min(self.log.received())
         }
     }
 
     fn held_by_all_beyond(&self, floor: Seqno) -> Seqno {
-        let mut stable = self.history.received();
-        for member in self.history.view().iter() {
+        let mut stable = self.log.received();
+        for member in self.log.history().view().iter() {
             if member.uid != self.me.uid {
                 stable = stable.min(self.peers.get(member.uid).map_or(0, |peer| peer.received()));
                 if stable <= floor {
@@ -137,24 +137,24 @@ impl Group {
     /// observer. They take at most half of what the history may hold, so that members do not wait long for a process
     /// that is no member.
     pub(crate) fn keeps_for(&self, observer: &Peer) -> bool {
-        let lacks = self.history.received().saturating_sub(observer.received());
+        let lacks = self.log.received().saturating_sub(observer.received());
         lacks <= u64::from(self.config.history_messages) / 2
-            && self.history.bytes() <= self.config.history_bytes / 2
-            && observer.received() >= self.history.base()
+            && self.log.history().bytes() <= self.config.history_bytes / 2
+            && observer.received() >= self.log.base()
     }
 
     /// Frees everything that every member holds and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
-        let mut through = self.accepted.min(self.delivered);
+        let mut through = self.log.needless_through();
         if self.report_to().is_none() {
             // Observers are to receive it too.
             through = through.min(self.order.announced);
         }
         // `stable` comes last: a sequencer has to look at all members for it.
-        if through > self.history.base() {
-            through = through.min(self.stable_beyond(self.history.base()));
-            if through > self.history.base() {
-                self.history.purge(through);
+        if through > self.log.base() {
+            through = through.min(self.stable_beyond(self.log.base()));
+            if through > self.log.base() {
+                self.log.free(through);
             }
         }
     }

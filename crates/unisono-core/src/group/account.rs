@@ -28,7 +28,7 @@ impl Group {
 
     /// Returns the state of the group as this member sees it (GetInfoGroup).
     pub fn info(&self) -> Info {
-        let members = self.history.view().to_vec();
+        let members = self.log.history().view().to_vec();
         Info {
             phase: self.phase,
             instance: self.instance,
@@ -37,10 +37,10 @@ impl Group {
             rank: members.iter().position(|member| member.uid == self.me.uid),
             sequencer: self.contact(),
             by_multicast: self.audience().multicast,
-            expected: self.delivered + 1,
-            unstable: self.history.received() + 1,
-            accepted: self.accepted,
-            buffered: self.history.len(),
+            expected: self.log.delivered() + 1,
+            unstable: self.log.received() + 1,
+            accepted: self.log.accepted(),
+            buffered: self.log.history().len(),
             under_way: self.outbox.len(),
             window: self.config.window as usize,
             resilience: self.resilience_in(members.len()),
@@ -83,16 +83,16 @@ impl Group {
             reporter: self.me.uid,
             sequencer: self.contact(),
             term: self.term(),
-            resilience: self.resilience_in(self.history.view().len()),
+            resilience: self.resilience_in(self.log.history().view().len()),
             resilience_founded: self.config.resilience,
-            end: self.history.end(),
-            accepted: self.accepted,
+            end: self.log.end(),
+            accepted: self.log.accepted(),
             stable: self.held_by_members(),
-            members: self.history.view().iter().map(|member| self.report_of(now, member.uid)).collect(),
+            members: self.log.history().view().iter().map(|member| self.report_of(now, member.uid)).collect(),
             members_omitted: 0,
             waiting: self.waits(now),
             waiting_omitted: 0,
-            buffered: u32::try_from(self.history.len()).unwrap_or(u32::MAX),
+            buffered: u32::try_from(self.log.history().len()).unwrap_or(u32::MAX),
             window: self.config.window,
             under_way: u32::try_from(self.outbox.len()).unwrap_or(u32::MAX),
             in_epoch: now.since(self.epoch_entered_at),
@@ -113,8 +113,8 @@ impl Group {
             },
             None => MemberReport {
                 member: self.me.clone(),
-                received: self.history.received(),
-                delivered: self.delivered,
+                received: self.log.received(),
+                delivered: self.log.delivered(),
                 suspected: false,
                 multicast: self.hears_multicast(now),
                 silent: core::time::Duration::ZERO,
@@ -129,22 +129,22 @@ impl Group {
             waits.push(Waiting { who: self.me.uid, reason, member, seqno, since: now.since(since) });
         };
         if let Some(since) = self.recovery.since() {
-            wait(WaitReason::Reset, None, self.history.received(), since);
+            wait(WaitReason::Reset, None, self.log.received(), since);
             return waits;
         }
         if let Some((since, who)) = self.window_shut_by() {
-            wait(WaitReason::Window, Some(who), self.history.received() + 1, since);
+            wait(WaitReason::Window, Some(who), self.log.received() + 1, since);
         }
         let since = self.waits_for_members_since(now).unwrap_or(now);
         for _ in 0..self.members_below_minimum() {
-            wait(WaitReason::Minimum, None, self.history.received() + 1, since);
+            wait(WaitReason::Minimum, None, self.log.received() + 1, since);
         }
         if self.lacks() {
-            wait(WaitReason::Flush, Some(self.contact()), self.history.received() + 1, now);
+            wait(WaitReason::Flush, Some(self.contact()), self.log.received() + 1, now);
         }
-        if self.accepted < self.history.received() {
-            let seqno = self.accepted + 1;
-            let view = self.history.view_at(self.accepted);
+        if self.log.accepted() < self.log.received() {
+            let seqno = self.log.accepted() + 1;
+            let view = self.log.history().view_at(self.log.accepted());
             for member in view.iter().filter(|member| !self.holds(member.uid, seqno)) {
                 let since = self.peers.get(member.uid).map_or(now, |peer| peer.last_heard());
                 wait(WaitReason::Ack, Some(member.uid), seqno, since);

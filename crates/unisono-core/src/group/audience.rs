@@ -3,8 +3,8 @@
 //! `peers/audience.rs` computes it.
 
 use super::{Destination, Group};
-use crate::history::Entry;
 use crate::identity::Seqno;
+use crate::log::Entry;
 use crate::peers::{Audience, Means};
 use crate::time::Time;
 use core::time::Duration;
@@ -55,7 +55,7 @@ impl Group {
 
     /// Puts the sender of the message first among the copies, because its application may wait for the outcome.
     pub(super) fn serve_sender_first(&mut self, seqno: Seqno) {
-        let Some(Entry::Message(message)) = self.history.get(seqno) else { return };
+        let Some(Entry::Message(message)) = self.log.history().get(seqno) else { return };
         if let Some(address) = self.peers.address(message.sender) {
             self.addressing.put_first(address);
         }

@@ -72,13 +72,13 @@ impl Group {
     /// True if no message gets a seqno until this member's application takes events: those that wait for it fill the
     /// history.
     pub fn own_events_stop_the_order(&self) -> bool {
-        let waiting = self.history.received() - self.delivered;
+        let waiting = self.log.received() - self.log.delivered();
         // Only the sequencer knows the number of bytes, and stops at its limit.
         let fills_bytes = self.may_assign()
-            && self.history.base() >= self.delivered
-            && self.history.bytes() >= self.config.history_bytes;
+            && self.log.base() >= self.log.delivered()
+            && self.log.history().bytes() >= self.config.history_bytes;
         self.phase == Phase::Member
-            && self.delivered < self.accepted
+            && self.log.delivered() < self.log.accepted()
             && (waiting >= u64::from(self.config.history_messages) || fills_bytes)
     }
 

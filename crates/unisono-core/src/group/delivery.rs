@@ -6,8 +6,8 @@
 
 use super::{Group, Phase};
 use crate::event::{Event, Outcome, View};
-use crate::history::{Entry, Members, Message, Reset};
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::log::{Entry, Members, Message, Reset};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Change;
@@ -29,16 +29,16 @@ impl Group {
             }
             return None;
         }
-        let before = self.delivered;
+        let before = self.log.delivered();
         let event = self.next_event();
-        self.took_events |= event.is_some() || self.delivered != before;
+        self.took_events |= event.is_some() || self.log.delivered() != before;
         event
     }
 
     /// False if [`Group::poll_event`] has nothing to return.
     #[inline]
     pub fn may_have_events(&self) -> bool {
-        self.delivered < self.accepted
+        self.log.delivered() < self.log.accepted()
             || !self.notices.is_empty()
             || self.closing.is_some()
             || self.halt.has_event()
@@ -55,15 +55,15 @@ impl Group {
         }
         if matches!(self.closing, Some(Event::JoinFailed { .. })) {
             // It was never a member: its application gets nothing of what it received.
-            self.delivered = self.accepted;
+            self.log.skip_through(self.log.accepted());
             return self.last_event();
         }
         let limit =
-            if self.broken(Planted::DeliverTentative) { self.history.received() } else { self.accepted };
-        while self.delivered < limit {
-            let seqno = self.delivered + 1;
+            if self.broken(Planted::DeliverTentative) { self.log.received() } else { self.log.accepted() };
+        while self.log.delivered() < limit {
+            let seqno = self.log.delivered() + 1;
             let event = self.event_at(seqno)?;
-            self.delivered = seqno;
+            self.log.deliver_next();
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
                 return event;
@@ -76,7 +76,7 @@ impl Group {
     /// Returns the event for the entry at `seqno`, which may have none. `None` if the entry is not held.
     #[inline]
     pub(crate) fn event_at(&mut self, seqno: Seqno) -> Option<Option<Event>> {
-        Some(match self.history.get(seqno)? {
+        Some(match self.log.history().get(seqno)? {
             Entry::Message(message) => {
                 let message = *message;
                 self.event_of_message(seqno, message)
@@ -106,9 +106,9 @@ impl Group {
     /// Returns the event for a message; `None` for a piece that is not the last.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
         let Message { sender, number, .. } = message;
-        let data = self.history.data(&message);
+        let data = self.log.history().data(&message);
         let (more, data) = (message.more(), data.map(|data| data.share()));
-        let is_piece = more || self.assembly.is_open(sender);
+        let is_piece = more || self.log.is_put_together(sender);
         let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
         Some(Event::Message { seqno, sender, number, payload })
@@ -117,24 +117,24 @@ impl Group {
     #[inline(never)]
     fn put_together(&mut self, sender: Uid, more: bool, piece: Bytes) -> Option<Bytes> {
         let max = self.config.message_bytes_max as usize;
-        let whole = self.assembly.take(sender, more, piece, max)?;
+        let whole = self.log.put_together(sender, more, piece, max)?;
         self.probe(Probe::PiecesDelivered);
         Some(whole)
     }
 
     #[cold]
     fn event_of_change(&mut self, seqno: Seqno, change: Change) -> Option<Event> {
-        let members = self.history.view_at(seqno).len();
+        let members = self.log.history().view_at(seqno).len();
         match change {
             Change::Join { member, .. } if member.uid == self.me.uid => {
-                let sequencer = self.history.term_at(seqno).1;
+                let sequencer = self.log.history().term_at(seqno).1;
                 Some(Event::Entered { seqno, view: self.view_at(seqno, sequencer) })
             }
             Change::Join { member, hello } => Some(Event::Joined { seqno, member, hello, members }),
             Change::Leave { uid, goodbye, .. } => {
-                self.assembly.forget_sender(uid);
-                let member = find(self.history.view_at(seqno - 1), uid)?;
-                let (term, sequencer) = self.history.term_at(seqno);
+                self.log.give_up_pieces(Some(uid));
+                let member = find(self.log.history().view_at(seqno - 1), uid)?;
+                let (term, sequencer) = self.log.history().term_at(seqno);
                 let successor = (term == seqno).then_some(sequencer);
                 Some(Event::Left { seqno, member, goodbye, members, successor })
             }
@@ -146,9 +146,9 @@ impl Group {
     #[cold]
     fn event_of_reset(&mut self, seqno: Seqno, reset: Reset) -> Option<Event> {
         if !self.broken(Planted::UnfinishedKept) {
-            self.assembly.clear();
+            self.log.give_up_pieces(None);
         }
-        let sequencer = self.history.term_at(seqno).1;
+        let sequencer = self.log.history().term_at(seqno).1;
         let mut view = self.view_at(seqno, sequencer);
         view.epoch = reset.epoch;
         let Reset { excluded, degraded, forced, .. } = reset;
@@ -157,7 +157,7 @@ impl Group {
 
     /// Returns the view at that seqno, for the application.
     pub(crate) fn view_at(&self, seqno: Seqno, sequencer: Uid) -> View {
-        let members = self.history.view_at(seqno).to_vec();
+        let members = self.log.history().view_at(seqno).to_vec();
         let at_seqno = self.epochs.iter().rev().find(|(start, _)| *start <= seqno);
         let epoch = at_seqno.map_or(self.epoch, |(_, epoch)| *epoch);
         let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
@@ -176,8 +176,8 @@ impl Group {
         if self.outbox.len() == 0 {
             return;
         }
-        for seqno in before + 1..=self.accepted {
-            if let Some(Entry::Message(message)) = self.history.get(seqno)
+        for seqno in before + 1..=self.log.accepted() {
+            if let Some(Entry::Message(message)) = self.log.history().get(seqno)
                 && message.sender == self.me.uid
             {
                 let number = message.number;
@@ -208,9 +208,9 @@ impl Group {
         }
         self.took_events = false;
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting) {
-            let before = self.history.base();
+            let before = self.log.base();
             self.purge();
-            self.moved |= self.history.base() != before;
+            self.moved |= self.log.base() != before;
         }
     }
 }

@@ -258,7 +258,7 @@ impl Group {
             }
         }
         if level.is_some() {
-            self.history.advance();
+            self.log.advance();
             self.note_levelled(now);
         }
         if let Some((end, asks)) = heartbeat

@@ -27,9 +27,8 @@ use crate::episode::Episodes;
 use crate::error::ConfigError;
 use crate::event::{Event, Outcome, resilience_among};
 use crate::flow::Outbox;
-use crate::fragment::Assembly;
-use crate::history::History;
 use crate::identity::{EpochId, EpochTag, GroupTag, Instance, Member, MessageNumber, Port, Seqno, Uid};
+use crate::log::Log;
 use crate::look::{Counters, LastReset};
 use crate::membership::{
     Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
@@ -41,12 +40,10 @@ use crate::planted::Planted;
 use crate::random::Random;
 use crate::repair::Repair;
 use crate::time::Time;
-use crate::unordered::UnorderedBuffer;
 use crate::versions::OtherVersions;
-use crate::wire::{LogBase, Protection};
+use crate::wire::Protection;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use output::Mail;
@@ -91,15 +88,9 @@ pub struct Group {
     /// deliver.
     pub(crate) epochs: VecDeque<(Seqno, EpochId)>,
 
-    pub(crate) history: History,
-    pub(crate) unordered: UnorderedBuffer,
+    pub(crate) log: Log,
     pub(crate) outbox: Outbox,
     pub(crate) peers: Peers,
-    /// Every entry through this seqno is accepted.
-    pub(crate) accepted: Seqno,
-    /// Every entry through this seqno was delivered to the application.
-    pub(crate) delivered: Seqno,
-    assembly: Assembly,
 
     pub(crate) order: Order,
     pub(crate) repair: Repair,
@@ -193,7 +184,6 @@ impl Group {
             crate::wire::GREETING_BYTES_MAX as u64,
             "at most 512 bytes",
         )?;
-        let nowhere = LogBase { seqno: 0, members: Vec::new(), term: (0, Uid(0)), last_numbers: Vec::new() };
         let mut group = Group {
             tag: port.tag(),
             phase: Phase::Locating,
@@ -207,13 +197,9 @@ impl Group {
             foreign: None,
             other_versions: OtherVersions::default(),
             epochs: VecDeque::new(),
-            history: History::new(&nowhere),
-            unordered: UnorderedBuffer::default(),
+            log: Log::nowhere(),
             outbox: Outbox::new(settings.queued_bytes_max()),
             peers: Peers::default(),
-            accepted: 0,
-            delivered: 0,
-            assembly: Assembly::default(),
             order: Order::default(),
             repair: Repair::default(),
             acknowledging: Acknowledging::default(),
@@ -285,7 +271,7 @@ impl Group {
         if matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining)
             || (self.phase == Phase::Resetting && careless())
         {
-            self.history.advance();
+            self.log.advance();
             self.note_received(now);
             self.follow_the_role();
             self.take_role(now);
@@ -342,7 +328,7 @@ impl Group {
 
     /// True if `uid` is in the view at the end of this member's log.
     pub(crate) fn is_in_view(&self, uid: Uid) -> bool {
-        self.history.view().iter().any(|member| member.uid == uid)
+        self.log.history().view().iter().any(|member| member.uid == uid)
     }
 
     /// Returns a random peer.

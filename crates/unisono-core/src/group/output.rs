@@ -6,8 +6,8 @@
 
 use super::{Destination, Group, Phase};
 use crate::flow::Outgoing;
-use crate::history::{Entry, Message};
 use crate::identity::{Ballot, EpochTag, Instance, Seqno, Uid};
+use crate::log::{Entry, Message};
 use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{
@@ -229,7 +229,7 @@ impl Group {
     fn write_entries(&self, writer: &mut Writer<'_>, first: Seqno, last: Seqno, whole: bool) -> Seqno {
         let mut next = first;
         while next <= last {
-            let Some(entry) = self.history.held(next) else { break };
+            let Some(entry) = self.log.history().held(next) else { break };
             let after = match entry {
                 Entry::Message(message) if message.broadcast && !whole => {
                     self.write_numbers(writer, next, last, message)
@@ -272,12 +272,12 @@ impl Group {
         }
         let mut next = seqno;
         while next <= last {
-            let Some(Entry::Message(message)) = self.history.held(next) else { break };
+            let Some(Entry::Message(message)) = self.log.history().held(next) else { break };
             let follows = message.sender == head.sender
                 && message.number == head.number + (next - seqno)
                 && message.resilience == head.resilience
                 && (whole || !message.broadcast);
-            let Some(data) = self.history.data(message).filter(|_| follows) else { break };
+            let Some(data) = self.log.history().data(message).filter(|_| follows) else { break };
             if !writer.piece(data.more, data.as_bytes()) {
                 break;
             }
@@ -291,7 +291,7 @@ impl Group {
     fn write_numbers(&self, writer: &mut Writer<'_>, seqno: Seqno, last: Seqno, head: &Message) -> Seqno {
         let mut next = seqno;
         while next <= last && next - seqno < u64::from(u16::MAX) {
-            let Some(Entry::Message(message)) = self.history.held(next) else { break };
+            let Some(Entry::Message(message)) = self.log.history().held(next) else { break };
             let follows = message.sender == head.sender
                 && message.number == head.number + (next - seqno)
                 && message.resilience == head.resilience
@@ -309,8 +309,8 @@ impl Group {
     /// Packs what this member numbered, and its heartbeat, for all members. Returns false if there is nothing.
     fn pack_numbered(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
         // What every member holds needs no announcing.
-        self.order.announced = self.order.announced.max(self.history.base());
-        let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.history.received()));
+        self.order.announced = self.order.announced.max(self.log.base());
+        let (first, last) = (self.order.announced + 1, self.order.numbered.min(self.log.received()));
         let news = first <= last && self.order.has_to_announce();
         (news || self.order.heartbeat_is_due()) && self.pack_news(now, out, first, last)
     }

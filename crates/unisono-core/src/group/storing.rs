@@ -4,9 +4,8 @@
 //! phase, and no further ahead than the history has room. What an entry's seqno shows to be stable is noted on the way.
 
 use super::{Group, Phase};
-use crate::blocks::Slice;
-use crate::history::{Entry, Filed, Message};
 use crate::identity::{Ballot, Seqno};
+use crate::log::{Entry, Filed, Message, Slice};
 use crate::planted::{Planted, Probe};
 use crate::wire::{Change, Numbers, Ordered};
 
@@ -14,38 +13,39 @@ impl Group {
     pub(super) fn handle_ordered(&mut self, ordered: Ordered, level: Option<Ballot>) {
         let Ordered { seqno, sender, first, resilience, pieces } = ordered;
         let last = seqno + pieces.len() as u64 - 1;
-        if last <= self.history.received() || !self.takes(seqno, level) {
+        if last <= self.log.received() || !self.takes(seqno, level) {
             return;
         }
         let last = last.min(self.takes_through(level));
         let limit = last.min(self.reach_in_row(seqno, last));
         let message = Message { sender, number: first, resilience, broadcast: false, data: None };
-        self.history.file_run(seqno, message, pieces, limit);
+        self.log.file_run(seqno, message, pieces, limit);
     }
 
     /// Files messages that came before by BB under their seqnos, which come now without data.
     pub(super) fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
         let Numbers { seqno, sender, first, resilience, count } = numbers;
-        let known = (self.history.received() + 1).saturating_sub(seqno);
+        let known = (self.log.received() + 1).saturating_sub(seqno);
         for offset in known..u64::from(count) {
             let (seqno, number) = (seqno + offset, first + offset);
             if !self.takes(seqno, level) {
                 // Nothing beyond is taken either.
                 return;
             }
-            if seqno <= self.history.received() || self.history.held(seqno).is_some() {
+            if seqno <= self.log.received() || self.log.history().held(seqno).is_some() {
                 continue;
             }
             self.note_room_below(seqno);
             let limit = self.reach(seqno);
             let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
-            let data = match own {
-                Some(own) => Some(Slice::alone(own.more, &own.bytes)),
-                None => self.unordered.take(sender, number).map(|(_, data)| data),
-            };
-            let data_was_here = data.is_some();
             let message = Message { sender, number, resilience, broadcast: true, data: None };
-            let filed = self.history.file(seqno, Entry::Message(message), data, limit);
+            let (filed, data_was_here) = match own {
+                Some(own) => {
+                    let data = Some(Slice::alone(own.more, &own.bytes));
+                    (self.log.file(seqno, Entry::Message(message), data, limit), true)
+                }
+                None => self.log.file_waiting(seqno, message, limit),
+            };
             if data_was_here {
                 self.probe(Probe::DataBeforeNumber);
             }
@@ -60,7 +60,7 @@ impl Group {
         if self.takes(seqno, level) {
             self.note_room_beside(seqno);
             let limit = self.reach(seqno);
-            self.history.file(seqno, Entry::of_change(change), None, limit);
+            self.log.file(seqno, Entry::of_change(change), None, limit);
         }
     }
 
@@ -84,7 +84,7 @@ impl Group {
             && matches!(self.phase, Phase::Member | Phase::Leaving | Phase::Joining | Phase::Resetting);
         match takes {
             false => 0,
-            true if self.may_assign() => self.history.received(),
+            true if self.may_assign() => self.log.received(),
             true => Seqno::MAX,
         }
     }
@@ -92,12 +92,12 @@ impl Group {
     /// Returns the last seqno that may be kept. A sequencer numbers no further than the history of the slowest member,
     /// and the few slots beside it, allow. Only an observer that falls behind receives more.
     fn reach(&mut self, seqno: Seqno) -> Seqno {
-        let slots = u64::from(self.config.history_messages) + self.history.view().len() as u64 + 2;
-        if seqno > self.history.base() + slots {
-            self.history.advance();
+        let slots = u64::from(self.config.history_messages) + self.log.history().view().len() as u64 + 2;
+        if seqno > self.log.base() + slots {
+            self.log.advance();
             self.purge();
         }
-        self.history.base() + slots
+        self.log.base() + slots
     }
 
     /// Returns the same for consecutive messages: what one seqno shows to be stable may make room for those after it.

@@ -4,8 +4,8 @@
 //! is checked where its rule is written, and a probe is recorded where its state comes about ([`Planted`], [`Probe`]).
 
 use super::Group;
-use crate::history::Entry;
 use crate::identity::{Ballot, EpochId, EpochTag, Member, MessageNumber, Seqno, Uid};
+use crate::log::Entry;
 use crate::planted::{Planted, Probe};
 use crate::wire::Change;
 
@@ -90,12 +90,12 @@ impl Group {
             term: self.term(),
             acting: self.may_assign(),
             numbered: self.order.numbered_by_us(),
-            received: self.history.received(),
+            received: self.log.received(),
             acknowledged: self.acknowledging.acknowledged(),
-            accepted: self.accepted,
-            delivered: self.delivered,
-            purged: self.history.base(),
-            history: self.history.len(),
+            accepted: self.log.accepted(),
+            delivered: self.log.delivered(),
+            purged: self.log.base(),
+            history: self.log.history().len(),
             promised: self.recovery.promised(),
             prepared: self.recovery.prepared(),
         }
@@ -103,11 +103,11 @@ impl Group {
 
     /// Returns what this member holds at a seqno, for checkers; `None` if it holds nothing there.
     pub fn logged(&self, seqno: Seqno) -> Option<Logged<'_>> {
-        let view = || self.history.view_at(seqno).as_slice();
-        if seqno == self.history.base() {
+        let view = || self.log.history().view_at(seqno).as_slice();
+        if seqno == self.log.base() {
             return Some(Logged::Base(view()));
         }
-        Some(match self.history.held(seqno)? {
+        Some(match self.log.history().held(seqno)? {
             Entry::Message(message) => Logged::Message { sender: message.sender, number: message.number },
             Entry::Change(change) => match &**change {
                 Change::Join { member, .. } => Logged::Join(member.uid),
@@ -142,6 +142,7 @@ impl Group {
     /// Switches a protocol bug on. Without the feature `planted` this does nothing.
     pub fn plant(&mut self, bug: Planted) {
         self.planted = Some(bug);
+        self.log.plant();
     }
 
     /// Returns the planted bug that is switched on.

@@ -13,8 +13,8 @@
 use crate::config::Quorum;
 use crate::cookies::CookieKey;
 use crate::group::{Group, Phase};
-use crate::history::History;
 use crate::identity::{Member, Name, Seqno, Uid};
+use crate::log::Log;
 use crate::membership::join::JOIN_WITHIN;
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
@@ -129,16 +129,16 @@ impl Admission {
 }
 
 /// True if the peer is an observer that lacks at most `CAUGHT_UP` seqnos, all of them still kept.
-fn has_caught_up(peer: &Peer, history: &History) -> bool {
+fn has_caught_up(peer: &Peer, log: &Log) -> bool {
     peer.is_observer()
         && peer.has_entered()
-        && peer.received() >= history.base()
-        && peer.received() + CAUGHT_UP >= history.received()
+        && peer.received() >= log.base()
+        && peer.received() + CAUGHT_UP >= log.received()
 }
 
 /// True if the observer has caught up and lacks nothing that members may have freed.
-fn is_ready(peer: &Peer, history: &History, announced_stable: Seqno) -> bool {
-    has_caught_up(peer, history) && peer.received() >= announced_stable
+fn is_ready(peer: &Peer, log: &Log, announced_stable: Seqno) -> bool {
+    has_caught_up(peer, log) && peer.received() >= announced_stable
 }
 
 impl Group {
@@ -176,9 +176,9 @@ impl Group {
             instance: self.instance,
             epoch_counter: self.epoch.counter,
             sequencer,
-            members: self.history.view().len() as u16,
+            members: self.log.history().view().len() as u16,
             condition,
-            ordered: self.accepted,
+            ordered: self.log.accepted(),
         };
         self.post_outside(from, Frame::HereIs(here));
     }
@@ -188,10 +188,10 @@ impl Group {
     fn answers_multicast(&mut self, now: Time, asker: Uid, nonce: u64) -> bool {
         let repeated = self.admission.note_question(now, asker, nonce);
         if self.is_halted() || self.contact() == self.me.uid || repeated == 0 {
-            return self.speaks_for_all(LOCATE_ANSWERS, self.history.view().len());
+            return self.speaks_for_all(LOCATE_ANSWERS, self.log.history().view().len());
         }
         let contact = self.contact();
-        let others = || self.history.view().iter().filter(|member| member.uid != contact);
+        let others = || self.log.history().view().iter().filter(|member| member.uid != contact);
         let count = others().count().max(1) as u64;
         let Some(place) = others().position(|member| member.uid == self.me.uid) else { return false };
         let first = (nonce % count + repeated % count * LOCATE_ANSWERS) % count;
@@ -230,8 +230,8 @@ impl Group {
             return;
         }
         // A joiner is served nothing below the beginning of the epoch: it was not there.
-        let from_seqno = self.history.base().max(self.epoch_start);
-        let base = self.history.log_base(from_seqno);
+        let from_seqno = self.log.base().max(self.epoch_start);
+        let base = self.log.history().log_base(from_seqno);
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
                 // A late copy of a request does not show that the joiner still asks, and is not served again.
@@ -262,14 +262,14 @@ impl Group {
             base,
         };
         self.post_outside(from, Frame::Welcome(welcome.into()));
-        let (first, last) = (from_seqno + 1, self.history.received());
+        let (first, last) = (from_seqno + 1, self.log.received());
         if first <= last {
             self.serve(from, self.epoch_tag, None, first, last.min(first + CAUGHT_UP - 1));
         }
     }
 
     fn why_refuse(&self, name: &Name) -> Option<Refusal> {
-        let (members, max) = (self.history.view().len(), self.config.members_max as usize);
+        let (members, max) = (self.log.history().view().len(), self.config.members_max as usize);
         let waiting = self.peers.iter().filter(|peer| peer.is_observer()).count();
         if members >= max {
             return Some(Refusal::Full);
@@ -288,7 +288,7 @@ impl Group {
     /// True if every member of the view was heard in this epoch. A newcomer has nothing that members of the previous
     /// epoch need, and may become the only member that they can ask.
     fn all_have_entered(&self) -> bool {
-        self.history.view().iter().all(|member| self.has_entered(member.uid))
+        self.log.history().view().iter().all(|member| self.has_entered(member.uid))
     }
 
     /// True if the member was heard in this epoch, or is this one.
@@ -299,7 +299,7 @@ impl Group {
     /// True if an observer has caught up and waits for its JOIN.
     pub(crate) fn join_is_possible(&self) -> bool {
         let stable = self.announced_stable();
-        self.peers.iter().any(|peer| is_ready(peer, &self.history, stable)) && self.all_have_entered()
+        self.peers.iter().any(|peer| is_ready(peer, &self.log, stable)) && self.all_have_entered()
     }
 
     /// Returns the JOIN to be numbered next, if there is one: its joiner has caught up, all members have entered the
@@ -309,14 +309,14 @@ impl Group {
             return None;
         }
         self.forget_stale_observers(now);
-        if self.history.inside_a_message() || !self.all_have_entered() {
+        if self.log.history().inside_a_message() || !self.all_have_entered() {
             return None;
         }
         let stable = self.announced_stable();
-        let view = self.history.view();
+        let view = self.log.history().view();
         // A view never contains two lives of one listed name.
         let barred = |peer: &Peer| self.has_voter_named(view, &peer.member().name);
-        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.history, stable) && !barred(peer))?;
+        let ready = self.peers.iter().find(|peer| is_ready(peer, &self.log, stable) && !barred(peer))?;
         let Standing::Observer { hello, .. } = ready.standing() else { return None };
         Some(Change::Join { member: ready.member().clone(), hello: hello.clone() })
     }
@@ -348,7 +348,7 @@ impl Group {
     /// Sends `Farewell` to a process that this member does not know any more, or never knew; this member is the
     /// sequencer, or was until now.
     pub(crate) fn tell_unneeded(&mut self, uid: Uid, address: SocketAddr) {
-        let seqno = self.accepted.max(1);
+        let seqno = self.log.accepted().max(1);
         self.post_under(address, self.epoch_tag, Frame::Farewell { uid, seqno });
     }
 }

@@ -17,8 +17,8 @@
 
 use crate::error::ConfirmError;
 use crate::group::{Group, Phase};
-use crate::history::Members;
 use crate::identity::{ConfirmNumber, EpochTag, Member, Seqno, Uid};
+use crate::log::Members;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Frame;
@@ -158,7 +158,7 @@ impl Group {
             return;
         }
         loop {
-            if self.confirming.begin(now, self.epoch_tag, self.history.received()) {
+            if self.confirming.begin(now, self.epoch_tag, self.log.received()) {
                 self.probe(Probe::ConfirmMetReset);
             }
             let Some(result) = self.confirmed() else { break };
@@ -173,8 +173,8 @@ impl Group {
         let round = self.confirming.round.as_ref()?;
         // The view is known from the history's base on. A quorum of a later view names only what it holds there, so the
         // result must not lie before that view.
-        let (number, through) = (round.number, round.end.max(self.history.base()));
-        if self.history.received() < through {
+        let (number, through) = (round.number, round.end.max(self.log.base()));
+        if self.log.received() < through {
             self.probe(Probe::ConfirmWaitedForEntries);
             return None;
         }
@@ -194,16 +194,16 @@ impl Group {
     /// Returns the view at `seqno`, and the view before its last change if that change is not known to be accepted;
     /// otherwise the same view twice.
     fn sides_at(&self, seqno: Seqno) -> (Members, Members) {
-        let after = self.history.view_at(seqno).clone();
-        match self.history.last_change_within(self.accepted, seqno) {
-            Some(change) => (self.history.view_at(change - 1).clone(), after),
+        let after = self.log.history().view_at(seqno).clone();
+        match self.log.history().last_change_within(self.log.accepted(), seqno) {
+            Some(change) => (self.log.history().view_at(change - 1).clone(), after),
             None => (after.clone(), after),
         }
     }
 
     /// Asks the members that have not answered, if it is time.
     fn ask_to_confirm(&mut self, now: Time) {
-        let (before, after) = self.sides_at(self.history.received());
+        let (before, after) = self.sides_at(self.log.received());
         let Some(round) = self.confirming.round.as_mut().filter(|round| round.ask_at <= now) else { return };
         let (nonce, repeats) = (round.nonce, round.ask_again > CONFIRM_AGAIN_FIRST);
         round.ask_at = now + round.ask_again;
@@ -226,7 +226,7 @@ impl Group {
             matches!(self.phase, Phase::Member | Phase::Leaving) && !self.recovery.has_promised();
         let is_careless = self.phase == Phase::Resetting && self.broken(Planted::ConfirmedByPromised);
         if self.is_member() && (takes_part || is_careless) {
-            self.post(from, Frame::Confirmed { nonce, end: self.history.received() });
+            self.post(from, Frame::Confirmed { nonce, end: self.log.received() });
         }
     }
 

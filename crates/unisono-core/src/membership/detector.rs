@@ -88,13 +88,13 @@ impl Group {
 
     /// Notes that an entry waits for its acceptance, behind those that were accepted.
     pub(crate) fn expect_acceptance(&mut self, now: Time) {
-        self.detector.expect_acceptance(now, self.accepted + 1, self.silence());
+        self.detector.expect_acceptance(now, self.log.accepted() + 1, self.silence());
     }
 
     /// Returns since when a message waits for this peer.
     fn waits_for_since(&self, uid: Uid) -> Option<Time> {
         let (oldest, since) = self.detector.unaccepted();
-        let is_behind = oldest == self.accepted + 1 && oldest <= self.history.received();
+        let is_behind = oldest == self.log.accepted() + 1 && oldest <= self.log.received();
         // The sequencer knows which members hold an entry. The others wait until it announces the acceptance.
         let unaccepted =
             (is_behind && !(self.report_to().is_none() && self.holds(uid, oldest))).then_some(since);

@@ -34,7 +34,7 @@ impl Group {
     /// did; otherwise other members know it at its former address, and its life has to [end](Group::end).
     pub fn move_alone(&mut self, now: Time, address: SocketAddr) -> bool {
         let may = self.phase == Phase::Member && self.peers.iter().next().is_none();
-        if !may || !self.history.readdress(address) {
+        if !may || !self.log.readdress(address) {
             return false;
         }
         self.me.address = address;
@@ -63,7 +63,7 @@ impl Group {
         self.ending.silent = true;
         if !was_in && self.phase != Phase::Excluded {
             // It was never a member: its application gets nothing of what it received.
-            self.delivered = self.accepted;
+            self.log.skip_through(self.log.accepted());
         }
         let cut_off = self.outbox.fail_rest();
         self.sent.extend(cut_off.into_iter().map(|number| (number, Outcome::Unknown)));
@@ -91,9 +91,9 @@ impl Group {
         if !self.ending.hands_out || !self.ending.silent || self.may_have_events() {
             return None;
         }
-        while self.delivered < self.history.received() {
-            let event = self.event_at(self.delivered + 1)?;
-            self.delivered += 1;
+        while self.log.delivered() < self.log.received() {
+            let event = self.event_at(self.log.delivered() + 1)?;
+            self.log.hand_out_next();
             if event.is_some() {
                 return event;
             }

@@ -10,8 +10,8 @@ use crate::config::GroupConfig;
 use crate::episode::Episode;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
-use crate::history::Entry;
 use crate::identity::{Member, Name, Seqno, Uid};
+use crate::log::Entry;
 use crate::membership::leave::LEAVE_LINGER;
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
@@ -435,16 +435,16 @@ impl Group {
         if self.phase != Phase::Joining {
             return;
         }
-        for seqno in self.delivered + 1..=self.accepted {
-            let Some(Entry::Change(change)) = self.history.get(seqno) else { continue };
+        for seqno in self.log.delivered() + 1..=self.log.accepted() {
+            let Some(Entry::Change(change)) = self.log.history().get(seqno) else { continue };
             let Change::Join { member, .. } = &**change else { continue };
             if member.uid == self.me.uid {
                 self.probe(Probe::JoinerEntered);
                 self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
                 self.joining = None;
-                self.delivered = seqno - 1;
+                self.log.skip_through(seqno - 1);
                 self.entered_at = seqno;
-                let members = self.history.view_at(seqno).len();
+                let members = self.log.history().view_at(seqno).len();
                 self.episodes.push(Episode::Entered { seqno, members });
                 self.detector.look_soon(now);
                 self.seek_others(now, Bytes::new());
@@ -452,7 +452,7 @@ impl Group {
             }
         }
         // An observer delivers nothing of what was accepted before its JOIN.
-        self.delivered = self.accepted;
+        self.log.skip_through(self.log.accepted());
     }
 
     /// Planted bug: a joiner skips the first message after its own JOIN.

@@ -7,8 +7,8 @@
 
 use crate::event::{Event, Outcome, Suspicion};
 use crate::group::{Group, Phase};
-use crate::history::{Entry, Members};
 use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::log::{Entry, Members};
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Time, earlier};
@@ -185,7 +185,7 @@ impl Group {
     /// members are suspected or leaving too; the unsuspected members must be a quorum.
     fn has_to_reset_first(&self, now: Time) -> bool {
         let Some(leaving) = &self.leaving else { return false };
-        let view = self.history.view();
+        let view = self.log.history().view();
         let is_suspected = |uid: Uid| self.peers.get(uid).is_some_and(|peer| peer.is_suspected());
         let mut others = view.iter().filter(|member| member.uid != self.me.uid);
         let decides_nothing = |uid: Uid| is_suspected(uid) || self.departures.has_asked(uid);
@@ -246,13 +246,13 @@ impl Group {
         if self.leaving.is_none() || self.is_member() {
             return None;
         }
-        let mine = |seqno: &Seqno| match self.history.get(*seqno) {
+        let mine = |seqno: &Seqno| match self.log.history().get(*seqno) {
             Some(Entry::Change(change)) => {
                 matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid)
             }
             _ => false,
         };
-        (self.history.base() + 1..=self.history.received()).rev().find(mine)
+        (self.log.base() + 1..=self.log.received()).rev().find(mine)
     }
 
     /// Begins to serve only: this member's LEAVE is accepted.
@@ -279,7 +279,7 @@ impl Group {
 
     /// True if no member remains once this one has left.
     fn is_last_to_leave(&self) -> bool {
-        self.own_leave_is_logged() && self.history.view().is_empty()
+        self.own_leave_is_logged() && self.log.history().view().is_empty()
     }
 
     /// Sends `Farewell` to all members that left before this one, the last member, and still serve: the group ends. No
@@ -355,7 +355,7 @@ impl Group {
         }
         let may_leave = |request: &&LeaveRequest| {
             let uid = request.from;
-            let all_numbered = self.history.sender_mark(uid).number >= request.unnumbered_through;
+            let all_numbered = self.log.history().sender_mark(uid).number >= request.unnumbered_through;
             self.is_in_view(uid) && (all_numbered || self.is_below_minimum()) && self.may_go_from_view(uid)
         };
         let LeaveRequest { from: uid, goodbye, .. } = self.departures.requests().find(may_leave)?.clone();
@@ -380,7 +380,7 @@ impl Group {
 
     /// Returns the other members of the view in rank order, from the one after this member on.
     pub(crate) fn others_by_rank(&self) -> impl Iterator<Item = Uid> {
-        let view = self.history.view();
+        let view = self.log.history().view();
         let rank = view.iter().position(|member| member.uid == self.me.uid).unwrap_or(0);
         let (before, after) = view.split_at(rank);
         after.iter().skip(1).chain(before).map(|member| member.uid)
@@ -397,7 +397,7 @@ impl Group {
     /// there, or none remain. Without them no reset gets past an open LEAVE.
     fn may_go_from_view(&self, uid: Uid) -> bool {
         let staying: Members =
-            Arc::new(self.history.view().iter().filter(|member| member.uid != uid).cloned().collect());
+            Arc::new(self.log.history().view().iter().filter(|member| member.uid != uid).cloned().collect());
         let is_quorum_there = || {
             self.is_quorum(&staying, |member| self.is_there(member.uid))
                 || self.broken(Planted::LeaveWithoutQuorum)
@@ -435,11 +435,11 @@ impl Group {
     /// next join or leave is accepted too. The member that numbered the next change knew the LEAVE accepted, and a
     /// quorum of the same view holds that change.
     pub(crate) fn leave_is_known(&self, seqno: Seqno) -> bool {
-        if self.history.view_changed_within(seqno.max(self.epoch_start), self.accepted) {
+        if self.log.history().view_changed_within(seqno.max(self.epoch_start), self.log.accepted()) {
             return true;
         }
-        let staying = self.history.view_at(seqno);
-        self.accepted >= seqno
+        let staying = self.log.history().view_at(seqno);
+        self.log.accepted() >= seqno
             && self.is_quorum(staying, |member| {
                 member.uid == self.me.uid
                     || self.peers.get(member.uid).is_some_and(|peer| peer.accepted() >= seqno)
@@ -454,7 +454,7 @@ impl Group {
     /// Forgets leavers with an accepted LEAVE that have been silent for 400 ms, or have not shown for `unheard_max`
     /// that they hear this member. History no longer keeps what they lack.
     pub(crate) fn forget_leavers(&mut self, now: Time) {
-        let (accepted, unheard_max) = (self.accepted, self.unheard_max(now));
+        let (accepted, unheard_max) = (self.log.accepted(), self.unheard_max(now));
         let is_out_of_reach = |peer: &Peer, since: Time| {
             let heard_us = peer.heard_us().map_or(since, |at| at.max(since));
             now.since(peer.last_heard()) >= FORGET || now.since(heard_us) >= unheard_max
@@ -514,8 +514,8 @@ impl Group {
         }
         self.post_to_everyone(Frame::Farewell { uid, seqno });
         if self.own_leave_is_logged() {
-            let before = self.accepted;
-            self.accepted = self.accepted.max(seqno.min(self.history.received()));
+            let before = self.log.accepted();
+            self.log.accept_through(seqno.min(self.log.received()).max(before));
             self.resolve_own(before);
             self.left = true;
             self.go();

@@ -217,17 +217,17 @@ impl Group {
         let Some(previous) = &mut self.previous else { return };
         let Some(address) = previous.address(target) else { return };
         let (tag, kept) = (previous.tag, previous.proposal.start - 1);
-        let first = from.max(self.history.base() + 1);
-        let last = to.min(kept).min(self.history.received()).min(first.saturating_add(SEQNOS_MAX - 1));
+        let first = from.max(self.log.base() + 1);
+        let last = to.min(kept).min(self.log.received()).min(first.saturating_add(SEQNOS_MAX - 1));
         let Some(straggler) = previous.straggler(target) else { return };
         if first > last || from < straggler.asked {
             // Nothing to serve, or a late copy: the straggler has received this since.
             return;
         }
         let asked = core::mem::replace(&mut straggler.asked, from);
-        let got = (asked.max(self.history.base() + 1)..from).map(|seqno| self.history.entry_bytes(seqno));
+        let got = (asked.max(self.log.base() + 1)..from).map(|seqno| self.log.history().entry_bytes(seqno));
         straggler.serving.earn(got.sum::<usize>() * SERVED_BYTES_PER_BYTE);
-        let pays = |seqno: &Seqno| straggler.serving.pay(self.history.entry_bytes(*seqno));
+        let pays = |seqno: &Seqno| straggler.serving.pay(self.log.history().entry_bytes(*seqno));
         if let Some(last) = (first..=last).take_while(pays).last() {
             self.serve(address, tag, Some(ballot), first, last);
         }
@@ -279,7 +279,7 @@ impl Group {
         if matches!(self.phase, Phase::Excluded | Phase::Gone) {
             return false;
         }
-        let view = self.history.view_at(self.epoch_start);
+        let view = self.log.history().view_at(self.epoch_start);
         self.is_quorum(view, |member| self.has_entered(member.uid))
     }
 

@@ -96,7 +96,7 @@ impl Group {
 
     /// True if this member has rank 0, and so looks for other groups on behalf of all; the sequencer may be any member.
     fn is_first(&self) -> bool {
-        self.history.view().first().is_some_and(|member| member.uid == self.me.uid)
+        self.log.history().view().first().is_some_and(|member| member.uid == self.me.uid)
     }
 
     /// Handles an answer from another group of this port. A founder that is alone and has ordered nothing gives way if
@@ -146,7 +146,7 @@ impl Group {
     pub(super) fn is_pristine(&self) -> bool {
         self.phase == Phase::Member
             && self.epoch.counter == 0
-            && self.history.received() == 0
+            && self.log.received() == 0
             && self.outbox.len() == 0
             && self.outbox.next_number() == 1
             && self.formed.is_none()

@@ -83,7 +83,7 @@ impl Group {
     /// Compares this group with the one that answered, and sends the verdict to the members of both.
     pub(super) fn decide_conflict(&mut self, from: SocketAddr, here: HereIs) {
         let verdict = Verdict {
-            ours: self.accepted,
+            ours: self.log.accepted(),
             theirs: here.ordered,
             gives_way: self.is_to_give_way(here.ordered, here.instance),
             from_other: false,
@@ -149,7 +149,7 @@ impl Group {
 
     /// True if this group is to give way to `other`, which has ordered this number of events.
     fn is_to_give_way(&self, ordered: Seqno, other: Instance) -> bool {
-        match self.accepted.cmp(&ordered) {
+        match self.log.accepted().cmp(&ordered) {
             _ if self.broken(Planted::GivesWayByLot) => !self.goes_first(other),
             Ordering::Equal => !self.goes_first(other),
             order => order == Ordering::Less,
@@ -162,7 +162,7 @@ impl Group {
         let waits = self.notices.iter().any(|notice| matches!(notice, Event::Conflict { .. }));
         // Notices lie between an application's first event and its last.
         let is_in =
-            matches!(self.phase, Phase::Member | Phase::Resetting) && self.delivered >= self.entered_at;
+            matches!(self.phase, Phase::Member | Phase::Resetting) && self.log.delivered() >= self.entered_at;
         let Some(seek) = &mut self.seek else { return };
         let Some(other) = seek.verdicts.others.iter_mut().find(|other| other.instance == instance) else {
             return;

@@ -3,8 +3,8 @@
 use crate::config::Quorum;
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
-use crate::history::Members;
 use crate::identity::{Member, Name, Seqno, Uid};
+use crate::log::Members;
 use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::Change;
@@ -64,9 +64,9 @@ impl Group {
     pub(crate) fn counted(&self) -> usize {
         match &self.config.quorum {
             Quorum::MajorityOfNamed(_) => {
-                self.history.view().iter().filter(|member| self.counts(member)).count()
+                self.log.history().view().iter().filter(|member| self.counts(member)).count()
             }
-            _ => self.history.view().len(),
+            _ => self.log.history().view().len(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Group {
     /// Updates the peers and their standing after a join or leave at `seqno`.
     #[cold]
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
-        let Some(crate::history::Entry::Change(change)) = self.history.get(seqno) else { return };
+        let Some(crate::log::Entry::Change(change)) = self.log.history().get(seqno) else { return };
         let change = change.clone();
         self.peers.take_change(now, self.me.uid, seqno, &change);
         match &*change {
@@ -103,7 +103,7 @@ impl Group {
             }
             Change::Leave { uid, .. } if *uid != self.me.uid => {
                 self.departures.forget_request(*uid);
-                self.unordered.forget_sender(*uid);
+                self.log.drop_waiting_of(*uid);
                 // If it was the sequencer, its leave names the next one.
                 self.note_named(now);
             }

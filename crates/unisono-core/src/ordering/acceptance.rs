@@ -8,8 +8,8 @@
 //! for no other. At a higher r it learns the acceptance from the sequencer's heartbeat.
 
 use crate::config::Quorum;
-use crate::history::{Entry, History, Members};
 use crate::identity::{Member, Seqno, Uid};
+use crate::log::{Entry, Log, Members};
 use crate::membership::is_quorum;
 use crate::peers::Peers;
 use crate::planted::Planted;
@@ -40,7 +40,7 @@ impl Rule<'_> {
 /// What acceptance follows from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acceptance<'a> {
-    pub(crate) log: &'a History,
+    pub(crate) log: &'a Log,
     pub(crate) peers: &'a Peers,
     /// This member, which holds what its log holds.
     pub(crate) me: Uid,
@@ -55,13 +55,13 @@ impl Acceptance<'_> {
     #[inline(never)]
     pub(crate) fn through(&self, accepted: Seqno, last: Seqno, hint: Seqno) -> (Seqno, bool) {
         let mine = self.log.received();
-        let view = self.log.view_at(accepted);
+        let view = self.log.history().view_at(accepted);
         let mut cached: Option<(usize, Seqno)> = None;
         let (mut concerns_others, mut is_to_be_told) = (false, false);
         let mut accepted = accepted.max(hint.min(mine.min(last)));
         while accepted < mine.min(last) {
             let seqno = accepted + 1;
-            let Some(entry) = self.log.get(seqno) else { break };
+            let Some(entry) = self.log.history().get(seqno) else { break };
             let acceptable = match entry {
                 Entry::Message(message) => {
                     let needed = self.rule.holders_needed(view.len(), message.resilience);
@@ -120,7 +120,7 @@ impl Acceptance<'_> {
         if resilience <= self.rule.resilience || !matches!(self.rule.quorum, Quorum::AtLeast(_)) {
             return true;
         }
-        self.log.view_changes(self.epoch_start, seqno).all(|(before, change)| {
+        self.log.history().view_changes(self.epoch_start, seqno).all(|(before, change)| {
             let needed = self.rule.holders_needed(before.len(), resilience);
             self.held_by(before, needed) >= change
         })
@@ -142,7 +142,7 @@ impl Acceptance<'_> {
             return true;
         }
         let held = |member: &Member| self.holds(member.uid, seqno);
-        let after = self.log.view_at(seqno);
+        let after = self.log.history().view_at(seqno);
         let joiner_holds = match change {
             Change::Join { member, .. } => self.holds(member.uid, seqno),
             _ => true,
@@ -161,9 +161,8 @@ impl Acceptance<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::Slice;
-    use crate::history::Message;
     use crate::identity::Name;
+    use crate::log::{Message, Slice};
     use crate::peers::{Peer, Standing};
     use crate::time::Time;
     use crate::wire::LogBase;
@@ -177,18 +176,18 @@ mod tests {
     }
 
     /// A log after seqno 0 with a view of the members 0, 1, … (this one is 0).
-    fn log(members: u64) -> History {
+    fn log(members: u64) -> Log {
         let members: Vec<Member> = (0..members).map(member).collect();
-        History::new(&LogBase { seqno: 0, members, term: (0, Uid(1)), last_numbers: Vec::new() })
+        Log::after(&LogBase { seqno: 0, members, term: (0, Uid(1)), last_numbers: Vec::new() })
     }
 
-    fn append_message(log: &mut History, resilience: u8) {
+    fn append_message(log: &mut Log, resilience: u8) {
         let message =
             Message { sender: Uid(1), number: log.received() + 1, resilience, broadcast: false, data: None };
         log.append_message(message, Slice::alone(false, &Bytes::from_static(b"data")));
     }
 
-    fn append_change(log: &mut History, change: Change) {
+    fn append_change(log: &mut Log, change: Change) {
         log.append(Entry::of_change(change));
     }
 
@@ -197,11 +196,11 @@ mod tests {
     }
 
     /// Returns how far entries are accepted if the peers 1, 2, … hold through these marks.
-    fn accepted(log: &History, resilience: u8, quorum: &Quorum, marks: &[Seqno]) -> (Seqno, bool) {
+    fn accepted(log: &Log, resilience: u8, quorum: &Quorum, marks: &[Seqno]) -> (Seqno, bool) {
         hinted(log, resilience, quorum, marks, 0)
     }
 
-    fn hinted(log: &History, resilience: u8, quorum: &Quorum, marks: &[Seqno], hint: Seqno) -> (Seqno, bool) {
+    fn hinted(log: &Log, resilience: u8, quorum: &Quorum, marks: &[Seqno], hint: Seqno) -> (Seqno, bool) {
         let mut peers = Peers::default();
         for (uid, &mark) in (1..).zip(marks) {
             peers.insert(Peer::new(Time::ZERO, member(uid), Standing::Member, mark));
@@ -210,7 +209,7 @@ mod tests {
         let acceptance = Acceptance { log, peers: &peers, me: Uid(0), epoch_start: 0, rule };
         let (mut through, mut told) = (0, false);
         loop {
-            let last = log.next_change_after(through).unwrap_or(Seqno::MAX);
+            let last = log.history().next_change_after(through).unwrap_or(Seqno::MAX);
             let (further, is_to_be_told) = acceptance.through(through, last, hint);
             (through, told) = (further, told || is_to_be_told);
             if through < last {

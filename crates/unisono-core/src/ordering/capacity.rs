@@ -38,11 +38,11 @@ impl Group {
         if self.broken(Planted::HistoryUnbounded) {
             return true;
         }
-        let end = self.history.received();
+        let end = self.log.received();
         if end >= margin.history {
             margin.history = self.history_reach();
         }
-        if end >= margin.history || self.history.bytes() >= self.config.history_bytes {
+        if end >= margin.history || self.log.history().bytes() >= self.config.history_bytes {
             self.probe(Probe::HistoryFull);
             let slowest = self.slowest_received();
             self.note_shut(now, slowest);
@@ -69,20 +69,20 @@ impl Group {
 
     /// Returns the seqno through which the history has room for messages.
     fn history_reach(&self) -> Seqno {
-        self.history.base() + u64::from(self.config.history_messages)
+        self.log.base() + u64::from(self.config.history_messages)
     }
 
     /// Notes that there is no room because of this member. What was numbered is announced, because that member can make
     /// no room for entries that it does not know of.
     fn note_shut(&mut self, now: Time, by: Uid) {
         self.order.note_shut(now, by);
-        self.order.announce_through = self.history.received();
+        self.order.announce_through = self.log.received();
     }
 
     /// True if messages without a seqno may get one as soon as the history has room or an application has caught up.
     pub(crate) fn messages_wait_for_room(&self) -> bool {
         self.order.shut_since.is_some()
-            || self.history.len() as u64 > u64::from(self.config.history_messages)
+            || self.log.history().len() as u64 > u64::from(self.config.history_messages)
             || self.peers.iter().any(|peer| !peer.is_member())
     }
 
@@ -93,7 +93,7 @@ impl Group {
             return false;
         }
         let slowest = self.slowest_received();
-        let held = self.peers.get(slowest).map_or(self.history.received(), |peer| peer.received());
+        let held = self.peers.get(slowest).map_or(self.log.received(), |peer| peer.received());
         self.order.under_way.note_held(now, held.min(self.observers_hold(now)));
         self.order.under_way.bytes() >= room
     }
@@ -109,15 +109,15 @@ impl Group {
     }
 
     fn slowest_received(&self) -> Uid {
-        let view = self.history.view();
-        let known = |uid: Uid| self.peers.get(uid).map_or(self.history.received(), |peer| peer.received());
+        let view = self.log.history().view();
+        let known = |uid: Uid| self.peers.get(uid).map_or(self.log.received(), |peer| peer.received());
         view.iter().map(|member| member.uid).min_by_key(|&uid| known(uid)).unwrap_or(self.me.uid)
     }
 
     /// Returns how far the slowest application of the view is, and its member.
     fn slowest_delivered(&self) -> (Seqno, Uid) {
-        let mut slowest = (self.delivered, self.me.uid);
-        for member in self.history.view().iter() {
+        let mut slowest = (self.log.delivered(), self.me.uid);
+        for member in self.log.history().view().iter() {
             if let Some(peer) = self.peers.get(member.uid)
                 && peer.delivered() < slowest.0
             {
@@ -142,6 +142,6 @@ impl Group {
     /// inferred from the seqnos.
     pub(crate) fn announced_stable(&self) -> Seqno {
         let room = u64::from(self.config.history_messages);
-        self.order.announced_stable.max(self.history.received().saturating_sub(room))
+        self.order.announced_stable.max(self.log.received().saturating_sub(room))
     }
 }

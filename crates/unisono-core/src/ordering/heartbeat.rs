@@ -28,7 +28,7 @@ impl Group {
             return;
         }
         if self.may_assign() {
-            self.note_end(now, self.history.received());
+            self.note_end(now, self.log.received());
             self.exclude_if_too_slow(now);
             self.give_way_if_in_the_way(now);
             self.push_decision(now);
@@ -76,8 +76,8 @@ impl Group {
         Heartbeat {
             term: self.term(),
             acting: self.may_assign(),
-            end: self.history.received(),
-            accepted: self.accepted,
+            end: self.log.received(),
+            accepted: self.log.accepted(),
             stable: self.stable(),
             stamp: self.order.stamp,
             multicast: self.may_assign() && self.peers.all_hear_multicast(),
@@ -133,8 +133,8 @@ impl Group {
         }
         self.peers.hold_through(from, heartbeat.end);
         self.note_accept_hint(heartbeat.accepted, heartbeat.stable);
-        if self.history.received() < heartbeat.end {
-            if self.history.end() < heartbeat.end {
+        if self.log.received() < heartbeat.end {
+            if self.log.end() < heartbeat.end {
                 self.probe(Probe::TailRevealed);
             }
             if !heartbeat.acting && self.named() != self.me.uid && self.term() < heartbeat.term {

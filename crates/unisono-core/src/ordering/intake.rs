@@ -4,13 +4,11 @@
 //! lacking messages from a sender, and shows it by a heartbeat that a message has its seqno already.
 
 use super::capacity::Margin;
-use super::numbering::numbered;
-use crate::blocks::Slice;
 use crate::group::Group;
 use crate::identity::{MessageNumber, Uid};
+use crate::log::{Manner, Slice};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::unordered::Manner;
 use crate::wire::{Data, Frame, Method};
 use core::time::Duration;
 
@@ -27,7 +25,6 @@ impl Group {
         if self.recovery.has_promised() || !self.is_in_view(data.sender) {
             return;
         }
-        let last = self.history.sender_mark(data.sender).number;
         let window = self.kept_of_one_sender();
         let broadcast = data.method != Method::Pb;
         let patient = data.method == Method::BbStream;
@@ -35,27 +32,28 @@ impl Group {
         let careless = self.may_assign()
             && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
         let sender = data.sender;
-        let fresh = if careless || (broadcast && self.history.lacks_data()) {
+        let last = if careless { self.log.history().sender_mark(sender).number } else { 0 };
+        let fresh = if careless || (broadcast && self.log.history().lacks_data()) {
             let (mut fresh, mut number) = (false, data.first);
             data.pieces.each(|piece| {
                 let named = (sender, number);
                 number += 1;
-                if broadcast && self.history.supply(named.0, named.1, &piece) {
+                if broadcast && self.log.supply(named.0, named.1, &piece) {
                     self.probe(Probe::NumberBeforeData);
                 } else if !careless || !self.number_carelessly(now, named, last, manner, &piece) {
-                    fresh |= self.unordered.keep(named, data.base, last, window, manner, piece);
+                    fresh |= self.log.keep(named, data.base, window, manner, piece);
                 }
             });
             fresh
         } else {
-            self.unordered.keep_run((sender, data.first), data.base, last, window, manner, data.pieces)
+            self.log.keep_run((sender, data.first), data.base, window, manner, data.pieces)
         };
         if !fresh && self.may_assign() {
             self.probe(Probe::DuplicateRefused);
             self.repeat_to(now, sender);
         }
         if self.may_assign() {
-            self.want(now, sender, last);
+            self.want(now, sender);
         }
     }
 
@@ -81,21 +79,22 @@ impl Group {
         if (!again && !early) || !self.has_capacity(now, &mut Margin::default()) {
             return false;
         }
-        let seqno = self.history.append_message(numbered(sender, number, manner), data.clone());
+        let seqno = self.log.append_message(manner.numbered(sender, number), data.clone());
         self.note_numbered(now, seqno, manner.patient, data.len());
-        self.order.numbered = self.history.received();
+        self.order.numbered = self.log.received();
         true
     }
 
-    /// Requests messages of a sender that are lacking after its message `last` and before others that are here.
-    fn want(&mut self, now: Time, sender: Uid, last: MessageNumber) {
+    /// Requests messages of a sender that are lacking after its last numbered one and before others that are here.
+    fn want(&mut self, now: Time, sender: Uid) {
         let Some(peer) = self.peers.get_mut(sender) else { return };
         if !peer.request_is_due(now, WANT_EVERY) {
             return;
         }
         let (wanted, since) = peer.wanted();
         let again = now.since(since) >= WANT_AGAIN;
-        let gaps = self.unordered.gaps(sender, last, WANTS_MAX);
+        let last = self.log.history().sender_mark(sender).number;
+        let gaps = self.log.unordered().gaps(sender, last, WANTS_MAX);
         let Some(&(_, through)) = gaps.last() else { return };
         // The search takes long where many messages are here, so it is not made for each datagram.
         peer.note_request(now);

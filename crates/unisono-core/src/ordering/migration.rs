@@ -8,8 +8,8 @@
 
 use crate::config::Migration;
 use crate::group::Group;
-use crate::history::Entry;
 use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::log::Entry;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -117,10 +117,10 @@ impl Group {
         if self.config.migration != Migration::ByLoad {
             return None;
         }
-        let history = &self.history;
+        let history = self.log.history();
         let numbers =
             history.view().iter().map(|member| (member.uid, history.sender_mark(member.uid).number));
-        self.order.load.measure(now, history.received(), numbers);
+        self.order.load.measure(now, self.log.received(), numbers);
         if self.broken(Planted::RoleFlaps) {
             return self.last_sender();
         }
@@ -141,7 +141,7 @@ impl Group {
 
     /// Planted bugs only: returns the sender of the last message, if it is another member.
     fn last_sender(&self) -> Option<Uid> {
-        match self.history.get(self.history.received()) {
+        match self.log.history().get(self.log.received()) {
             Some(Entry::Message(message)) if message.sender != self.me.uid => Some(message.sender),
             _ => None,
         }
@@ -150,7 +150,7 @@ impl Group {
     /// True if nothing is under way that a move would disturb: the last move is accepted, no member joins, leaves or is
     /// suspected, and no member is waited for. (The caller has seen that the last join or leave is accepted.)
     fn is_settled(&self) -> bool {
-        self.term() <= self.accepted
+        self.term() <= self.log.accepted()
             && self.leaving.is_none()
             && self.window_shut_by().is_none()
             && self.peers.iter().all(|peer| peer.is_member() && !peer.is_suspected())

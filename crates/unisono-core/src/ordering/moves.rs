@@ -86,10 +86,10 @@ impl Group {
     /// Gives up the role, which another member has from the event just numbered on.
     pub(super) fn resign(&mut self, now: Time) {
         let goes_on = self.broken(Planted::OldSequencerGoesOn);
-        self.order.end_term(self.history.received(), goes_on);
+        self.order.end_term(self.log.received(), goes_on);
         // Senders repeat these messages to the successor. If this member becomes sequencer again, it must not number
         // them behind later ones.
-        self.unordered.clear();
+        self.log.drop_waiting();
         // Observers ask the next sequencer.
         self.forget_observers(now, |_, _| true);
         // It no longer counts which members hear the multicast, once the successor is heard.
@@ -103,8 +103,8 @@ impl Group {
             self.probe(Probe::RoleTaken);
         }
         // Seqnos beyond the event would be assigned by another member. There are none, since this member is named.
-        let received = self.history.received();
-        self.history.cut(received);
+        let received = self.log.received();
+        self.log.cut(received);
         self.order.begin_term(now, event, received);
         // From now on it counts itself which members hear the multicast.
         self.order.note_role_change();

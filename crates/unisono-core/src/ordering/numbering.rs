@@ -10,13 +10,11 @@
 //! reset discards what is unfinished.
 
 use super::capacity::Margin;
-use crate::blocks::Slice;
 use crate::group::Group;
-use crate::history::{Entry, Message};
 use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::log::{Entry, Manner, Slice};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
-use crate::unordered::Manner;
 use crate::wire::Change;
 use core::time::Duration;
 
@@ -36,12 +34,12 @@ impl Group {
     /// Numbers what may be numbered now. Acknowledges and accepts it, and schedules the next heartbeat.
     #[inline(never)]
     fn number(&mut self, now: Time) {
-        let before = self.history.received();
+        let before = self.log.received();
         let was_waiting = self.order.shut_since.is_some();
         self.number_messages(now);
         self.number_changes(now);
-        if self.history.received() > before {
-            self.order.numbered = self.history.received();
+        if self.log.received() > before {
+            self.order.numbered = self.log.received();
             self.note_received(now);
             self.accept(now);
             self.beat_soon(now);
@@ -86,17 +84,17 @@ impl Group {
         self.config.members_min > 1
             && self.counted() == usize::from(self.config.members_min)
             && self.has_leave_requests()
-            && self.history.inside_a_message()
+            && self.log.history().inside_a_message()
     }
 
     fn messages_wait_for_a_seqno(&self) -> bool {
-        self.unordered.senders().next().is_some() || !self.outbox.all_numbered()
+        self.log.unordered().senders().next().is_some() || !self.outbox.all_numbered()
     }
 
     #[inline(never)]
     fn number_by_turns(&mut self, now: Time) {
         let mut turns = core::mem::take(&mut self.order.turns);
-        turns.extend(self.unordered.senders());
+        turns.extend(self.log.unordered().senders());
         if !self.outbox.all_numbered() {
             turns.push(self.me.uid);
             turns.sort_unstable();
@@ -131,11 +129,11 @@ impl Group {
 
     /// Returns the number of the next message of `sender` that may be numbered.
     fn next_of(&mut self, sender: Uid) -> Option<MessageNumber> {
-        let mark = self.history.sender_mark(sender);
+        let mark = self.log.history().sender_mark(sender);
         let (number, more) = if sender == self.me.uid {
             self.outbox.first_unnumbered().map(|(number, own)| (number, own.more))?
         } else {
-            self.unordered.next(sender, mark.number)?
+            self.log.unordered().next(sender, mark.number)?
         };
         // A join waits until no message of several pieces is unfinished, and so do some leaves. While one waits, no
         // first piece is numbered.
@@ -153,13 +151,12 @@ impl Group {
         let found = match own {
             true => self.outbox.get(number).map(|own| {
                 let manner = Manner { resilience: own.resilience, broadcast: false, patient: false };
-                (manner, Slice::alone(own.more, &own.bytes))
+                let data = Slice::alone(own.more, &own.bytes);
+                (self.log.append_message(manner.numbered(sender, number), data), manner, own.bytes.len())
             }),
-            false => self.unordered.take(sender, number),
+            false => self.log.append_waiting(sender, number),
         };
-        let Some((manner, data)) = found else { return false };
-        let bytes = data.len();
-        let seqno = self.history.append_message(numbered(sender, number, manner), data);
+        let Some((seqno, manner, bytes)) = found else { return false };
         self.note_numbered(now, seqno, manner.patient, bytes);
         if own {
             self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
@@ -177,7 +174,7 @@ impl Group {
 
     /// Numbers joins, leaves and role events, one at a time.
     fn number_changes(&mut self, now: Time) {
-        if self.history.last_change() > self.accepted && !self.broken(Planted::NextChangeEarly) {
+        if self.log.history().last_change() > self.log.accepted() && !self.broken(Planted::NextChangeEarly) {
             if self.broken(Planted::RoleMovesOverChange) {
                 self.number_role(now);
             }
@@ -185,8 +182,8 @@ impl Group {
         }
         // Changes take no capacity from messages: for them the history may exceed its limit by one entry for each
         // member.
-        let members = self.history.view().len() as u64;
-        let kept = self.history.received() - self.history.base();
+        let members = self.log.history().view().len() as u64;
+        let kept = self.log.received() - self.log.base();
         if kept > u64::from(self.config.history_messages) + members {
             return;
         }
@@ -203,12 +200,6 @@ impl Group {
     }
 
     pub(super) fn append_change(&mut self, change: Change) {
-        self.order.announce_through = self.history.append(Entry::of_change(change));
+        self.order.announce_through = self.log.append(Entry::of_change(change));
     }
-}
-
-/// Returns the entry of a message; the history adds the position of its data.
-pub(super) fn numbered(sender: Uid, number: MessageNumber, manner: Manner) -> Message {
-    let Manner { resilience, broadcast, .. } = manner;
-    Message { sender, number, resilience, broadcast, data: None }
 }

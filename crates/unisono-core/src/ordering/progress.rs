@@ -109,7 +109,7 @@ impl Group {
             .filter(|peer| peer.awaited().lasts(now) > patience)
             .map(|peer| peer.uid())
             .collect();
-        let view = self.history.view();
+        let view = self.log.history().view();
         if self.config.automatic && !self.is_quorum(view, |member| !slow.contains(&member.uid)) {
             return;
         }
@@ -123,10 +123,10 @@ impl Group {
 
     /// Notes for each member whether the others wait for it, and at which mark.
     fn note_awaited(&mut self, now: Time) {
-        let end = self.history.received();
-        let waits = self.accepted < end && !self.broken(Planted::ProgressNotLookedAt);
+        let end = self.log.received();
+        let waits = self.log.accepted() < end && !self.broken(Planted::ProgressNotLookedAt);
         let obstacle = Obstacle {
-            unaccepted: waits.then_some(self.accepted + 1),
+            unaccepted: waits.then_some(self.log.accepted() + 1),
             is_shut: self.order.shut_since.is_some(),
             held_by_all: if self.order.shut_since.is_some() { self.held_by_members() } else { 0 },
             end,
@@ -153,7 +153,7 @@ impl Group {
         if now.since(since) <= patience || self.config.migration == Migration::Never {
             return;
         }
-        let end = self.history.received();
+        let end = self.log.received();
         let takes_over = |peer: &Peer| {
             let lacks_the_same = matches!(hindrance, Hindrance::Lacks(sender, _) if sender == peer.uid());
             peer.received() >= end && peer.awaited().0.is_none() && !lacks_the_same
@@ -171,15 +171,15 @@ impl Group {
     /// returns the one that it returned last.
     fn hindrance(&self) -> Option<Hindrance> {
         let window = u64::from(self.config.history_messages);
-        if self.order.shut_since.is_some() && self.delivered + window <= self.history.received() {
-            return Some(Hindrance::Delivered(self.delivered));
+        if self.order.shut_since.is_some() && self.log.delivered() + window <= self.log.received() {
+            return Some(Hindrance::Delivered(self.log.delivered()));
         }
         let lacking = |sender: Uid| {
-            let last = self.history.sender_mark(sender).number;
-            self.unordered.next(sender, last).is_none().then_some(Hindrance::Lacks(sender, last))
+            let last = self.log.history().sender_mark(sender).number;
+            self.log.unordered().next(sender, last).is_none().then_some(Hindrance::Lacks(sender, last))
         };
         let known = self.order.in_the_way.0.map(|(known, _)| known);
-        let mut lacks = self.unordered.senders().filter_map(lacking);
+        let mut lacks = self.log.unordered().senders().filter_map(lacking);
         let first = lacks.next()?;
         Some(match known {
             Some(known) if known == first || lacks.any(|other| other == known) => known,
@@ -190,16 +190,16 @@ impl Group {
     /// Notes that entries through `end` exist.
     pub(super) fn note_end(&mut self, now: Time, end: Seqno) {
         self.order.behind.0 = match self.order.behind.0 {
-            _ if self.delivered >= end => None,
-            Some((delivered, since)) if delivered == self.delivered => Some((delivered, since)),
-            _ => Some((self.delivered, now)),
+            _ if self.log.delivered() >= end => None,
+            Some((delivered, since)) if delivered == self.log.delivered() => Some((delivered, since)),
+            _ => Some((self.log.delivered(), now)),
         };
     }
 
     /// Returns for how long entries have existed while this member delivered none of them to its application; zero if it
     /// keeps up. A member that hears of entries and does not get on, or whose application does not, finds out by this.
     pub fn behind_for(&self, now: Time) -> Duration {
-        let behind = self.order.behind.0.filter(|(delivered, _)| *delivered == self.delivered);
+        let behind = self.order.behind.0.filter(|(delivered, _)| *delivered == self.log.delivered());
         behind.map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 

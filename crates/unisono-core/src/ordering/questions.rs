@@ -82,7 +82,7 @@ impl Group {
 
     /// See [`Order::watched`].
     pub(crate) fn watched(&self, uid: Uid, standing: &Standing) -> bool {
-        self.order.watched(self.named(), uid, standing, self.accepted)
+        self.order.watched(self.named(), uid, standing, self.log.accepted())
     }
 }
 

@@ -5,8 +5,8 @@
 //! are asked, and now and then to show that they live.
 
 use crate::group::{Group, Phase};
-use crate::history::{Entry, Message};
 use crate::identity::{Seqno, Uid};
+use crate::log::{Entry, Message};
 use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{Change, Watermarks};
@@ -109,8 +109,8 @@ impl Group {
     /// Examines what is new in the log: entries that must be acknowledged at once, and own messages that have their
     /// seqno now.
     pub(crate) fn note_received(&mut self, now: Time) {
-        let received = self.history.received();
-        let from = self.acknowledging.seen.max(self.history.base());
+        let received = self.log.received();
+        let from = self.acknowledging.seen.max(self.log.base());
         if received > from {
             self.look_at_received(now, from, received);
         }
@@ -126,7 +126,7 @@ impl Group {
         // Usually many messages of one sender and one resilience follow each other.
         let (mut last, mut asked) = (None, None);
         for seqno in from + 1..=received {
-            match self.history.get(seqno) {
+            match self.log.history().get(seqno) {
                 Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
                     self.acknowledging.untold_bytes += data.map_or(0, |data| data.len() as u64);
                     let needed = self.config.resilience.max(*resilience) as usize;
@@ -139,7 +139,7 @@ impl Group {
                     }
                     let before = last.replace((*sender, *number));
                     if let Some((other, number)) = before.filter(|(known, _)| known != sender) {
-                        self.unordered.forget_through(other, number);
+                        self.log.drop_waiting_through(other, number);
                     }
                 }
                 Some(Entry::Role(_)) => self.note_named(now),
@@ -149,7 +149,7 @@ impl Group {
                     self.note_change(now, seqno);
                     if own_leave && !self.recovery.has_promised() {
                         // Drops entries beyond this member's own leave, which may have arrived before it.
-                        self.history.cut(seqno);
+                        self.log.cut(seqno);
                         self.acknowledging.seen = seqno;
                         break;
                     }
@@ -158,15 +158,15 @@ impl Group {
             }
         }
         if let Some((sender, number)) = last {
-            self.unordered.forget_through(sender, number);
+            self.log.drop_waiting_through(sender, number);
         }
-        let received = self.history.received();
+        let received = self.log.received();
         if own > 0 {
             let lateness = self.detector.lateness(now);
             self.outbox.note_numbered(now, own, lateness);
         }
         // A sequencer holds everything through each seqno that it assigns.
-        let (_, numberer) = self.history.term_at(received - 1);
+        let (_, numberer) = self.log.history().term_at(received - 1);
         self.peers.hold_through(numberer, received);
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
@@ -187,8 +187,8 @@ impl Group {
     /// beside it. This member knows the number of these slots only if the change is its next entry: then the change was
     /// numbered in the view at the end of this log.
     pub(crate) fn note_room_beside(&mut self, seqno: Seqno) {
-        if seqno == self.history.received() + 1 {
-            let members = self.history.view().len() as u64;
+        if seqno == self.log.received() + 1 {
+            let members = self.log.history().view().len() as u64;
             self.note_shown_stable(
                 (seqno - 1).saturating_sub(u64::from(self.config.history_messages) + members),
             );
@@ -204,7 +204,7 @@ impl Group {
     /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
     fn acknowledges_first(&self, holders: usize) -> bool {
         let Some(counts) = self.report_to() else { return false };
-        let others = self.history.view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
+        let others = self.log.history().view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
         others.take(holders).any(|uid| uid == self.me.uid)
     }
 
@@ -215,7 +215,7 @@ impl Group {
 
     /// Handles the watermarks that a member reports.
     pub(crate) fn handle_watermarks(&mut self, now: Time, from: Uid, marks: &Watermarks) {
-        let end = self.history.end();
+        let end = self.log.end();
         let stamp = self.order.stamp;
         self.detector.note_late(now, marks.late_ms);
         if !self.peers.note_report(from, marks, end) {
@@ -259,11 +259,11 @@ impl Group {
     /// Returns what this member can report of itself.
     pub(crate) fn watermarks(&self, now: Time) -> Watermarks {
         let received =
-            if self.broken(Planted::AckBeforeHolding) { self.history.end() } else { self.history.received() };
+            if self.broken(Planted::AckBeforeHolding) { self.log.end() } else { self.log.received() };
         Watermarks {
             received,
-            accepted: self.accepted,
-            delivered: self.delivered,
+            accepted: self.log.accepted(),
+            delivered: self.log.delivered(),
             stamp: self.acknowledging.stamp,
             hears_multicast: self.hears_multicast(now),
             late_ms: self.detector.late_ms(now),
@@ -304,7 +304,7 @@ impl Group {
 
     /// Notes that the application took events. The sequencer has to learn that before its window shuts.
     pub(crate) fn note_delivered(&mut self) {
-        let untold = self.delivered.saturating_sub(self.acknowledging.told.delivered);
+        let untold = self.log.delivered().saturating_sub(self.acknowledging.told.delivered);
         if untold >= self.report_every() && self.report_to().is_some() {
             self.acknowledging.report_now();
         }

@@ -14,17 +14,17 @@ use crate::wire::{Change, Frame};
 impl Group {
     /// Returns the sequencer that the last known naming event names.
     pub(super) fn named(&self) -> Uid {
-        self.history.term().1
+        self.log.history().term().1
     }
 
     /// Returns the seqno of the event that named this sequencer.
     pub(crate) fn term(&self) -> Seqno {
-        self.history.term().0
+        self.log.history().term().0
     }
 
     /// Takes the role if the log says so (docs/protocol/sequencer.md: once per event, holding everything through it).
     pub(crate) fn take_role(&mut self, now: Time) {
-        let (event, named) = self.history.term();
+        let (event, named) = self.log.history().term();
         let promised = self.recovery.has_promised();
         if named != self.me.uid || promised || !self.order.may_take(event) {
             self.watch_for_successor(now, event, named);
@@ -35,8 +35,8 @@ impl Group {
 
     /// True if the log names another member that shows no sign of it yet.
     pub(crate) fn successor_is_unheard(&self) -> bool {
-        let (event, named) = self.history.term();
-        named != self.me.uid && Some(event) > self.order.heard && self.history.end() <= event
+        let (event, named) = self.log.history().term();
+        named != self.me.uid && Some(event) > self.order.heard && self.log.end() <= event
     }
 
     /// True if this member numbered the event that names another one, and no member shows that it knows the event.
@@ -48,7 +48,7 @@ impl Group {
     fn watch_for_successor(&mut self, now: Time, event: Seqno, named: Uid) {
         let unheard = named != self.me.uid
             && Some(event) > self.order.heard
-            && self.history.end() <= event
+            && self.log.end() <= event
             && self.phase != Phase::Joining
             && !self.recovery.has_promised();
         if self.order.acting.is_none() {
@@ -66,7 +66,7 @@ impl Group {
     /// any other member to the successor.
     pub(super) fn tell_successor(&mut self, now: Time) {
         self.order.heartbeat_at = None;
-        let (event, named) = self.history.term();
+        let (event, named) = self.log.history().term();
         if Some(event) <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
             return;
         }

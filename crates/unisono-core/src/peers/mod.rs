@@ -17,8 +17,8 @@ pub(crate) use detector::{Detector, Finding, Look};
 
 use crate::allowance::Allowance;
 use crate::event::Suspicion;
-use crate::history::Members;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::log::Members;
 use crate::ordering::Awaited;
 use crate::table::Table;
 use crate::time::{Pace, Time};

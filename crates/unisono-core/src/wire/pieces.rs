@@ -5,7 +5,7 @@
 
 use super::MORE;
 use super::frame::{PIECE_BYTES_MAX, Piece, Pieces};
-use crate::blocks::Slice;
+use crate::log::Slice;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use bytes::Bytes;

@@ -10,8 +10,8 @@ use super::{BALLOTS_PER_SEARCH, RESET_REPEAT_EVERY, RESET_ROUND_MAX};
 use crate::config::Quorum;
 use crate::event::Suspicion;
 use crate::group::Group;
-use crate::history::Members;
 use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
+use crate::log::Members;
 use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
@@ -119,7 +119,7 @@ impl Group {
         if self.recovery.attempts.is_multiple_of(BALLOTS_PER_SEARCH) {
             self.search();
         }
-        let (before, after) = self.sides(self.accepted);
+        let (before, after) = self.sides(self.log.accepted());
         let mut votes = Table::default();
         votes.insert(self.me.uid, self.own_vote(ballot));
         self.recovery.coordination = Some(Box::new(Coordination {
@@ -269,7 +269,7 @@ impl Group {
 
     /// Pulls the entries of the longest log voted that this log lacks. If it lacks none, chooses.
     fn pull_longest(&mut self, now: Time) {
-        let received = self.history.received();
+        let received = self.log.received();
         let pulls = !self.broken(Planted::OwnLogNotLongest);
         let Some(own) = &mut self.recovery.coordination else { return };
         let longest = own.votes.iter().max_by_key(|(_, vote)| vote.end).map(|(uid, vote)| (uid, vote.end));
@@ -328,7 +328,7 @@ impl Group {
     /// Returns the seqno through which a voter of this member's ballot knows the log to be accepted.
     fn accepted_of_ballot(&self) -> Option<Seqno> {
         let own = self.recovery.coordination.as_ref()?;
-        Some(own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.accepted))
+        Some(own.votes.iter().map(|(_, vote)| vote.accepted).max().unwrap_or(0).max(self.log.accepted()))
     }
 
     /// Returns the views whose quorums this member's ballot needs.
@@ -392,9 +392,9 @@ impl Group {
 
     /// Returns the views whose quorums a reset needs: before and after the last change not known to be accepted.
     pub(super) fn sides(&self, accepted: Seqno) -> (Members, Members) {
-        let after = self.history.view().clone();
-        match self.history.change_beyond(accepted) {
-            Some(seqno) => (self.history.view_at(seqno - 1).clone(), after),
+        let after = self.log.history().view().clone();
+        match self.log.history().change_beyond(accepted) {
+            Some(seqno) => (self.log.history().view_at(seqno - 1).clone(), after),
             None => (after.clone(), after),
         }
     }
@@ -403,7 +403,7 @@ impl Group {
         let missing = after.len() - members.len();
         let resilience = self.config.resilience as usize;
         let is_beyond = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
-        let end = self.history.received();
+        let end = self.log.received();
         if end > accepted {
             self.probe(Probe::TentativeKept);
         }

@@ -8,8 +8,8 @@
 
 use super::coordinator::Coordination;
 use crate::group::Group;
-use crate::history::Members;
 use crate::identity::Uid;
+use crate::log::Members;
 use crate::planted::Planted;
 use alloc::vec::Vec;
 

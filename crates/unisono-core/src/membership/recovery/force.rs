@@ -11,8 +11,8 @@
 use super::halt::HEARD_WITHIN;
 use crate::error::ForceError;
 use crate::group::{Group, Phase};
-use crate::history::Members;
 use crate::identity::{Member, Uid};
+use crate::log::Members;
 use crate::time::Time;
 use crate::wire::{Forcing, Frame};
 use alloc::vec::Vec;
@@ -80,7 +80,7 @@ impl Group {
         if !matches!(self.phase, Phase::Resetting | Phase::Member) {
             return Err(ForceError::NotMember);
         }
-        let (before, after) = self.sides(self.accepted);
+        let (before, after) = self.sides(self.log.accepted());
         let is_known = |uid: Uid| before.iter().chain(after.iter()).any(|member| member.uid == uid);
         if let Some(stranger) = without.iter().find(|uid| !is_known(**uid)) {
             return Err(ForceError::NoSuchMember(*stranger));

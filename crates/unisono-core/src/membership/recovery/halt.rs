@@ -11,8 +11,8 @@ use crate::config::Quorum;
 use crate::error::ResetError;
 use crate::event::Event;
 use crate::group::{Group, Phase, Standing};
-use crate::history::Members;
 use crate::identity::Member;
+use crate::log::Members;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -76,11 +76,11 @@ impl Group {
     #[cold]
     pub(crate) fn halt_event(&mut self) -> Option<Event> {
         match &self.halt.missing {
-            Some(missing) if !self.halt.is_told && self.delivered >= self.entered_at => {
+            Some(missing) if !self.halt.is_told && self.log.delivered() >= self.entered_at => {
                 self.halt.is_told = true;
                 Some(Event::Halted { missing: missing.clone() })
             }
-            None if self.halt.is_told && self.delivered >= self.epoch_start => {
+            None if self.halt.is_told && self.log.delivered() >= self.epoch_start => {
                 self.halt.is_told = false;
                 Some(Event::Resumed)
             }
@@ -91,7 +91,7 @@ impl Group {
     /// Refuses a reset to at least `min` members that cannot end at present: without the suspected and the missing
     /// members there is no quorum, or fewer than `min`.
     pub(super) fn check_quorum_for(&self, min: usize) -> Result<(), ResetError> {
-        let (before, after) = self.sides(self.accepted);
+        let (before, after) = self.sides(self.log.accepted());
         let is_suspected = |uid| self.peers.get(uid).is_some_and(|peer| peer.is_suspected());
         let is_missing = |uid| self.missing().iter().any(|member| member.uid == uid);
         let is_present = |member: &Member| !is_suspected(member.uid) && !is_missing(member.uid);
@@ -122,7 +122,7 @@ impl Group {
 
     /// Counts the members that this voter heard lately.
     pub(super) fn halt_without_contact(&mut self, now: Time) {
-        let (before, after) = self.sides(self.accepted);
+        let (before, after) = self.sides(self.log.accepted());
         let is_heard = |group: &Group, member: &Member| {
             let peer = group.peers.get(member.uid);
             member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard()) < HEARD_WITHIN)

@@ -37,7 +37,7 @@ impl Group {
         if pull.ask_at > now {
             return;
         }
-        let next = self.history.received() + 1;
+        let next = self.log.received() + 1;
         if next > pull.through {
             self.recovery.pull = None;
             return;
@@ -55,7 +55,7 @@ impl Group {
 
     /// Serves a member that pulls entries.
     pub(crate) fn handle_pull(&mut self, from: Uid, ballot: Ballot, first: Seqno, last: Seqno) {
-        let (first, last) = (first.max(self.history.base() + 1), last.min(self.history.received()));
+        let (first, last) = (first.max(self.log.base() + 1), last.min(self.log.received()));
         if let Some(address) = self.peers.address(from)
             && first <= last
         {
@@ -72,7 +72,7 @@ impl Group {
     /// Handles entries that arrived under the pull: when it is complete, the step that waited for it goes on.
     #[cold]
     pub(crate) fn note_levelled(&mut self, now: Time) {
-        let received = self.history.received();
+        let received = self.log.received();
         let Some(pull) = &mut self.recovery.pull else { return };
         if received < pull.through {
             pull.asked = 0;
@@ -81,7 +81,7 @@ impl Group {
             return;
         }
         self.recovery.pull = None;
-        let view = self.history.view().clone();
+        let view = self.log.history().view().clone();
         self.peers.take_in(now, self.me.uid, &view);
         if let Some(proposal) = self.recovery.decided.take() {
             self.handle_decided(now, self.me.uid, proposal, false);

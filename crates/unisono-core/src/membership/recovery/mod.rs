@@ -166,7 +166,7 @@ impl Group {
             return Err(ResetError::NotMember);
         }
         let suspects = self.peers.iter().any(|peer| peer.is_suspected());
-        let members = self.history.view().len();
+        let members = self.log.history().view().len();
         if !suspects && !self.recovery.has_promised() {
             return if members >= min { Ok(()) } else { Err(ResetError::TooFew { members, min }) };
         }
@@ -188,7 +188,7 @@ impl Group {
     }
 
     fn rank_among_unsuspected(&self) -> usize {
-        let view = self.history.view();
+        let view = self.log.history().view();
         let ahead = view.iter().take_while(|member| member.uid != self.me.uid);
         ahead.filter(|member| self.peers.get(member.uid).is_some_and(|peer| !peer.is_suspected())).count()
     }
@@ -197,7 +197,7 @@ impl Group {
     fn may_begin(&self) -> bool {
         let takes_part =
             matches!(self.phase, Phase::Member | Phase::Resetting | Phase::Leaving | Phase::Joining);
-        let leaves = self.own_leave_is_logged() && self.accepted >= self.history.last_change();
+        let leaves = self.own_leave_is_logged() && self.log.accepted() >= self.log.history().last_change();
         takes_part && !leaves && (self.is_member() || self.own_leave_is_logged())
     }
 
@@ -249,11 +249,11 @@ impl Group {
     }
 
     fn own_vote(&self, ballot: Ballot) -> Vote {
-        let end = self.history.received();
+        let end = self.log.received();
         Vote {
             ballot,
             end,
-            accepted: self.accepted,
+            accepted: self.log.accepted(),
             lacks_state: !self.has_state(),
             prepared: self.recovery.prepared.clone(),
         }
@@ -349,7 +349,7 @@ impl Group {
             self.promise(now, ballot);
         }
         self.heed_floor(invitation.members_min);
-        if self.joining.is_some() || self.entered_at > self.accepted {
+        if self.joining.is_some() || self.entered_at > self.log.accepted() {
             self.probe(Probe::JoinerVoted);
         }
         if self.leaving.is_some() {
@@ -394,7 +394,7 @@ impl Group {
             self.promise(now, prepare.ballot);
         }
         self.heed_floor(prepare.members_min);
-        let holds = self.history.received() + 1 >= prepare.proposal.start;
+        let holds = self.log.received() + 1 >= prepare.proposal.start;
         if !holds && !self.broken(Planted::PrepareWithoutHolding) {
             self.probe(Probe::MemberPulled);
             let through = prepare.proposal.start - 1;

@@ -8,8 +8,8 @@ use crate::config::Quorum;
 use crate::episode::Episode;
 use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
-use crate::history::Reset;
 use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
+use crate::log::Reset;
 use crate::look::LastReset;
 use crate::membership::PreviousEpoch;
 use crate::membership::recovery::{Force, Halt, Recovery};
@@ -43,7 +43,7 @@ impl Group {
         }
         if !proposal.members.contains(&self.me.uid) {
             self.excluded_by(now, proposal, entered);
-        } else if self.history.received() + 1 >= proposal.start {
+        } else if self.log.received() + 1 >= proposal.start {
             self.install(now, proposal);
         } else {
             self.level_for(now, from, proposal);
@@ -89,13 +89,15 @@ impl Group {
 
     fn install(&mut self, now: Time, proposal: Proposal) {
         let keep = proposal.start - 1;
-        let old_view = self.history.view_at(keep).clone();
+        let old_view = self.log.history().view_at(keep).clone();
         let members: Vec<Member> = proposal
             .members
             .iter()
             .filter_map(|uid| old_view.iter().find(|member| member.uid == *uid).cloned())
             .collect();
-        let follows = proposal.epoch.counter == self.epoch.counter + 1 && proposal.start > self.epoch_start;
+        let follows = proposal.epoch.counter == self.epoch.counter + 1
+            && proposal.start > self.epoch_start
+            && self.log.allows_reset_at(proposal.start);
         if members.len() != proposal.members.len() || !follows {
             return;
         }
@@ -105,7 +107,7 @@ impl Group {
         let excluded: Vec<Member> =
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
-        self.history.cut(keep);
+        self.log.cut(keep);
         if self.broken(Planted::KeptReportedFailed) {
             self.fail_rest_of_outbox();
         }
@@ -115,17 +117,16 @@ impl Group {
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let (degraded, forced) = (proposal.degraded, proposal.forced);
         let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded, forced };
-        let start = self.history.append_reset(members.clone(), reset);
+        let start = self.log.install(members.clone(), reset);
         if was_in {
             let members = members.len();
             self.episodes.push(Episode::ResetEnded { seqno: start, members, excluded, degraded, took });
         }
         self.enter_epoch(now, proposal.epoch, start);
-        self.accepted = start;
         self.peers.begin_epoch(now, keep);
         self.peers.take_view(now, self.me.uid, &members, 0);
         if !self.broken(Planted::UnorderedKept) {
-            self.unordered.clear();
+            self.log.drop_waiting();
         }
         self.forget_acknowledgements(start);
         self.recovery = Recovery::default();
@@ -135,7 +136,7 @@ impl Group {
         }
         self.counters.resets += 1;
         self.enter_if_joined(now);
-        if was_in && self.config.keeps_state && (self.entered_at..keep).contains(&self.delivered) {
+        if was_in && self.config.keeps_state && (self.entered_at..keep).contains(&self.log.delivered()) {
             self.notices.push_back(Event::ResetAhead { seqno: start });
         }
         self.phase = if self.leaving.is_some() { Phase::Leaving } else { Phase::Member };
@@ -156,9 +157,9 @@ impl Group {
 
     /// Takes everything through `keep` as accepted, by the decision of the reset.
     fn settle_log(&mut self, keep: Seqno) {
-        let before = self.accepted;
+        let before = self.log.accepted();
         if keep > before {
-            self.accepted = keep;
+            self.log.accept_through(keep);
             self.resolve_own(before);
             self.note_changes_accepted(before);
         }
@@ -173,13 +174,13 @@ impl Group {
     }
 
     fn note_reset_probes(&mut self, proposal: &Proposal) {
-        if self.history.received() >= proposal.start {
+        if self.log.received() >= proposal.start {
             self.probe(Probe::TentativeCut);
         }
         if proposal.degraded {
             self.probe(Probe::Degraded);
         }
-        if self.history.inside_a_message() {
+        if self.log.history().inside_a_message() {
             self.probe(Probe::PiecesGivenUp);
         }
         if self.leaving.is_some() {
@@ -203,7 +204,7 @@ impl Group {
         let own_leave = self.own_leave_seqno().filter(|seqno| *seqno < proposal.start);
         if let Some(seqno) = own_leave {
             // The reset keeps the LEAVE, so it is accepted. The leaver delivers it, and nothing beyond it.
-            self.history.cut(seqno);
+            self.log.cut(seqno);
             self.settle_log(seqno);
             self.left = true;
         }

@@ -6,7 +6,7 @@
 //! terms and the senders' last numbers follow from the entries through `received`, and change only when `received`
 //! moves.
 
-use crate::blocks::{Blocks, Part, Slice};
+use super::blocks::{Blocks, Part, Slice};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::table::Table;
 use crate::wire::{Change, Frame, LogBase, Pieces, run_overhead};
@@ -141,7 +141,7 @@ pub(crate) struct History {
 
 impl History {
     /// Returns an empty log after `base`.
-    pub(crate) fn new(base: &LogBase) -> History {
+    pub(super) fn new(base: &LogBase) -> History {
         let mut marks = Table::default();
         for &(uid, number) in &base.last_numbers {
             marks.insert(uid, SenderMark { number, open: false });
@@ -195,17 +195,17 @@ impl History {
         }
     }
 
-    pub(crate) fn base(&self) -> Seqno {
+    pub(super) fn base(&self) -> Seqno {
         self.base
     }
 
     /// Returns the highest seqno of which this member knows an entry; `base` if there is none.
-    pub(crate) fn end(&self) -> Seqno {
+    pub(super) fn end(&self) -> Seqno {
         self.base + self.slots.len() as u64
     }
 
     /// Returns the seqno through which every entry is held, data included.
-    pub(crate) fn received(&self) -> Seqno {
+    pub(super) fn received(&self) -> Seqno {
         self.received
     }
 
@@ -315,7 +315,7 @@ impl History {
 
     /// Stores an entry under its seqno. `data` is the data of a message, if it has arrived. An entry beyond `limit` is
     /// not stored.
-    pub(crate) fn file(
+    pub(super) fn file(
         &mut self,
         seqno: Seqno,
         mut entry: Entry,
@@ -336,7 +336,7 @@ impl History {
 
     /// Stores messages of one sender that arrived together, with consecutive numbers and seqnos. `first` has the seqno
     /// `seqno`.
-    pub(crate) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
+    pub(super) fn file_run(&mut self, seqno: Seqno, first: Message, run: Pieces, limit: Seqno) {
         let last = seqno + run.len() as u64 - 1;
         let mut filed = 0;
         for (offset, data) in self.blocks.parts(&run) {
@@ -389,7 +389,7 @@ impl History {
     }
 
     /// Adds the data of a message that has a seqno and no data. Returns true if there was such a message.
-    pub(crate) fn supply(&mut self, sender: Uid, number: MessageNumber, data: &Slice<'_>) -> bool {
+    pub(super) fn supply(&mut self, sender: Uid, number: MessageNumber, data: &Slice<'_>) -> bool {
         if !self.lacks_data() {
             return false;
         }
@@ -410,7 +410,7 @@ impl History {
     }
 
     /// Moves `received` forward over all entries that are held now.
-    pub(crate) fn advance(&mut self) {
+    pub(super) fn advance(&mut self) {
         while let Some(entry) = self.held(self.received + 1) {
             match entry {
                 Entry::Message(message) => {
@@ -468,14 +468,15 @@ impl History {
     }
 
     /// Appends a message under the next seqno; only the sequencer does this. The log must have no gap.
-    pub(crate) fn append_message(&mut self, message: Message, data: Slice<'_>) -> Seqno {
+    #[inline]
+    pub(super) fn append_message(&mut self, message: Message, data: Slice<'_>) -> Seqno {
         self.bytes += data.len() as u64;
         let data = Some(self.blocks.keep(self.received + 1, data));
         self.append(Entry::Message(Message { data, ..message }))
     }
 
     /// Appends any other entry in the same way.
-    pub(crate) fn append(&mut self, entry: Entry) -> Seqno {
+    pub(super) fn append(&mut self, entry: Entry) -> Seqno {
         debug_assert_eq!(self.received, self.end());
         self.slots.push_back(Some(entry));
         self.advance();
@@ -484,7 +485,7 @@ impl History {
 
     /// Frees all entries through `through`, which every member holds.
     #[inline(never)]
-    pub(crate) fn purge(&mut self, through: Seqno) {
+    pub(super) fn purge(&mut self, through: Seqno) {
         let through = through.min(self.received);
         while self.base < through {
             let Some(Some(entry)) = self.slots.pop_front() else { return };
@@ -529,7 +530,7 @@ impl History {
     }
 
     /// Drops all entries beyond `keep`, those beyond a gap included.
-    pub(crate) fn cut(&mut self, keep: Seqno) {
+    pub(super) fn cut(&mut self, keep: Seqno) {
         while self.end() > keep.max(self.base) {
             if let Some(Some(Entry::Message(message))) = self.slots.pop_back() {
                 match message.data {
@@ -556,9 +557,8 @@ impl History {
         self.at_received = marks;
     }
 
-    /// Gives the only member of the view another address. False, and nothing changes, if the view has other members or the
-    /// log has changes of members, which name the former address.
-    pub(crate) fn readdress(&mut self, address: SocketAddr) -> bool {
+    /// See [`super::Log::readdress`].
+    pub(super) fn readdress(&mut self, address: SocketAddr) -> bool {
         let [(_, view)] = &mut self.views[..] else { return false };
         if view.len() != 1 || !self.changes.is_empty() {
             return false;
@@ -568,7 +568,7 @@ impl History {
     }
 
     /// Appends a reset event: a new epoch begins with these members, and the first of them is the sequencer.
-    pub(crate) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
+    pub(super) fn append_reset(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
         let sequencer = members.first().map_or(Uid(0), |member| member.uid);
         close_messages(&mut self.at_received, Some(&members));
         let seqno = self.append(Entry::Reset(Box::new(reset)));

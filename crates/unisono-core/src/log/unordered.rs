@@ -4,7 +4,8 @@
 //! receive its seqno. For each sender, only a window of messages after its last numbered one is kept, so a member that
 //! floods the group slows down only itself.
 
-use crate::blocks::{Blocks, Part, Slice};
+use super::blocks::{Blocks, Part, Slice};
+use super::history::Message;
 use crate::identity::{MessageNumber, Uid};
 use crate::table::Table;
 use crate::wire::Pieces;
@@ -19,6 +20,14 @@ pub(crate) struct Manner {
     pub(crate) broadcast: bool,
     /// True if the announcement of its seqno may wait.
     pub(crate) patient: bool,
+}
+
+impl Manner {
+    /// Returns the entry of such a message; the history adds the position of its data.
+    pub(crate) fn numbered(self, sender: Uid, number: MessageNumber) -> Message {
+        let Manner { resilience, broadcast, .. } = self;
+        Message { sender, number, resilience, broadcast, data: None }
+    }
 }
 
 /// A message without a seqno.
