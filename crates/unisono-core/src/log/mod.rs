@@ -1,9 +1,9 @@
 //! The log of one member: its numbered entries, the data that waits for a seqno, and the marks of this member.
 //!
 //! [`Log`] keeps `received` ≥ `accepted` ≥ `delivered` ≥ `base`. Everything through `received` is held without a gap,
-//! everything through `accepted` is official, the application has everything through `delivered`, and everything through
-//! `base` was freed. The methods of [`Log`] are the only writers of these marks, and no mark goes back. There is one
-//! exception: a [`Log::cut`] drops entries that are not accepted, so `received` goes back with them.
+//! everything through `accepted` is official, the application has everything through `delivered`, and everything
+//! through `base` was freed. The methods of [`Log`] are the only writers of these marks, and no mark goes back. There
+//! is one exception: a [`Log::cut`] drops entries that are not accepted, so `received` goes back with them.
 //!
 //! [`History`] has the entries with the views and terms that follow from them. The unordered buffer has data without a
 //! seqno, and the assembly has the pieces of messages that are not delivered as a whole yet. The log does not decide
@@ -117,8 +117,8 @@ impl Log {
 
     // --- storing entries that have a seqno ---
 
-    /// Stores an entry under its seqno, unless it is known or lies beyond `limit`. `data` is the data of a message, if it
-    /// has arrived.
+    /// Stores an entry under its seqno, unless it is known or lies beyond `limit`. `data` is the data of a message, if
+    /// it has arrived.
     pub(crate) fn file(
         &mut self,
         seqno: Seqno,
@@ -165,7 +165,8 @@ impl Log {
 
     // --- numbering ---
 
-    /// Appends an entry that is no message under the next seqno; only the sequencer does this. The log must have no gap.
+    /// Appends an entry that is no message under the next seqno; only the sequencer does this. The log must have no
+    /// gap.
     pub(crate) fn append(&mut self, entry: Entry) -> Seqno {
         let received = self.received();
         let seqno = self.history.append(entry);
@@ -181,8 +182,8 @@ impl Log {
         seqno
     }
 
-    /// Appends a message that waits in the unordered buffer. Returns its seqno, what it asks for and its bytes; `None` if
-    /// it is not there.
+    /// Appends a message that waits in the unordered buffer. Returns its seqno, what it asks for and its bytes; `None`
+    /// if it is not there.
     pub(crate) fn append_waiting(
         &mut self,
         sender: Uid,
@@ -217,8 +218,8 @@ impl Log {
         self.delivered += 1;
     }
 
-    /// Skips the entries through `seqno`, which are accepted: the application of a process that was no member there gets
-    /// none of them.
+    /// Skips the entries through `seqno`, which are accepted: the application of a process that was no member there
+    /// gets none of them.
     pub(crate) fn skip_through(&mut self, seqno: Seqno) {
         debug_assert!(self.is_planted || (self.delivered..=self.accepted).contains(&seqno));
         self.delivered = seqno;
@@ -263,8 +264,8 @@ impl Log {
         start > self.accepted || self.is_planted
     }
 
-    /// Appends a reset event, which is accepted at once: a new epoch begins with these members, and the first of them is
-    /// the sequencer. The log was cut and accepted as the reset decided. Returns the seqno of the event.
+    /// Appends a reset event, which is accepted at once: a new epoch begins with these members, and the first of them
+    /// is the sequencer. The log was cut and accepted as the reset decided. Returns the seqno of the event.
     pub(crate) fn install(&mut self, members: Vec<Member>, reset: Reset) -> Seqno {
         debug_assert!(self.is_planted || self.accepted == self.received(), "the log is not settled");
         self.accepted = self.history.append_reset(members, reset);
