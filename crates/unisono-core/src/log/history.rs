@@ -127,8 +127,11 @@ pub(crate) struct History {
     dataless: usize,
     /// Views, each with the first seqno at which it is in force; the first is the view at `base`.
     views: Vec<(Seqno, Members)>,
-    /// Terms: seqnos of the events that name a sequencer, each with that sequencer; the first is the term at `base`.
-    terms: VecDeque<(Seqno, Uid)>,
+    /// The last term: the seqno of the last event that names a sequencer, with that sequencer. It lies apart from the
+    /// earlier ones because it is read several times for each datagram.
+    term: (Seqno, Uid),
+    /// The terms before it; the first of all terms is the term at `base`.
+    earlier_terms: VecDeque<(Seqno, Uid)>,
     /// Seqnos of joins, leaves and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
     /// Seqno of the last join or leave ever, or of the epoch's beginning.
@@ -154,7 +157,8 @@ impl History {
             bytes: 0,
             dataless: 0,
             views: Vec::from([(base.seqno, Arc::new(base.members.clone()))]),
-            terms: VecDeque::from([base.term]),
+            term: base.term,
+            earlier_terms: VecDeque::new(),
             changes: Vec::new(),
             last_change: base.seqno,
             at_base: marks.clone(),
@@ -264,12 +268,16 @@ impl History {
 
     /// Returns the seqno of the last event of the log that names a sequencer, and that sequencer.
     pub(crate) fn term(&self) -> (Seqno, Uid) {
-        self.terms[self.terms.len() - 1]
+        self.term
     }
 
     /// Returns the last such event at `seqno` or before, and the sequencer that it names.
     pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
-        self.terms.iter().rev().find(|(from, _)| *from <= seqno).copied().unwrap_or(self.terms[0])
+        if self.term.0 <= seqno {
+            return self.term;
+        }
+        let earlier = self.earlier_terms.iter().rev().find(|(from, _)| *from <= seqno);
+        *earlier.or(self.earlier_terms.front()).unwrap_or(&self.term)
     }
 
     /// Returns the seqno of the last join or leave ever, or of the epoch's beginning.
@@ -431,12 +439,18 @@ impl History {
                     self.enter_change(self.received, &change);
                 }
                 Entry::Role(sequencer) => {
-                    self.terms.push_back((self.received + 1, *sequencer));
+                    let sequencer = *sequencer;
                     self.received += 1;
+                    self.begin_term(self.received, sequencer);
                 }
                 Entry::Reset(_) => self.received += 1,
             }
         }
+    }
+
+    fn begin_term(&mut self, seqno: Seqno, sequencer: Uid) {
+        let before = core::mem::replace(&mut self.term, (seqno, sequencer));
+        self.earlier_terms.push_back(before);
     }
 
     #[cold]
@@ -455,7 +469,7 @@ impl History {
                     return;
                 }
                 if self.term().1 == *uid && !members.is_empty() {
-                    self.terms.push_back((seqno, *sequencer));
+                    self.begin_term(seqno, *sequencer);
                 }
                 self.at_received.remove(*uid);
             }
@@ -521,8 +535,9 @@ impl History {
         while self.views.len() > 1 && self.views[1].0 <= self.base {
             self.views.remove(0);
         }
-        while self.terms.len() > 1 && self.terms[1].0 <= self.base {
-            self.terms.pop_front();
+        while !self.earlier_terms.is_empty() && self.earlier_terms.get(1).unwrap_or(&self.term).0 <= self.base
+        {
+            self.earlier_terms.pop_front();
         }
         while self.changes.first().is_some_and(|&seqno| seqno <= self.base) {
             self.changes.remove(0);
@@ -545,8 +560,10 @@ impl History {
         }
         self.received = keep.max(self.base);
         self.views.retain(|(seqno, _)| *seqno <= keep);
-        while self.terms.len() > 1 && self.terms[self.terms.len() - 1].0 > keep {
-            self.terms.pop_back();
+        while self.term.0 > keep
+            && let Some(before) = self.earlier_terms.pop_back()
+        {
+            self.term = before;
         }
         self.changes.retain(|seqno| *seqno <= keep);
         self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
@@ -573,7 +590,7 @@ impl History {
         close_messages(&mut self.at_received, Some(&members));
         let seqno = self.append(Entry::Reset(Box::new(reset)));
         self.views.push((seqno, Arc::new(members)));
-        self.terms.push_back((seqno, sequencer));
+        self.begin_term(seqno, sequencer);
         self.changes.push(seqno);
         self.last_change = seqno;
         seqno
