@@ -110,6 +110,7 @@ impl Group {
         }
     }
 
+    #[inline(never)]
     fn held_by_all_beyond(&self, floor: Seqno) -> Seqno {
         let mut stable = self.log.received();
         for member in self.log.history().view().iter() {

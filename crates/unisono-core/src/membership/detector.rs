@@ -20,11 +20,17 @@ impl Group {
     /// Called first with every input. If the last deadline passed long ago, this process was not running, and silence
     /// meanwhile says next to nothing. It says something, though: otherwise a process that is always delayed would
     /// never suspect a dead member.
+    #[inline]
     pub(crate) fn notice_sleep(&mut self, now: Time) {
-        let Some((deadline, _)) = self.poll_timeout() else { return };
-        if now <= deadline {
-            return;
+        if let Some((deadline, _)) = self.poll_timeout()
+            && now > deadline
+        {
+            self.notice_lateness(now, deadline);
         }
+    }
+
+    #[cold]
+    fn notice_lateness(&mut self, now: Time, deadline: Time) {
         let Some(asleep) = self.detector.note_own_lateness(now, deadline) else { return };
         self.probe(Probe::WasAsleep);
         self.peers.iter_mut().for_each(|peer| peer.forgive(now, asleep));

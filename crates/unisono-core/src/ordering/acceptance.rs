@@ -52,7 +52,7 @@ impl Acceptance<'_> {
     /// Returns how far entries beyond `accepted` through `last` can be accepted, and whether one of them has to be
     /// announced to other members. All of them were numbered in one view; only `last` itself may change it. Everything
     /// through `hint` is accepted by the word of another member.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn through(&self, accepted: Seqno, last: Seqno, hint: Seqno) -> (Seqno, bool) {
         let mine = self.log.received();
         let view = self.log.history().view_at(accepted);
