@@ -58,6 +58,14 @@ impl Queue {
         next
     }
 
+    /// Returns the next message that may be numbered after the sender's message `last`, if it is here, and whether it is
+    /// to be continued.
+    fn next(&self, last: MessageNumber) -> Option<(MessageNumber, bool)> {
+        let number = (last + 1).max(self.base);
+        let held = self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)?.as_ref()?;
+        Some((number, held.data.more))
+    }
+
     fn forget_below(&mut self, number: MessageNumber) {
         while self.first < number && self.slots.pop_front().is_some() {
             self.first += 1;
@@ -142,10 +150,7 @@ impl UnorderedBuffer {
     /// Returns the next message of `sender` that may be numbered after its message `last`, if it is here, and whether
     /// it is to be continued.
     pub(crate) fn next(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, bool)> {
-        let queue = self.queues.get(sender)?;
-        let number = (last + 1).max(queue.base);
-        let held = queue.slots.get(usize::try_from(number.checked_sub(queue.first)?).ok()?)?.as_ref()?;
-        Some((number, held.data.more))
+        self.queues.get(sender)?.next(last)
     }
 
     /// Takes a message out.
@@ -177,7 +182,7 @@ impl UnorderedBuffer {
     ) -> Vec<(MessageNumber, MessageNumber)> {
         let Some(queue) = self.queues.get(sender) else { return Vec::new() };
         let mut gaps = Vec::new();
-        if self.next(sender, last).is_some() {
+        if queue.next(last).is_some() {
             return gaps;
         }
         let mut next = (last + 1).max(queue.base);
