@@ -62,7 +62,8 @@ impl Group {
             if self.broken(Planted::DeliverTentative) { self.log.received() } else { self.log.accepted() };
         while self.log.delivered() < limit {
             let seqno = self.log.delivered() + 1;
-            let event = self.event_at(seqno)?;
+            self.log.history().get(seqno)?;
+            let event = self.event_at(seqno);
             self.log.deliver_next();
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
@@ -73,10 +74,10 @@ impl Group {
         self.last_event()
     }
 
-    /// Returns the event for the entry at `seqno`, which may have none. `None` if the entry is not held.
+    /// Returns the event for the entry at `seqno`, if the entry has one.
     #[inline]
-    pub(crate) fn event_at(&mut self, seqno: Seqno) -> Option<Option<Event>> {
-        Some(match self.log.history().get(seqno)? {
+    pub(crate) fn event_at(&mut self, seqno: Seqno) -> Option<Event> {
+        match self.log.history().get(seqno)? {
             Entry::Message(message) => {
                 let message = *message;
                 self.event_of_message(seqno, message)
@@ -90,7 +91,7 @@ impl Group {
                 let reset = reset.clone();
                 self.event_of_reset(seqno, *reset)
             }
-        })
+        }
     }
 
     /// Returns the last event, if it is time for it.

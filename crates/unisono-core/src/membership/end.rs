@@ -92,7 +92,9 @@ impl Group {
             return None;
         }
         while self.log.delivered() < self.log.received() {
-            let event = self.event_at(self.log.delivered() + 1)?;
+            let seqno = self.log.delivered() + 1;
+            self.log.history().get(seqno)?;
+            let event = self.event_at(seqno);
             self.log.hand_out_next();
             if event.is_some() {
                 return event;
