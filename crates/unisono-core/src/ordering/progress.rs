@@ -21,7 +21,7 @@ use core::time::Duration;
 /// What the others wait for at one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// Its application is through here, and the window above that is full.
+    /// Its application is through here and takes no more of what is accepted, and the window above that is full.
     Delivered(Seqno),
     /// It holds everything through here. The history has no room, because no member holds less.
     Received(Seqno),
@@ -54,7 +54,7 @@ pub(super) struct InTheWay(Option<(Hindrance, Time)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hindrance {
-    /// Its own application is through here, and the window above that is full.
+    /// Its own application is through here and takes no more of what is accepted, and the window above that is full.
     Delivered(Seqno),
     /// It has later messages of this member and lacks the one after this number.
     Lacks(Uid, MessageNumber),
@@ -69,6 +69,8 @@ pub(super) struct Behind(Option<(Seqno, Time)>);
 struct Obstacle {
     /// The oldest entry that is not accepted.
     unaccepted: Option<Seqno>,
+    /// Seqno through which entries are accepted. No member can deliver more.
+    accepted: Seqno,
     /// True if no message gets a seqno for want of room.
     is_shut: bool,
     /// Seqno through which all members hold everything, if there is no room.
@@ -83,7 +85,8 @@ impl Obstacle {
         if !peer.is_member() || peer.is_suspected() {
             return None;
         }
-        if self.is_shut && peer.delivered() + self.history_messages <= self.end {
+        let is_full = peer.delivered() + self.history_messages <= self.end;
+        if self.is_shut && is_full && peer.delivered() < self.accepted {
             return Some(Mark::Delivered(peer.delivered()));
         }
         if self.is_shut && peer.received() < self.end && peer.received() <= self.held_by_all {
@@ -127,6 +130,7 @@ impl Group {
         let waits = self.log.accepted() < end && !self.broken(Planted::ProgressNotLookedAt);
         let obstacle = Obstacle {
             unaccepted: waits.then_some(self.log.accepted() + 1),
+            accepted: self.log.accepted(),
             is_shut: self.order.shut_since.is_some(),
             held_by_all: if self.order.shut_since.is_some() { self.held_by_members() } else { 0 },
             end,
@@ -171,7 +175,8 @@ impl Group {
     /// returns the one that it returned last.
     fn hindrance(&self) -> Option<Hindrance> {
         let window = u64::from(self.config.history_messages);
-        if self.order.shut_since.is_some() && self.log.delivered() + window <= self.log.received() {
+        let is_full = self.log.delivered() + window <= self.log.received();
+        if self.order.shut_since.is_some() && is_full && self.log.delivered() < self.log.accepted() {
             return Some(Hindrance::Delivered(self.log.delivered()));
         }
         let lacking = |sender: Uid| {

@@ -30,6 +30,22 @@ fn a_member_that_answers_and_receives_no_entries_is_excluded() {
     assert_eq!((net.size(0), net.delivered(0), net.delivered(1)), (2, 2, 2));
 }
 
+// Nothing is accepted, so no application gets more and the history is full at all. Only the member that lacks entries
+// is to blame for that.
+#[test]
+fn a_full_history_is_the_fault_of_the_member_that_receives_no_entries() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let config = GroupConfig { history_messages: 16, resilience: 2, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.filter(|seen| if seen.concerns(2) && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    (0..40).for_each(|_| _ = net.send(1, &LARGE).unwrap());
+    net.run(450 * MS);
+    assert_eq!((net.size(0), net.delivered(1)), (3, 0), "its time is not over");
+    net.run(1_500 * MS);
+    net.show("two seconds later");
+    assert_eq!((net.size(0), net.delivered(0), net.delivered(1)), (2, 16, 16));
+}
+
 // Each time that it gets an entry its time begins anew, although the others wait for it nearly all the time.
 #[test]
 fn a_member_that_gets_on_slowly_is_waited_for() {

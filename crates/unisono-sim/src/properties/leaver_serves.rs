@@ -1,8 +1,8 @@
 //! G19, second half: a leaver serves its log until one of these is true. A quorum of the remaining members knows that
 //! the leave is accepted. Or such a quorum holds the next join or leave, which is numbered only by a sequencer that
-//! knows it. Or a quorum of a next view has entered that keeps the leave, or that is without the leaver: then it is
-//! excluded. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave the others stuck
-//! without any crash.
+//! knows it. Or a quorum of a later epoch's first view has entered, and this epoch keeps the leave, or is without the
+//! leaver, which is excluded then. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave
+//! the others stuck without any crash.
 //!
 //! The times that count are those at which the member itself knew its leave to be accepted, and parted. Its
 //! application may receive both later, at once, or never. A leaver that does not know its leave to be accepted may
@@ -45,6 +45,13 @@ impl LeaverServes {
         LeaverServes { rule, partings: Table::default(), checked: 0 }
     }
 
+    /// Returns the first view of an epoch, if a quorum of it has begun the epoch.
+    fn begun<'a>(&self, epoch: Epoch, facts: &'a Facts) -> Option<&'a [Life]> {
+        let start = facts.entries.lineage.start(epoch)?;
+        let view = facts.entries.views.at(epoch, start)?;
+        self.rule.met(facts.entries.begun(epoch), view).then_some(view)
+    }
+
     /// A life parts. Returns a fault if that is too soon.
     fn part(&mut self, life: Life, now: Time, facts: &Facts) -> Option<String> {
         let parting = self.partings.at(life);
@@ -56,11 +63,15 @@ impl LeaverServes {
         }
         let lineage = &facts.entries.lineage;
         // Another line may have another leave of the same member.
-        let is_own = |(epoch, seqno): &&(Epoch, Seqno)| {
-            self.rule.intersects() || facts.marks.held(life, *epoch, *seqno, lineage)
-        };
-        let Some(&(epoch, leave)) = facts.entries.leaves(life).iter().rev().find(is_own) else {
-            parting.is_early = self.rule.intersects();
+        let leaves = facts.entries.leaves(life);
+        let is_own = |(epoch, seqno): &&(Epoch, Seqno)| facts.marks.held(life, *epoch, *seqno, lineage);
+        let own = leaves.iter().rev().find(is_own);
+        let Some(&(epoch, leave)) = own.or(leaves.last().filter(|_| self.rule.intersects())) else {
+            let goes_on_without =
+                |later: Epoch| self.begun(later, facts).is_some_and(|view| !view.contains(&life));
+            let epoch = facts.entries.epoch(life);
+            let is_out = epoch.is_some_and(|epoch| lineage.later(epoch).into_iter().any(goes_on_without));
+            self.partings.at(life).is_early = self.rule.intersects() && !is_out;
             return None;
         };
         let staying = facts.entries.views.at(epoch, leave)?;
@@ -76,14 +87,11 @@ impl LeaverServes {
         let is_overtaken = next.is_some_and(|next| {
             self.rule.met(&those(&|life| facts.marks.held(life, epoch, next, lineage)), staying)
         });
-        let settles = |next: &Epoch| {
-            let first = lineage.start(*next).and_then(|start| facts.entries.views.at(*next, start));
-            first.is_some_and(|view| {
-                let is_out = lineage.keeps(*next, epoch, leave) || !view.contains(&life);
-                is_out && self.rule.met(facts.entries.begun(*next), view)
-            })
+        let settles = |later: Epoch| {
+            let is_out = |view: &[Life]| lineage.keeps(later, epoch, leave) || !view.contains(&life);
+            self.begun(later, facts).is_some_and(is_out)
         };
-        let is_settled = lineage.children(epoch).iter().any(settles);
+        let is_settled = lineage.later(epoch).into_iter().any(settles);
         let may_go = staying.is_empty() || self.rule.met(&knowing, staying) || is_overtaken || is_settled;
         (!may_go).then(|| format!("only {knowing:?} of {staying:?} knew its leave at {leave} accepted"))
     }

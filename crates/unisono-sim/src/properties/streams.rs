@@ -164,6 +164,17 @@ impl Lineage {
         self.0.get(epoch).map_or(&[], |branch| &branch.children)
     }
 
+    /// Returns all epochs that come from `epoch`, on any line.
+    pub(super) fn later(&self, epoch: Epoch) -> Vec<Epoch> {
+        let mut found = self.children(epoch).to_vec();
+        let mut next = 0;
+        while let Some(later) = found.get(next).copied() {
+            found.extend_from_slice(self.children(later));
+            next += 1;
+        }
+        found
+    }
+
     /// Iterates over `epoch` and its ancestors, latest first.
     pub(super) fn line(&self, epoch: Epoch) -> impl Iterator<Item = Epoch> + '_ {
         std::iter::successors(Some(epoch), |epoch| self.parent(*epoch))

@@ -2,7 +2,7 @@
 
 use super::{Property, Violation, broken, content};
 use crate::properties::Facts;
-use crate::record::{Kind, Record, ReplicaRecord, Stop};
+use crate::record::{Kind, Life, Record, ReplicaRecord, Stop};
 use std::time::Duration;
 
 /// Minimum time for which a disk that is said to hang has not got on: 10 s, less the interval at which disks report.
@@ -11,6 +11,8 @@ const IDLE_MIN: Duration = Duration::from_secs(9);
 /// The checker of `hung_truly`.
 #[derive(Debug, Default)]
 pub(super) struct HungTruly {
+    /// Lives that have stopped. A stopped one says so with each later input; its disk may get on by then.
+    stopped: Vec<Life>,
     checked: u64,
 }
 
@@ -24,7 +26,10 @@ impl Property for HungTruly {
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        if let Some(ReplicaRecord::Stopped { reason: Stop::DiskHangs { idle }, .. }) = content(record) {
+        if let Some(ReplicaRecord::Stopped { reason: Stop::DiskHangs { idle }, .. }) = content(record)
+            && !self.stopped.contains(&record.life)
+        {
+            self.stopped.push(record.life);
             self.checked += 1;
             if *idle < IDLE_MIN {
                 return broken(self, record, || format!("its disk got on {idle:?} before"));
@@ -52,5 +57,9 @@ mod tests {
         };
         ended(IDLE_MIN).good(HungTruly::default());
         ended(Duration::from_millis(80)).bad(HungTruly::default());
+        let mut later = ended(IDLE_MIN);
+        let idle = Duration::ZERO;
+        later.record(A, ReplicaRecord::Stopped { at: None, reason: Stop::DiskHangs { idle } });
+        later.good(HungTruly::default());
     }
 }
