@@ -8,6 +8,7 @@
 //! application may receive both later, at once, or never. A leaver that does not know its leave to be accepted may
 //! itself be needed for that, so it gives up only after a minute.
 
+use super::entries::Entries;
 use super::quorum::Rule;
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
@@ -45,11 +46,17 @@ impl LeaverServes {
         LeaverServes { rule, partings: Table::default(), checked: 0 }
     }
 
-    /// Returns the first view of an epoch, if a quorum of it has begun the epoch.
-    fn begun<'a>(&self, epoch: Epoch, facts: &'a Facts) -> Option<&'a [Life]> {
-        let start = facts.entries.lineage.start(epoch)?;
-        let view = facts.entries.views.at(epoch, start)?;
-        self.rule.met(facts.entries.begun(epoch), view).then_some(view)
+    /// True if a quorum of a later epoch's first view has begun it, without this life or with its leave in the log.
+    fn is_settled(&self, life: Life, epoch: Epoch, leave: Option<Seqno>, facts: &Facts) -> bool {
+        let Entries { lineage, views, .. } = &facts.entries;
+        let is_out = |later: Epoch| {
+            let view = lineage.start(later).and_then(|start| views.at(later, start));
+            let keeps_leave = leave.is_some_and(|leave| lineage.keeps(later, epoch, leave));
+            view.is_some_and(|view| {
+                (keeps_leave || !view.contains(&life)) && self.rule.met(facts.entries.begun(later), view)
+            })
+        };
+        lineage.later(epoch).into_iter().any(is_out)
     }
 
     /// A life parts. Returns a fault if that is too soon.
@@ -67,10 +74,8 @@ impl LeaverServes {
         let is_own = |(epoch, seqno): &&(Epoch, Seqno)| facts.marks.held(life, *epoch, *seqno, lineage);
         let own = leaves.iter().rev().find(is_own);
         let Some(&(epoch, leave)) = own.or(leaves.last().filter(|_| self.rule.intersects())) else {
-            let goes_on_without =
-                |later: Epoch| self.begun(later, facts).is_some_and(|view| !view.contains(&life));
             let epoch = facts.entries.epoch(life);
-            let is_out = epoch.is_some_and(|epoch| lineage.later(epoch).into_iter().any(goes_on_without));
+            let is_out = epoch.is_some_and(|epoch| self.is_settled(life, epoch, None, facts));
             self.partings.at(life).is_early = self.rule.intersects() && !is_out;
             return None;
         };
@@ -87,11 +92,7 @@ impl LeaverServes {
         let is_overtaken = next.is_some_and(|next| {
             self.rule.met(&those(&|life| facts.marks.held(life, epoch, next, lineage)), staying)
         });
-        let settles = |later: Epoch| {
-            let is_out = |view: &[Life]| lineage.keeps(later, epoch, leave) || !view.contains(&life);
-            self.begun(later, facts).is_some_and(is_out)
-        };
-        let is_settled = lineage.later(epoch).into_iter().any(settles);
+        let is_settled = self.is_settled(life, epoch, Some(leave), facts);
         let may_go = staying.is_empty() || self.rule.met(&knowing, staying) || is_overtaken || is_settled;
         (!may_go).then(|| format!("only {knowing:?} of {staying:?} knew its leave at {leave} accepted"))
     }
@@ -142,6 +143,7 @@ impl Property for LeaverServes {
 mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
+    use crate::record::Members;
     use unisono_core::Quorum;
 
     fn check(fixture: &Fixture) -> Result<u64, Violation> {
@@ -254,8 +256,7 @@ mod tests {
         split.retain(|record| entering.contains(&record.life));
         fixture.records.append(&mut split);
         fixture.record(Life(3), What::LeaveAsked);
-        let entry = Entry::Leave(Life(3));
-        fixture.record(Life(3), What::Stored { epoch: Epoch(0), through, entry });
+        stores_leave(&mut fixture, Life(3), Epoch(0), through);
         fixture.record(Life(3), What::Parted);
         fixture
     }
@@ -266,6 +267,63 @@ mod tests {
         assert_eq!(check(&unheard(&[a, b, c], &[a, b])).unwrap(), 1);
         assert!(check(&unheard(&[a, b, c], &[a])).is_err());
         assert!(check(&unheard(&[a, b, leaver], &[a, b])).is_err());
+    }
+
+    fn stores_leave(fixture: &mut Fixture, life: Life, epoch: Epoch, through: Seqno) {
+        fixture.record(life, What::Stored { epoch, through, entry: Entry::Leave(Life(3)) });
+    }
+
+    #[test]
+    fn accepts_a_leaver_once_an_epoch_after_the_next_goes_on_without_it() {
+        let [a, b, leaver] = [0, 1, 3].map(Life);
+        for excludes in [true, false] {
+            let mut fixture = unheard(&[a, b, leaver], &[a, b]);
+            let parted = fixture.records.pop();
+            let epoch = Epoch(2);
+            let members = if excludes { vec![a, b] } else { vec![a, b, leaver] };
+            for life in [a, b] {
+                fixture.record(life, What::EpochBegun { epoch });
+                let entry = Entry::Reset(Box::new(Members(members.clone())));
+                fixture.record(life, What::Stored { epoch, through: 50, entry });
+            }
+            fixture.records.extend(parted);
+            assert_eq!(check(&fixture).is_ok(), excludes);
+        }
+    }
+
+    #[test]
+    fn judges_a_leaver_by_the_leave_of_its_own_line() {
+        for knows in [true, false] {
+            let mut fixture = without(if knows { &[] } else { &[0, 1, 2] });
+            let ends = fixture.records.split_off(fixture.records.len() - 2);
+            // A member that hears of nothing numbers it again, in an epoch that no other begins.
+            let epoch = Epoch(1);
+            fixture.record(Life(0), What::EpochBegun { epoch });
+            let members = [0, 1, 2, 3].map(Life).to_vec();
+            let through = fixture.end();
+            let entry = Entry::Reset(Box::new(Members(members)));
+            fixture.record(Life(0), What::Stored { epoch, through, entry });
+            stores_leave(&mut fixture, Life(0), epoch, through + 1);
+            let at = fixture.records.last().unwrap().at;
+            fixture.records.extend(ends);
+            parts_at(&mut fixture, at);
+            assert_eq!(check(&fixture).is_ok(), knows);
+        }
+    }
+
+    #[test]
+    fn accepts_a_late_leave_of_a_leaver_that_was_excluded_before_it_parted() {
+        let [a, b, c, leaver] = [0, 1, 2, 3].map(Life);
+        for view in [[a, b, c], [a, b, leaver]] {
+            let mut fixture = unheard(&view, &[a, b]);
+            let leave = fixture.end() + 1;
+            let parted = fixture.records.pop();
+            // It parts before any member has numbered its leave; one that did not hear of the reset does so later.
+            fixture.records.pop();
+            fixture.records.extend(parted);
+            stores_leave(&mut fixture, c, Epoch(0), leave);
+            assert_eq!(check(&fixture).is_ok(), !view.contains(&leaver));
+        }
     }
 
     #[test]
