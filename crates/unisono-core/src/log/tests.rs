@@ -89,6 +89,31 @@ fn a_cut_takes_back_numbers_above_what_is_accepted() {
     assert!(log.append_waiting(A, 4).is_none());
 }
 
+// Three terms: A from the base on, B from 2, A again from 4.
+#[test]
+fn terms_go_back_with_a_cut_and_stay_while_an_entry_of_them_is_kept() {
+    let mut log = log_after(0);
+    append(&mut log, [1]);
+    log.append(Entry::Role(B));
+    append(&mut log, [2]);
+    log.append(Entry::Role(A));
+    append(&mut log, [3]);
+    let sequencer_at = |log: &Log| [0, 1, 2, 3, 4, 5].map(|seqno| log.history().term_at(seqno));
+    assert_eq!(sequencer_at(&log), [(0, A), (0, A), (2, B), (2, B), (4, A), (4, A)]);
+    let mut cut = log.clone();
+    cut.cut(3);
+    assert_eq!(cut.history().term(), (2, B));
+    cut.cut(1);
+    assert_eq!(cut.history().term(), (0, A));
+    log.accept_through(5);
+    log.skip_through(3);
+    log.free(5);
+    assert_eq!((log.base(), log.history().term_at(3), log.history().term()), (3, (2, B), (4, A)));
+    log.skip_through(5);
+    log.free(5);
+    assert_eq!((log.base(), log.history().term_at(5)), (5, (4, A)));
+}
+
 #[test]
 fn a_reset_is_accepted_at_once_and_not_possible_below_what_is_accepted() {
     let mut log = log_after(0);

@@ -46,6 +46,24 @@ fn a_full_history_is_the_fault_of_the_member_that_receives_no_entries() {
     assert_eq!((net.size(0), net.delivered(0), net.delivered(1)), (2, 16, 16));
 }
 
+// The others are no quorum without it. The sequencer's application takes all that it can, so another one would not help.
+#[test]
+fn a_sequencer_is_not_in_the_way_because_nothing_is_accepted() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let quorum = Quorum::All;
+    let config =
+        GroupConfig { history_messages: 16, quorum, resilience: 2, slow_member, ..GroupConfig::default() };
+    let mut net = group_with(3, config, unicast());
+    net.filter(|seen| if seen.concerns(2) && seen.bytes > HOLE_BYTES { LOST } else { PROMPT });
+    (0..40).for_each(|_| _ = net.send(1, &LARGE).unwrap());
+    net.run(3_000 * MS);
+    assert_eq!((net.size(0), net.delivered(0)), (3, 0));
+    net.calm();
+    net.run(500 * MS);
+    assert_eq!((net.delivered(0), net.delivered(2), net.epoch(0)), (40, 40, 0));
+    assert_eq!(net.group(1).info().sequencer, uid(0));
+}
+
 // Each time that it gets an entry its time begins anew, although the others wait for it nearly all the time.
 #[test]
 fn a_member_that_gets_on_slowly_is_waited_for() {
