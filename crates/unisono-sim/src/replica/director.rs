@@ -259,7 +259,10 @@ impl Director {
                     self.settle();
                     self.begin_stuck();
                 }
-                Part::Healed => self.demand(),
+                Part::Healed => {
+                    self.mend_sequencer();
+                    self.demand();
+                }
                 Part::Quiet => {
                     self.is_busy = false;
                     self.world.frame_faults.clear();
@@ -574,6 +577,13 @@ impl Director {
                 "world",
                 format_args!("m{victim} gets no entries for a while"),
             );
+        }
+    }
+
+    /// Mends the path to a victim that a reset under way made the sequencer after all.
+    fn mend_sequencer(&mut self) {
+        if let Some(sequencer) = self.sequencer() {
+            self.world.frame_faults.set_stuck(sequencer, false);
         }
     }
 

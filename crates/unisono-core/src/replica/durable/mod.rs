@@ -47,6 +47,9 @@ const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 const APPEND_BYTES_MAX: usize = 8 << 20;
 /// Time from one look at the job under way to the next.
 const JOB_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time from the look that finds no progress for too long to the one that decides. In between the process reads what the
+/// disk said while the process was stopped.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A look that comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -184,6 +187,8 @@ struct UnderWay {
     progress: Time,
     /// When this process last looked whether it hangs.
     looked: Time,
+    /// Present since a look has found no progress for too long.
+    overdue: Option<Time>,
 }
 
 impl Durable {
@@ -419,7 +424,14 @@ impl Durable {
         }
         let (job, after) = self.jobs.pop_front()?;
         self.begun += 1;
-        self.under_way = Some(UnderWay { number: self.begun, after, begun: now, progress: now, looked: now });
+        self.under_way = Some(UnderWay {
+            number: self.begun,
+            after,
+            begun: now,
+            progress: now,
+            looked: now,
+            overdue: None,
+        });
         Some((self.begun, job))
     }
 
@@ -455,8 +467,8 @@ impl Durable {
         self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
     }
 
-    /// True if the disk hangs. Time during which this process was stopped does not count: the answer of a good disk may
-    /// lie unread.
+    /// True if the disk hangs. Time during which this process was stopped does not count, and one look alone decides nothing:
+    /// the answer of a good disk may lie unread.
     pub(super) fn hangs(&mut self, now: Time) -> bool {
         let Some(job) = &mut self.under_way else { return false };
         let stopped = now.since(job.looked).saturating_sub(JOB_LOOK_EVERY);
@@ -464,7 +476,11 @@ impl Durable {
             job.progress = (job.progress + stopped).min(now);
         }
         job.looked = now;
-        now.since(job.progress) >= DISK_HANGS_AFTER
+        if now.since(job.progress) < DISK_HANGS_AFTER {
+            job.overdue = None;
+            return false;
+        }
+        now.since(*job.overdue.get_or_insert(now)) >= LOOK_AGAIN_AFTER
     }
 
     /// Returns when this server has to say that its disk does not get on, if it has to.
@@ -484,6 +500,9 @@ impl Durable {
 
     /// Returns when to look next whether the disk hangs.
     pub(super) fn looks_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|job| (job.progress + DISK_HANGS_AFTER).min(job.looked + JOB_LOOK_EVERY))
+        self.under_way.as_ref().map(|job| match job.overdue {
+            Some(since) => since + LOOK_AGAIN_AFTER,
+            None => (job.progress + DISK_HANGS_AFTER).min(job.looked + JOB_LOOK_EVERY),
+        })
     }
 }
