@@ -165,9 +165,7 @@ impl Group {
             let lateness = self.detector.lateness(now);
             self.outbox.note_numbered(now, own, lateness);
         }
-        // A sequencer holds everything through each seqno that it assigns.
-        let (_, numberer) = self.log.history().term_at(received - 1);
-        self.peers.hold_through(numberer, received);
+        self.peers.note_numberers(self.log.history(), from, received);
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;

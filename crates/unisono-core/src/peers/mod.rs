@@ -18,7 +18,7 @@ pub(crate) use detector::{Detector, Finding, Look};
 use crate::allowance::Allowance;
 use crate::event::Suspicion;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
-use crate::log::Members;
+use crate::log::{Entry, History, Members};
 use crate::ordering::Awaited;
 use crate::table::Table;
 use crate::time::{Pace, Time};
@@ -204,6 +204,19 @@ impl Peers {
     pub(crate) fn hold_through(&mut self, uid: Uid, seqno: Seqno) {
         if let Some(peer) = self.get_mut(uid) {
             peer.hold_through(seqno);
+        }
+    }
+
+    /// Notes what the entries after `from` through `through` of the log show of the members that numbered them. A
+    /// sequencer holds everything through each seqno that it assigns, the event included that names the next one.
+    #[inline]
+    pub(crate) fn note_numberers(&mut self, log: &History, from: Seqno, through: Seqno) {
+        let mut last = through;
+        while last > from {
+            let (event, numberer) = log.term_at(last - 1);
+            debug_assert!(!matches!(log.get(last), Some(Entry::Reset(_))), "no member numbered a reset");
+            self.hold_through(numberer, last);
+            last = event;
         }
     }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::config::Transport;
 use crate::identity::Name;
+use crate::log::{Log, Message, Slice};
+use crate::wire::LogBase;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -67,6 +69,29 @@ fn what_a_peer_holds_only_rises_until_a_reset_cuts_the_log() {
     peers.begin_epoch(at(1), 10);
     assert_eq!((known(&peers, 1), known(&peers, 2)), ([10, 10, 10], [8, 5, 5]));
     assert!(!peers.get(Uid(2)).unwrap().has_entered());
+}
+
+#[test]
+fn every_member_that_numbered_in_a_batch_holds_what_it_numbered() {
+    let (mut peers, view) = group(&[0, 0, 0]);
+    let base = LogBase { seqno: 0, members: view.to_vec(), term: (0, Uid(1)), last_numbers: Vec::new() };
+    let mut log = Log::after(&base);
+    let append_message = |log: &mut Log| {
+        let number = log.received() + 1;
+        let message = Message { sender: Uid(0), number, resilience: 0, broadcast: false, data: None };
+        log.append_message(message, Slice::alone(false, &Bytes::new()));
+    };
+    // Member 1 numbers 1 and 2, member 2 numbers 3 and 4, and member 3 numbers 5.
+    for successor in [2, 3] {
+        append_message(&mut log);
+        log.append(Entry::Role(Uid(successor)));
+    }
+    append_message(&mut log);
+    let held = |peers: &Peers| peers.iter().map(Peer::received).collect::<Vec<Seqno>>();
+    peers.note_numberers(log.history(), 2, 3);
+    assert_eq!(held(&peers), [0, 3, 0]);
+    peers.note_numberers(log.history(), 1, 5);
+    assert_eq!(held(&peers), [2, 4, 5]);
 }
 
 #[test]
