@@ -17,7 +17,6 @@ const OF_A_SECOND: u64 = 40;
 /// The checker of `datagrams`.
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    is_quiet: bool,
     resilience: u64,
     joins: u64,
     messages: u64,
@@ -25,9 +24,10 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
+    /// Checks a run of a group without faults.
     pub(super) fn new(terms: &GroupTerms) -> Datagrams {
         let resilience = terms.config.resilience.into();
-        Datagrams { is_quiet: terms.is_quiet, resilience, joins: 0, messages: 0, checked: 0 }
+        Datagrams { resilience, joins: 0, messages: 0, checked: 0 }
     }
 
     /// Returns the number of datagrams of one message.
@@ -46,7 +46,7 @@ impl Property for Datagrams {
     }
 
     fn interests(&self) -> u64 {
-        if self.is_quiet { Kind::Started.bit() | Kind::Sent.bit() } else { 0 }
+        Kind::Started.bit() | Kind::Sent.bit()
     }
 
     #[inline(always)]
@@ -59,7 +59,7 @@ impl Property for Datagrams {
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
-        if !self.is_quiet || self.messages == 0 {
+        if self.messages == 0 {
             return Ok(());
         }
         self.checked += 1;
@@ -85,7 +85,6 @@ mod tests {
     /// Returns whether the checker accepts 1,000 messages in a group of five, at this number of datagrams for each.
     fn accepts(resilience: u8, of_a_message: u64) -> bool {
         let mut fixture = Fixture::of(5, resilience);
-        fixture.terms.is_quiet = true;
         (0..1_000).for_each(|_| _ = fixture.message(Life(1)));
         let end = End { datagrams: 1_000 * of_a_message, ..fixture.ending() };
         fixture.check_with_end(Datagrams::new(&fixture.terms), &end).is_ok()

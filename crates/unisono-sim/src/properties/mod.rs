@@ -140,9 +140,9 @@ pub struct GroupTerms {
     pub is_quiet: bool,
 }
 
-/// Returns all properties of groups.
+/// Returns all properties of groups that such a run checks.
 pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
-    vec![
+    let mut all: Vec<Box<dyn Property>> = vec![
         Box::<integrity::Integrity>::default(),
         Box::<no_duplication::NoDuplication>::default(),
         Box::<no_creation_after_failure::NoCreationAfterFailure>::default(),
@@ -179,8 +179,12 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(confirmed::Confirmed::new(terms)),
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::new(resources::Resources::new(terms)),
-        Box::new(datagrams::Datagrams::new(terms)),
-    ]
+    ];
+    // Faults cost datagrams too.
+    if terms.is_quiet {
+        all.push(Box::new(datagrams::Datagrams::new(terms)));
+    }
+    all
 }
 
 /// Reports that `record` breaks the promise of `property`. The text is made only then.

@@ -49,7 +49,7 @@ const APPEND_BYTES_MAX: usize = 8 << 20;
 const JOB_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time from the look that finds no progress for too long to the one that decides. In between the process reads what the
 /// disk said while the process was stopped.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+const DISK_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A look that comes later than this shows that the process itself was stopped.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -480,7 +480,7 @@ impl Durable {
             job.overdue = None;
             return false;
         }
-        now.since(*job.overdue.get_or_insert(now)) >= LOOK_AGAIN_AFTER
+        now.since(*job.overdue.get_or_insert(now)) >= DISK_LOOK_AGAIN_AFTER
     }
 
     /// Returns when this server has to say that its disk does not get on, if it has to.
@@ -501,7 +501,7 @@ impl Durable {
     /// Returns when to look next whether the disk hangs.
     pub(super) fn looks_at(&self) -> Option<Time> {
         self.under_way.as_ref().map(|job| match job.overdue {
-            Some(since) => since + LOOK_AGAIN_AFTER,
+            Some(since) => since + DISK_LOOK_AGAIN_AFTER,
             None => (job.progress + DISK_HANGS_AFTER).min(job.looked + JOB_LOOK_EVERY),
         })
     }

@@ -4,7 +4,7 @@ mod who_goes_on;
 
 use super::super::disk::{Created, DiskDurability, Loaded};
 use super::super::*;
-use super::{DISK_HANGS_AFTER, DiskStart, Job, JobNumber, LOOK_AGAIN_AFTER};
+use super::{DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Job, JobNumber};
 use crate::identity::{EpochId, Member, Name, Port};
 use crate::rpc::RequestId;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -467,7 +467,7 @@ fn a_disk_hangs_only_if_it_does_not_get_on() {
     // Progress of another job is none.
     server.replica.handle_progress(second(65), number + 1);
     assert!(!hangs(server, second(66)));
-    assert!(hangs(server, second(66) + LOOK_AGAIN_AFTER));
+    assert!(hangs(server, second(66) + DISK_LOOK_AGAIN_AFTER));
 }
 
 // A process that is stopped again and again finds the time over at the moment it goes on, and reads the answer next.
@@ -484,9 +484,9 @@ fn one_look_does_not_decide_that_a_disk_hangs() {
         server.replica.handle_timeout(NOW + Duration::from_millis(ms));
     }
     server.replica.handle_timeout(overdue);
-    assert_eq!(server.replica.poll_timeout(), Some(overdue + LOOK_AGAIN_AFTER));
+    assert_eq!(server.replica.poll_timeout(), Some(overdue + DISK_LOOK_AGAIN_AFTER));
     server.replica.handle_stored(overdue, number, Ok(()));
-    server.replica.handle_timeout(overdue + LOOK_AGAIN_AFTER);
+    server.replica.handle_timeout(overdue + DISK_LOOK_AGAIN_AFTER);
     let mut outputs = core::iter::from_fn(|| server.replica.poll_output());
     assert!(outputs.all(|output| output != Output::Stop(StopReason::DiskHangs)));
 }
