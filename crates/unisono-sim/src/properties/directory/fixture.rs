@@ -1,5 +1,6 @@
 //! Histories of a directory for the tests of the checkers: one server, one client, and the model in the place of a table.
 
+use super::history::History;
 use super::model::Model;
 use crate::directory::limits;
 use crate::properties::{Checkers, Property, Violation};
@@ -24,6 +25,7 @@ const SECRET: Check = Check::from_bits(1);
 pub(super) struct Fixture {
     records: Vec<Record>,
     now: Time,
+    service: Service,
     model: Model,
     changes: u64,
     requests: Vec<Bytes>,
@@ -47,6 +49,7 @@ impl Fixture {
         let mut fixture = Fixture {
             records: Vec::new(),
             now: Time::from_nanos(1_000),
+            service: SERVICE,
             model: Model::default(),
             changes: 0,
             requests: Vec::new(),
@@ -72,7 +75,7 @@ impl Fixture {
 
     fn at(&self) -> At {
         let trail = Trail { steps: self.model.number, hash: self.model.number };
-        At { service: SERVICE, generation: 1, epoch: Epoch(0), position: self.model.number, trail }
+        At { service: self.service, generation: 1, epoch: Epoch(0), position: self.model.number, trail }
     }
 
     fn note(&mut self, life: Life, what: What) {
@@ -135,7 +138,7 @@ impl Fixture {
 
     pub(super) fn end(&mut self, id: OpId, reply: &Reply) {
         let name = (CLIENT, u64::from(id.0));
-        self.of_replica(SERVER, ReplicaRecord::Answered { service: SERVICE, name, confirmed: true });
+        self.of_replica(SERVER, ReplicaRecord::Answered { service: self.service, name, confirmed: true });
         self.now = self.now + STEP;
         self.of_directory(CLIENT, DirectoryRecord::Got { id, reply: reply.encode() });
         self.of_replica(
@@ -253,12 +256,30 @@ impl Fixture {
         self.of_directory(SERVER, DirectoryRecord::Serves { at, remembered });
     }
 
+    /// Returns the present state, and the number of commands that changed something.
+    pub(super) fn state(&self) -> (Model, u64) {
+        (self.model.clone(), self.changes)
+    }
+
+    /// Another service goes on from this state.
+    pub(super) fn begin_anew_from(&mut self, (model, changes): (Model, u64)) {
+        (self.model, self.changes) = (model, changes);
+        self.service = Service(self.service.0 + 1);
+        self.of_directory(SERVER, DirectoryRecord::Serves { at: self.at(), remembered: 0 });
+    }
+
     /// Returns the requests of all operations.
     pub(super) fn requests(&self) -> &[Bytes] {
         &self.requests
     }
 
     // --- checking ---
+
+    pub(super) fn history(&self) -> History {
+        let mut history = History::default();
+        self.records.iter().for_each(|record| history.observe(record));
+        history
+    }
 
     fn check(&self, property: impl Property + 'static) -> Result<(), Violation> {
         let mut checkers = Checkers::new(vec![Box::new(property)]);

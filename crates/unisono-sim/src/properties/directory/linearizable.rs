@@ -13,6 +13,7 @@ use super::history::{History, Replied, Timeline};
 use super::model::{Model, command_in};
 use super::wing_gong::{Placed, Sequential, check_windows};
 use crate::record::{Mode, Service};
+use std::collections::BTreeSet;
 use unisono_core::Time;
 use unisono_table::{Answer, Command, Query, Reason, Refusal, Request};
 
@@ -36,9 +37,7 @@ impl Promise for Linearizable {
                 .collect();
             *checked += replied.len() as u64;
             sweep(history, timeline, &replied).map_err(|fault| format!("{service:?}: {fault}"))?;
-            let placed = placed(history, &timelines, *service);
-            check_windows(placed, timeline.base(), |number| state_at(timeline, number))
-                .map_err(|fault| format!("{service:?}: {fault}"))?;
+            search(history, &timelines, timeline).map_err(|fault| format!("{service:?}: {fault}"))?;
         }
         Ok(())
     }
@@ -156,16 +155,22 @@ fn state_at(timeline: &Timeline, number: u64) -> State {
     State(timeline.state(number).cloned().unwrap_or_default())
 }
 
+/// Checks the operations of one of the timelines without numbers.
+fn search(history: &History, timelines: &Map<Service, Timeline>, timeline: &Timeline) -> Result<(), String> {
+    let placed = placed(history, timelines, timeline);
+    check_windows(placed, timeline.base(), |number| state_at(timeline, number))
+}
+
 /// Returns the operations that concern a service. Queries for changes and amounts are not searched: the model's state has no
 /// history.
 fn placed(
     history: &History,
     timelines: &Map<Service, Timeline>,
-    service: Service,
+    timeline: &Timeline,
 ) -> Vec<Placed<Step, Result<Answer, Refusal>>> {
-    let Some(timeline) = timelines.get(&service) else { return Vec::new() };
     let is_of = |of: &Timeline| std::ptr::eq(of, timeline);
     let mut placed: Vec<Placed<_, _>> = Vec::new();
+    let mut answered = BTreeSet::new();
     for (replied, _) in history.judged(timelines).filter(|(_, of)| is_of(of)) {
         let position = timeline.number_of(replied.operation.name);
         if replied.operation.mode == Mode::LocalRead {
@@ -178,9 +183,11 @@ fn placed(
         };
         let end = Some((replied.end, replied.reply.result.clone()));
         placed.push(Placed { op, begin: replied.operation.begin, end, position });
+        answered.insert(replied.operation.name);
     }
-    // Commands whose callers learned nothing took effect all the same.
-    for operation in history.operations().iter().filter(|operation| operation.end.is_none()) {
+    // Commands whose callers learned nothing of this service took effect all the same. It may have begun anew from a disk
+    // that was behind: an earlier service answered commands of that disk, and gave them other numbers.
+    for operation in history.operations().iter().filter(|operation| !answered.contains(&operation.name)) {
         if let Some(number) = timeline.number_of(operation.name).filter(|number| *number > timeline.base()) {
             let op = Step::Change(command_in(&operation.request).map(Box::new));
             placed.push(Placed { op, begin: operation.begin, end: None, position: Some(number) });
@@ -194,7 +201,7 @@ mod tests {
     use super::super::at_end::AtEnd;
     use super::super::fixture::{Fixture, lookup, make};
     use super::*;
-    use unisono_table::Place;
+    use unisono_table::{Place, Reply};
 
     fn used() -> Fixture {
         let mut fixture = Fixture::founded();
@@ -258,6 +265,51 @@ mod tests {
                 false => fixture.bad(AtEnd::<Linearizable>::default()),
             }
         }
+    }
+
+    /// A service answers two commands, and begins anew from a disk on which the second is the first. Returns also the listing
+    /// of the root before the commands, after the second alone, and after both.
+    fn begun_anew_from_a_disk_with_other_numbers() -> (Fixture, [Reply; 3]) {
+        let mut fixture = Fixture::founded();
+        let (kept, neither) = (fixture.state(), fixture.ask(&list(&fixture)));
+        let (other, place) = (fixture.place("other"), fixture.place("d"));
+        fixture.command(make(&other));
+        let id = fixture.begin(make(&place));
+        let reply = fixture.apply(id);
+        fixture.end(id, &reply);
+        let both = fixture.ask(&list(&fixture));
+        fixture.begin_anew_from(kept);
+        fixture.apply(id);
+        let second = fixture.ask(&list(&fixture));
+        (fixture, [neither, second, both])
+    }
+
+    fn list(fixture: &Fixture) -> Query {
+        Query::List { place: Place::of(fixture.root()), after: None }
+    }
+
+    #[test]
+    fn a_service_that_begins_anew_may_have_commands_that_were_answered_at_other_numbers() {
+        let (mut fixture, [_, second, _]) = begun_anew_from_a_disk_with_other_numbers();
+        fixture.query_with_reply(list(&fixture), &second);
+        fixture.good(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn the_search_alone_finds_what_a_service_that_began_anew_cannot_answer() {
+        let is_right = |replies: &[&Reply]| {
+            let (mut fixture, _) = begun_anew_from_a_disk_with_other_numbers();
+            replies.iter().for_each(|reply| fixture.query_with_reply(list(&fixture), reply));
+            let history = fixture.history();
+            let timelines = history.timelines().expect("all numbers");
+            let (_, last) = timelines.last_key_value().expect("a service");
+            search(&history, &timelines, last).is_ok()
+        };
+        let (_, [neither, second, both]) = begun_anew_from_a_disk_with_other_numbers();
+        assert!(is_right(&[&second, &second]));
+        // A command that it has is not undone, and one that only the former service had stays lost.
+        assert!(!is_right(&[&second, &neither]));
+        assert!(!is_right(&[&both]));
     }
 
     #[test]
