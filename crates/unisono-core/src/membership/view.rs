@@ -104,7 +104,7 @@ impl Group {
             Change::Leave { uid, .. } if *uid != self.me.uid => {
                 self.departures.forget_request(*uid);
                 self.log.drop_waiting_of(*uid);
-                // If it was the sequencer, its leave names the next one.
+                // Its leave names the next sequencer if it was the sequencer. Every leave is followed in the same way.
                 self.note_named(now);
             }
             _ => {}

@@ -4,7 +4,7 @@
 //! everything, so it knows how much each member sends, and decides itself: no member asks for the role, and no
 //! sequencer can be talked out of it. It looks back over a window of what it numbered. The member that sent nearly all
 //! of it gets the role as soon as it is known to hold the log, unless the role has moved too recently. The role moves
-//! as `order` describes: by an ordered event like any other.
+//! as `role` describes: by an ordered event like any other.
 
 use crate::config::Migration;
 use crate::group::Group;

@@ -1,10 +1,11 @@
-//! Moves of the sequencer's role: all that follows from them, each consequence with its reason.
+//! Moves of the sequencer's role: what follows from them, each consequence with its reason.
 //!
-//! `role` decides when the role moves. A move has four moments, and each is a function here:
+//! `role` decides when the role moves, and repeats the event until the successor is heard. A move has four moments, and
+//! each is a function here:
 //!
 //! | moment | member | function |
 //! |---|---|---|
-//! | the log names the next sequencer | every member | [`Group::note_named`] |
+//! | the log names the next sequencer | every member; also at each leave of another member | [`Group::note_named`] |
 //! | the predecessor gives the role up | the member that numbered the event | [`Group::resign`] |
 //! | the successor takes the role | the member that the event names | [`Group::enter_role`] |
 //! | the successor is heard | all others | [`Group::hear_sequencer`], [`Group::follow_the_role`] |
@@ -66,7 +67,8 @@ impl Order {
 }
 
 impl Group {
-    /// Notes that this member's log names the next sequencer, by a role event or the leave of the last sequencer.
+    /// Notes that this member's log names the next sequencer, by a role event or a leave. A leave of a member that was
+    /// not the sequencer is followed in the same way.
     #[cold]
     pub(crate) fn note_named(&mut self, now: Time) {
         // The successor does not know what this member holds, and the event is accepted only when enough members are

@@ -14,7 +14,8 @@ impl Order {
     /// True if this member may assign the next seqno now.
     ///
     /// It is asked before anything that needs the end of the log: numbering, and statements that no further seqno
-    /// exists. In a ring it is true only between two passes, so no lasting duty follows from it.
+    /// exists. In a ring it is true only between two passes, so a duty that lasts longer has to follow from another
+    /// question there.
     pub(crate) fn may_assign(&self) -> bool {
         self.acting.is_some()
     }

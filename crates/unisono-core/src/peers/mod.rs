@@ -2,7 +2,6 @@
 //!
 //! Acceptance, purging, flow control and the choice of a peer for a retransmission request rely on that table. Facts in
 //! it never become false within an epoch: a watermark only rises.
-
 //!
 //! `peer` has what is known of one peer, `detector` finds which peers are probed and suspected, and `audience` how a
 //! datagram reaches all of them.
@@ -140,7 +139,7 @@ impl Peers {
         }
     }
 
-    /// Follows a join, a leave or a role event at `seqno` of the log.
+    /// Follows a join or leave at `seqno` of the log.
     pub(crate) fn take_change(&mut self, now: Time, me: Uid, seqno: Seqno, change: &Change) {
         match change {
             Change::Join { member, .. } if member.uid != me => match self.get_mut(member.uid) {
