@@ -1,6 +1,7 @@
 //! What was answered is kept: as long as a majority of the servers kept copies all the time, no other service takes the
 //! place of the first one, and at the end every copy has applied every command that a caller got an answer to. A copy that
 //! outlived the majority of an earlier service is no copy of the one that was kept: it is halted, with an older state.
+//! Nor does it hold if two processes of one name run: cut off from each other, both may vote in the founding of a service.
 //!
 //! With the durability *ordered*, that holds if no copy was lost at all.
 
@@ -50,6 +51,16 @@ impl AnsweredKept {
                 kept.may_be_lost |= kept.is_complete && 2 * copies <= servers || !held_by_all;
             }
         }
+    }
+
+    fn found(&mut self, service: Service, founders: &[Life]) {
+        let mut is_split = false;
+        for (_, kept) in self.services.iter_mut().filter(|(other, _)| **other != service) {
+            if self.namesakes.are_doubled(kept.copies.iter(), founders) {
+                (kept.may_be_lost, is_split) = (true, true);
+            }
+        }
+        self.services.entry(service).or_default().may_be_lost |= is_split;
     }
 
     fn inform(&mut self, record: &Record, service: Service) -> Result<(), Violation> {
@@ -108,6 +119,7 @@ impl Property for AnsweredKept {
             Some(ReplicaRecord::BeginsAnew) => {
                 self.services.values_mut().for_each(|kept| kept.may_be_lost = true);
             }
+            Some(ReplicaRecord::Founded { service, members }) => self.found(*service, members),
             Some(ReplicaRecord::Informed(at)) => return self.inform(record, at.service),
             Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
             Some(ReplicaRecord::Final { at }) => self.finals.push((record.life, *at)),
@@ -145,6 +157,7 @@ mod tests {
     use super::*;
     use crate::record::Mode;
     use crate::replica::{Op, Reply};
+    use unisono_core::Name;
 
     /// The next lives of the servers of A and B.
     const D: Life = Life(4);
@@ -203,6 +216,24 @@ mod tests {
         let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
         fixture.record(A, ReplicaRecord::Informed(place));
         fixture.bad(AnsweredKept::default());
+    }
+
+    #[test]
+    fn accepts_another_service_of_a_second_process_of_a_name_only() {
+        for (name, is_accepted) in [("a", true), ("d", false)] {
+            let mut fixture = used();
+            for (life, name) in [(A, "a"), (B, "b"), (C, "c"), (D, name)] {
+                fixture.note(life, What::Started { name: Name::new(name).unwrap() });
+            }
+            fixture.crash(C);
+            let place = Place { service: OTHER_SERVICE, position: 0, ..fixture.place(A) };
+            fixture.record(D, ReplicaRecord::Founded { service: OTHER_SERVICE, members: vec![D, E] });
+            fixture.record(D, ReplicaRecord::Informed(place));
+            match is_accepted {
+                true => fixture.good(AnsweredKept::default()),
+                false => fixture.bad(AnsweredKept::default()),
+            }
+        }
     }
 
     #[test]

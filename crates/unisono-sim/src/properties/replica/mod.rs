@@ -84,6 +84,16 @@ impl Namesakes {
         let lives: BTreeSet<_> = other.iter().map(|(_, life)| life).collect();
         names.len() + lives.len()
     }
+
+    /// True if a founder has the name of one of these copies and is another life: two processes of one name run, and both
+    /// have its vote. If they are cut off from each other, each may found a service.
+    fn are_doubled<'a>(&self, mut copies: impl Iterator<Item = &'a Life>, founders: &[Life]) -> bool {
+        copies.any(|copy| {
+            let name = self.0.get(copy);
+            let is_other = |founder: &&Life| *founder != copy && self.0.get(founder) == name;
+            name.is_some() && founders.iter().any(|founder| is_other(&founder))
+        })
+    }
 }
 
 /// A map with few lookups per record, in the order of its keys.

@@ -7,6 +7,9 @@
 //! copies, they may found another service, and the first one may come back later. Then a server has to change over: the
 //! earlier service answers again only after a life has joined it since the later one answered first.
 //!
+//! If two processes of one name run and are cut off from each other, both may vote in the founding of a service. Then
+//! nothing is promised.
+//!
 //! With the durability *ordered* the sequencer answers alone. If it stood still while the later service began, it answers for
 //! the earlier one until it notices that the others are gone.
 
@@ -42,6 +45,8 @@ pub(super) struct OneService {
     /// When each life went on last after it stood still.
     awake_since: Map<Life, Time>,
     services: Map<Service, Known>,
+    /// A service was founded by a second process of the name of another one's copy.
+    is_split: bool,
     /// The services that answered, one after the other.
     answered: Vec<Service>,
     /// How many had answered when each operation began.
@@ -70,7 +75,7 @@ impl OneService {
         match self.answered.iter().rposition(|known| *known == service) {
             // It is the last one, or the operation began before the next one answered.
             Some(index) if index + 1 == self.answered.len() || begun <= index + 1 => return Ok(()),
-            _ if self.has_stood_still(record) => {}
+            _ if self.has_stood_still(record) || self.is_split => {}
             Some(_) if !self.may_come_back(service) => {
                 return broken(self, record, || format!("{:?} has answered since", self.answered.last()));
             }
@@ -117,6 +122,11 @@ impl Property for OneService {
             Some(ReplicaRecord::Joined { service, .. }) => {
                 self.services.entry(*service).or_default().joined = self.answered.len();
             }
+            Some(ReplicaRecord::Founded { service, members }) => {
+                let mut others = self.services.iter().filter(|(other, _)| *other != service);
+                self.is_split |=
+                    others.any(|(_, known)| self.namesakes.are_doubled(known.copies.iter(), members));
+            }
             Some(ReplicaRecord::Informed(at)) => self.inform(at.service, record.life),
             Some(ReplicaRecord::Out | ReplicaRecord::Stopped { .. }) => self.lose(record.life),
             Some(
@@ -141,6 +151,7 @@ mod tests {
     use super::*;
     use crate::record::{Mode, Place};
     use crate::replica::Op;
+    use unisono_core::Name;
 
     /// The next life of B's server.
     const D: Life = Life(5);
@@ -222,6 +233,22 @@ mod tests {
             match (held_by_all, stood_still, waits) {
                 (false, true, 1) => fixture.good(OneService::default()),
                 _ => fixture.bad(OneService::default()),
+            }
+        }
+    }
+
+    #[test]
+    fn two_processes_of_a_name_may_found_two_services() {
+        for (name, is_accepted) in [("a", true), ("d", false)] {
+            let mut fixture = Fixture::three_copies();
+            for (life, name) in [(A, "a"), (D, name)] {
+                fixture.note(life, What::Started { name: Name::new(name).unwrap() });
+            }
+            fixture.record(D, ReplicaRecord::Founded { service: OTHER_SERVICE, members: vec![D] });
+            answers(&mut fixture, &[(SERVICE, true), (OTHER_SERVICE, true), (SERVICE, true)]);
+            match is_accepted {
+                true => fixture.good(OneService::default()),
+                false => fixture.bad(OneService::default()),
             }
         }
     }
