@@ -480,7 +480,12 @@ impl Durable {
             job.overdue = None;
             return false;
         }
-        now.since(*job.overdue.get_or_insert(now)) >= DISK_LOOK_AGAIN_AFTER
+        let since = job.overdue.get_or_insert(now);
+        if now.since(*since) > DISK_LOOK_AGAIN_AFTER * 2 {
+            // It was stopped once more.
+            *since = now;
+        }
+        now.since(*since) >= DISK_LOOK_AGAIN_AFTER
     }
 
     /// Returns when this server has to say that its disk does not get on, if it has to.

@@ -485,8 +485,12 @@ fn one_look_does_not_decide_that_a_disk_hangs() {
     }
     server.replica.handle_timeout(overdue);
     assert_eq!(server.replica.poll_timeout(), Some(overdue + DISK_LOOK_AGAIN_AFTER));
-    server.replica.handle_stored(overdue, number, Ok(()));
-    server.replica.handle_timeout(overdue + DISK_LOOK_AGAIN_AFTER);
+    // It is stopped once more.
+    let goes_on = overdue + Duration::from_millis(800);
+    server.replica.handle_timeout(goes_on);
+    assert_eq!(server.replica.poll_timeout(), Some(goes_on + DISK_LOOK_AGAIN_AFTER));
+    server.replica.handle_stored(goes_on, number, Ok(()));
+    server.replica.handle_timeout(goes_on + DISK_LOOK_AGAIN_AFTER);
     let mut outputs = core::iter::from_fn(|| server.replica.poll_output());
     assert!(outputs.all(|output| output != Output::Stop(StopReason::DiskHangs)));
 }
