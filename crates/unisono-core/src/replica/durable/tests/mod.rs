@@ -441,74 +441,68 @@ fn a_server_that_joins_serves_once_its_disk_has_the_state() {
     assert!(made.serves(3));
 }
 
+/// Returns servers of which the first has a job under way, and the number of that job.
+fn waiting_for_a_disk() -> (Made, JobNumber) {
+    let mut made = created();
+    made.servers.get_mut(&1).unwrap().disk_waits = true;
+    made.request(1, 1, "a");
+    let number = made.servers[&1].jobs[0].0;
+    (made, number)
+}
+
+/// True if this server says at `at` that its disk hangs.
+fn hangs_at(server: &mut Server, at: Time) -> bool {
+    server.replica.handle_timeout(at);
+    let mut outputs = core::iter::from_fn(|| server.replica.poll_output());
+    outputs.any(|output| output == Output::Stop(StopReason::DiskHangs))
+}
+
 #[test]
 fn a_disk_hangs_only_if_it_does_not_get_on() {
-    let mut made = created();
+    let (mut made, number) = waiting_for_a_disk();
     let server = made.servers.get_mut(&1).unwrap();
-    server.disk_waits = true;
-    made.request(1, 1, "a");
-    let server = made.servers.get_mut(&1).unwrap();
-    let number = server.jobs[0].0;
     let second = |count| NOW + Duration::from_secs(count);
-    let hangs = |server: &mut Server, at| {
-        server.replica.handle_timeout(at);
-        core::iter::from_fn(|| server.replica.poll_output())
-            .any(|output| output == Output::Stop(StopReason::DiskHangs))
-    };
     for count in 1..=56 {
         if count % 4 == 0 {
             server.replica.handle_progress(second(count), number);
         }
-        assert!(!hangs(server, second(count)), "{count}");
+        assert!(!hangs_at(server, second(count)), "{count}");
     }
     for count in 57..=65 {
-        assert!(!hangs(server, second(count)), "{count}");
+        assert!(!hangs_at(server, second(count)), "{count}");
     }
     // Progress of another job is none.
     server.replica.handle_progress(second(65), number + 1);
-    assert!(!hangs(server, second(66)));
-    assert!(hangs(server, second(66) + DISK_LOOK_AGAIN_AFTER));
+    assert!(!hangs_at(server, second(66)));
+    assert!(hangs_at(server, second(66) + DISK_LOOK_AGAIN_AFTER));
 }
 
 // A process that is stopped again and again finds the time over at the moment it goes on, and reads the answer next.
 #[test]
 fn one_look_does_not_decide_that_a_disk_hangs() {
-    let mut made = created();
+    let (mut made, number) = waiting_for_a_disk();
     let server = made.servers.get_mut(&1).unwrap();
-    server.disk_waits = true;
-    made.request(1, 1, "a");
-    let server = made.servers.get_mut(&1).unwrap();
-    let number = server.jobs[0].0;
     let overdue = NOW + DISK_HANGS_AFTER;
     for ms in (1_400..10_000).step_by(1_400) {
-        server.replica.handle_timeout(NOW + Duration::from_millis(ms));
+        assert!(!hangs_at(server, NOW + Duration::from_millis(ms)));
     }
-    server.replica.handle_timeout(overdue);
+    assert!(!hangs_at(server, overdue));
     assert_eq!(server.replica.poll_timeout(), Some(overdue + DISK_LOOK_AGAIN_AFTER));
     // It is stopped once more.
     let goes_on = overdue + Duration::from_millis(800);
-    server.replica.handle_timeout(goes_on);
+    assert!(!hangs_at(server, goes_on));
     assert_eq!(server.replica.poll_timeout(), Some(goes_on + DISK_LOOK_AGAIN_AFTER));
     server.replica.handle_stored(goes_on, number, Ok(()));
-    server.replica.handle_timeout(goes_on + DISK_LOOK_AGAIN_AFTER);
-    let mut outputs = core::iter::from_fn(|| server.replica.poll_output());
-    assert!(outputs.all(|output| output != Output::Stop(StopReason::DiskHangs)));
+    assert!(!hangs_at(server, goes_on + DISK_LOOK_AGAIN_AFTER));
 }
 
 // The disk may have answered meanwhile. The process looks for that first when it goes on.
 #[test]
 fn a_disk_does_not_hang_while_the_process_is_stopped() {
     for stopped_ms in [2_000, 9_400, 10_020, 10_300, 12_000, 60_000] {
-        let mut made = created();
+        let (mut made, _) = waiting_for_a_disk();
         let server = made.servers.get_mut(&1).unwrap();
-        server.disk_waits = true;
-        made.request(1, 1, "a");
-        let server = made.servers.get_mut(&1).unwrap();
-        let mut hangs_at = |ms| {
-            server.replica.handle_timeout(NOW + Duration::from_millis(ms));
-            core::iter::from_fn(|| server.replica.poll_output())
-                .any(|output| output == Output::Stop(StopReason::DiskHangs))
-        };
+        let mut hangs_at = |ms| hangs_at(server, NOW + Duration::from_millis(ms));
         assert!((0..=7).all(|count| !hangs_at(count * 1_000)));
         let goes_on = 7_000 + stopped_ms;
         assert!(!hangs_at(goes_on), "stopped for {stopped_ms} ms");
