@@ -216,7 +216,7 @@ impl Group {
             recovery: Recovery::default(),
             halt: Halt::default(),
             force: Force::default(),
-            confirming: Confirming::default(),
+            confirming: Confirming::new(me.uid),
             ending: Ending::default(),
             previous: None,
             mail: VecDeque::new(),

@@ -33,14 +33,15 @@ const CONFIRM_AGAIN_FIRST: Duration = Duration::from_millis(5);
 const CONFIRM_AGAIN_MAX: Duration = Duration::from_millis(40);
 
 /// The confirmations of this member that are under way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Confirming {
     round: Option<Box<Round>>,
     /// True if calls wait for the round after the present one.
     next_is_asked: bool,
     /// Number of the last round that began.
     begun: ConfirmNumber,
-    /// Nonce of the last question.
+    /// Nonce of the last question. It counts from this member's uid: a recorded answer to another member's question
+    /// is none to one of this member.
     nonce: u64,
     /// Results that the application has not taken yet.
     done: VecDeque<(ConfirmNumber, Seqno)>,
@@ -60,6 +61,10 @@ struct Round {
 }
 
 impl Confirming {
+    pub(crate) fn new(me: Uid) -> Confirming {
+        Confirming { round: None, next_is_asked: false, begun: 0, nonce: me.0, done: VecDeque::new() }
+    }
+
     /// True if a call waits for its result.
     #[inline]
     pub(crate) fn is_asked(&self) -> bool {
@@ -89,7 +94,7 @@ impl Confirming {
             }
             None => return false,
         };
-        self.nonce += 1;
+        self.nonce = self.nonce.wrapping_add(1);
         self.round = Some(Box::new(Round {
             number,
             epoch,

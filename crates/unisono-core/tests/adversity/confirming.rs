@@ -1,6 +1,8 @@
 //! Members that confirm: what the result covers, and when there is none.
 
 use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -197,6 +199,36 @@ fn a_quorum_of_a_later_view_answers_for_that_view() {
     let (answered, through) = found.expect("no result");
     assert_eq!(answered, number);
     assert!(through >= accepted, "{through} does not cover {accepted}");
+}
+
+// m1 has confirmed. Later m2, which hears nothing and lacks a message, asks for the first time too. The network repeats to
+// it what m0 answered to m1.
+#[test]
+fn an_answer_to_another_member_is_no_answer() {
+    let mut net = group_of(3, 1);
+    net.run(500 * MS);
+    let answered = Rc::new(Cell::new(None));
+    let heard = answered.clone();
+    net.filter(move |seen| {
+        for frame in seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 1)) {
+            if let Frame::Confirmed { nonce, end } = frame {
+                heard.set(Some((*nonce, *end)));
+            }
+        }
+        if seen.to == 2 { LOST } else { PROMPT }
+    });
+    confirm(&mut net, 1);
+    net.run(3 * MS);
+    let (nonce, end) = answered.get().expect("m0 answers");
+    assert!(result(&mut net, 1).is_some());
+    net.send(0, b"m2 lacks it").unwrap();
+    net.run(3 * MS);
+    assert!(net.group(0).marks().accepted > end);
+    confirm(&mut net, 2);
+    let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
+    let recording = forge(group, epoch, uid(0), 1_000_000, &[Frame::Confirmed { nonce, end }]);
+    net.inject(2, address(0), &recording);
+    assert_eq!(result(&mut net, 2), None);
 }
 
 #[test]
