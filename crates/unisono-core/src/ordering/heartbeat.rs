@@ -30,7 +30,7 @@ impl Group {
         if self.may_assign() {
             self.note_end(now, self.log.received());
             self.exclude_if_too_slow(now);
-            self.give_way_if_in_the_way(now);
+            self.note_in_the_way(now);
             self.push_decision(now);
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.beat_now(true);

@@ -144,18 +144,26 @@ impl Group {
         }
     }
 
-    /// Gives the role to another member if this sequencer has been in the way for longer than the group allows, unless
-    /// the role never moves. It takes a member that holds everything and for which the others do not wait.
-    pub(super) fn give_way_if_in_the_way(&mut self, now: Time) {
-        let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
+    /// Notes how this sequencer keeps the others waiting. The time goes on only if it is as it was the last time.
+    pub(super) fn note_in_the_way(&mut self, now: Time) {
         let hindrance = self.hindrance();
         self.order.in_the_way.0 = hindrance.map(|hindrance| match self.order.in_the_way.0 {
             Some((known, since)) if known == hindrance => (hindrance, since),
             _ => (hindrance, now),
         });
-        let Some((hindrance, since)) = self.order.in_the_way.0 else { return };
+    }
+
+    /// Returns the member that shall have the role, if this sequencer has been in the way for longer than the group
+    /// allows and still is, unless the role never moves: a member that holds everything and for which the others do not
+    /// wait. It is asked when the role can move at once, since a hindrance may end while a join or leave is under way.
+    pub(super) fn successor_out_of_the_way(&mut self, now: Time) -> Option<Uid> {
+        let (hindrance, since) = self.order.in_the_way.0?;
+        let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return None };
         if now.since(since) <= patience || self.config.migration == Migration::Never {
-            return;
+            return None;
+        }
+        if self.hindrance() != Some(hindrance) {
+            return None;
         }
         let end = self.log.received();
         let takes_over = |peer: &Peer| {
@@ -164,11 +172,10 @@ impl Group {
         };
         let is_able = |uid: &Uid| self.is_there(*uid) && self.peers.get(*uid).is_some_and(takes_over);
         let successor = self.others_by_rank().find(is_able);
-        if let Some(successor) = successor {
+        if successor.is_some() {
             self.probe(Probe::GaveWay);
-            self.order.in_the_way.0 = None;
-            self.request_hand_over(successor);
         }
+        successor
     }
 
     /// Returns how this sequencer keeps the others waiting, if it does. Of several members whose messages it lacks it

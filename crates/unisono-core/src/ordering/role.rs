@@ -90,10 +90,12 @@ impl Group {
         }
     }
 
-    /// Moves the role to the member that the application has chosen, or to the one that sends most.
+    /// Moves the role to the member that the application has chosen, to one that is not in the way as this one is, or to
+    /// the one that sends most.
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
-        let Some(successor) = asked.or_else(|| self.successor_by_load(now)) else { return };
+        let successor = asked.or_else(|| self.successor_out_of_the_way(now));
+        let Some(successor) = successor.or_else(|| self.successor_by_load(now)) else { return };
         if successor != self.me.uid && self.is_in_view(successor) {
             self.append_change(Change::Role { sequencer: successor });
             self.resign(now);

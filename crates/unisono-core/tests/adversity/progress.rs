@@ -134,6 +134,35 @@ fn a_sequencer_that_does_not_get_a_message_gives_the_role_away() {
     assert_eq!((net.size(1), net.delivered(1), net.delivered(2)), (2, 2, 2));
 }
 
+// While the sequencer lacks a message, a join is under way, so the role cannot move when the sequencer's time is over.
+// Then the sequencer gets the message, and only after that is the join accepted: no message waits for it any more.
+#[test]
+fn a_sequencer_that_got_the_message_meanwhile_keeps_the_role() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    let mut net =
+        group_with(4, GroupConfig { resilience: 2, slow_member, ..GroupConfig::default() }, unicast());
+    // Only m0 and m3 hold the join, and a third member must.
+    let no_join = |seen: &Seen| seen.to != 0 && seen.to != 3 && seen.has_join();
+    let hole = |seen: &Seen| seen.from == 1 && seen.to == 0 && seen.bytes > HOLE_BYTES;
+    net.filter(move |seen| if hole(seen) || no_join(seen) { LOST } else { PROMPT });
+    net.send(1, &LARGE).unwrap();
+    net.send(1, b"small").unwrap();
+    net.run(450 * MS);
+    net.add(EntryMode::Join, unicast());
+    net.run(250 * MS);
+    assert_eq!((net.delivered(2), net.group(0).marks().received, net.group(0).marks().accepted), (0, 4, 3));
+    net.filter(move |seen| if no_join(seen) { LOST } else { PROMPT });
+    net.send(1, b"more").unwrap();
+    net.run(50 * MS);
+    assert_eq!(net.group(0).marks().received, 7, "it gets the message");
+    assert_eq!(net.group(0).marks().accepted, 3, "the join is not accepted");
+    net.calm();
+    net.run(400 * MS);
+    net.show("all datagrams pass");
+    assert_eq!((net.size(0), net.delivered(2), net.epoch(0)), (5, 3, 0));
+    assert_eq!(net.group(1).info().sequencer, uid(0));
+}
+
 // The path of one sender to all others is bad. The role moves on in vain; no member is excluded for that.
 #[test]
 fn a_sender_whose_messages_no_member_gets_costs_no_member_its_place() {
