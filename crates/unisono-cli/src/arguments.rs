@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono::Migration;
+use unisono::{Migration, Order};
 
 /// The name of the program.
 pub(crate) const PROGRAM: &str = "unisono";
@@ -168,6 +168,8 @@ pub(crate) enum OrderChoice {
     Sequencer,
     /// One member; a member that sends nearly everything takes over its role
     Migrating,
+    /// Each member in turn: the token goes round, and no member carries the group's load alone
+    Token,
 }
 
 impl OrderChoice {
@@ -176,15 +178,28 @@ impl OrderChoice {
         match self {
             OrderChoice::Sequencer => "sequencer",
             OrderChoice::Migrating => "migrating",
+            OrderChoice::Token => "token",
         }
     }
 
-    /// Returns the rule by which the sequencer's role moves.
-    pub(crate) fn migration(self) -> Migration {
+    /// Returns the order that a founder chooses by it.
+    pub(crate) fn order(self) -> Order {
         match self {
-            OrderChoice::Sequencer => Migration::OnRequest,
-            OrderChoice::Migrating => Migration::ByLoad,
+            OrderChoice::Sequencer => Order::Sequencer(Migration::OnRequest),
+            OrderChoice::Migrating => Order::Sequencer(Migration::ByLoad),
+            OrderChoice::Token => Order::Token,
         }
+    }
+}
+
+/// Returns the name on the command line of a group's order. A sequencer whose role never moves has that of one whose role
+/// moves on request.
+pub(crate) fn order_name(order: Order) -> &'static str {
+    match order {
+        Order::Sequencer(Migration::ByLoad) => OrderChoice::Migrating.name(),
+        Order::Sequencer(_) => OrderChoice::Sequencer.name(),
+        Order::Token => OrderChoice::Token.name(),
+        _ => "other",
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn load_key(path: &Path) -> Result<Key, Problem> {
 
 /// Returns the configuration that a founder chooses on the command line.
 pub(crate) fn config(resilience: u8, order: OrderChoice, slow_member: SlowMember) -> GroupConfig {
-    GroupConfig { resilience, migration: order.migration(), slow_member, ..GroupConfig::default() }
+    GroupConfig { resilience, order: order.order(), slow_member, ..GroupConfig::default() }
 }
 
 /// Joins the group. If no member answers, founds it as `founding` says. Without `founding` it fails then: the caller

@@ -60,6 +60,8 @@ enum Victim {
     /// The member that assigns the sequence numbers
     #[default]
     Sequencer,
+    /// The same, as a ring calls it: the member that has the token
+    TokenSite,
     /// A member chosen at random
     Any,
     /// No member
@@ -105,7 +107,7 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
             bar.set_position(trial.delivered());
             (0..members).all(|index| trial.accepted(index) >= share(index) / 2)
         })?;
-        let sequencer = trial.sequencer();
+        let sequencer = trial.ask_sequencer()?;
         let victim = match command.kill {
             Victim::Any => usize::try_from(trial::lot(command.members)?).unwrap_or(0),
             _ => sequencer.unwrap_or(0),
@@ -113,7 +115,11 @@ pub(crate) fn run(command: Demo, settings: &Settings, output: &Output) -> Result
         let struck_sequencer = sequencer == Some(victim);
         let struck_ns = trial.strike(victim, Blow::Kill)?;
         let victim = name(victim);
-        let killed = if struck_sequencer { format!("the sequencer, {victim},") } else { victim };
+        let killed = match (struck_sequencer, command.order) {
+            (true, OrderChoice::Token) => format!("{victim}, which has the token,"),
+            (true, _) => format!("the sequencer, {victim},"),
+            (false, _) => victim,
+        };
         bar.suspend(|| {
             let news = format!("Half-way: {killed} is killed (SIGKILL).");
             output.say(output.tone(Tone::Bad, news))
@@ -162,7 +168,13 @@ fn introduce(trial: &Trial, command: &Demo, output: &Output) -> std::io::Result<
     output.say(format_args!("  view {view}"))?;
     output.say("  ([sequencer|epoch] (number of members) [members])")?;
     let sequencer = name(trial.sequencer().unwrap_or(0));
-    output.say(format_args!("{sequencer} is the sequencer: it gives every message its sequence number."))?;
+    match command.order {
+        OrderChoice::Token => output.say(
+            "The token goes round: each member in turn gives the messages that it holds their sequence numbers.",
+        )?,
+        _ => output
+            .say(format_args!("{sequencer} is the sequencer: it gives every message its sequence number."))?,
+    }
     if command.order == OrderChoice::Migrating {
         output.say("A member that sends nearly everything for a while takes over its role.")?;
     }

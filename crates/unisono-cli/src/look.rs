@@ -1,6 +1,6 @@
 //! Shows a group without joining it: `members`, `status`, `why`, `stats`, `links`. Any member answers.
 
-use crate::arguments::Common;
+use crate::arguments::{Common, order_name};
 use crate::connection;
 use crate::copies::{self, Copies};
 use crate::output::{Output, Tone, quoted, rounded, several, visible};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
 use unisono::rpc::Client;
-use unisono::{Counters, LookError, Member, MemberReport, Options, Report, Uid, WaitReason, Waiting};
+use unisono::{Counters, LookError, Member, MemberReport, Options, Order, Report, Uid, WaitReason, Waiting};
 
 /// Time for a member to answer: 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -50,6 +50,7 @@ What is shown:
   received                  the member holds everything through this sequence number
   delivered                 its application has received everything through this sequence number
   sequencer                 it assigns the sequence numbers
+  token                     the same in a ring (--order token), where the token goes from member to member
   suspected                 it does not answer, or holds the other members up
 
 Example:
@@ -71,6 +72,8 @@ Exit status:
 
 What the words mean:
   [ann|2.1f3a90bc]    the sequencer and the epoch; then the number of members, and the members
+  a ring              the members assign the sequence numbers in turn (--order token); the token goes round while
+                      there are messages, and rests otherwise
   primary             this part of the group has its quorum, is in no reset and has as many members as its
                       minimum: it orders what is sent here
   accepted through    everything through this sequence number (seqno) survives the loss of as many members as
@@ -100,7 +103,8 @@ What members wait for, as text and with --json:
   room in the history     window  senders wait until the application of the named member receives older messages
   an acknowledgement      ack     the message is accepted once the named member acknowledges that it holds it
   missing messages        flush   they were lost on the way, and their retransmission is requested
-  the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such
+  the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such; in a ring
+                                  it is the next to have the token
   the end of a reset      reset   the group goes on once a quorum of its members has agreed on a view
   one more member         minimum the group orders nothing below its minimum; a line for each member that is missing
 
@@ -127,6 +131,9 @@ What each member has counted since it started:
   repairs sent               sequence numbers retransmitted on request
   resends                    own messages sent again because they got no sequence number
   resets, suspicions         resets survived; members that this one suspected
+In a ring (--order token) also:
+  passes, null passes        times that it passed the token on; those of a term in which it numbered no message
+  rests                      terms in which the token rested at it
 
 A few replayed and stale datagrams are normal.
 
@@ -422,6 +429,7 @@ fn object(group: &str, report: &Report) -> Value {
         "view": view(report),
         "epoch": report.epoch.to_string(),
         "primary": report.primary,
+        "order": order_name(report.order),
         "orderer": name(report, report.sequencer),
         "term": report.term,
         "resilience": report.resilience,
@@ -445,6 +453,11 @@ fn object(group: &str, report: &Report) -> Value {
         "members": report.members.iter().enumerate().map(member).collect::<Vec<_>>(),
         "members_omitted": report.members_omitted,
     })
+}
+
+/// True if the token goes round in the group.
+fn is_ring(report: &Report) -> bool {
+    report.order == Order::Token
 }
 
 /// Returns what the reporter says of itself; none if the report had no room for that.
@@ -481,7 +494,7 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
     for (rank, member) in report.members.iter().enumerate() {
         let mut remarks = String::new();
         if member.member.uid == report.sequencer {
-            remarks += "  sequencer";
+            remarks += if is_ring(report) { "  token" } else { "  sequencer" };
         }
         if member.suspected {
             remarks += &output.tone(Tone::Bad, "  suspected");
@@ -515,6 +528,9 @@ fn status(
     output.object(&object)?;
     let (tone, standing) = if report.primary { (Tone::Good, "primary") } else { (Tone::Bad, "not primary") };
     output.say(format_args!("{}  {}", output.tone(tone, standing), view(report)))?;
+    if is_ring(report) {
+        output.say(format_args!("a ring: {} has the token", called(report, report.sequencer)))?;
+    }
     if let Some(words) = below_minimum(report) {
         output.say(output.tone(Tone::Bad, format_args!("orders nothing: {words}")))?;
     }
@@ -598,10 +614,11 @@ fn word(reason: WaitReason) -> &'static str {
 }
 
 /// Returns the reason in words.
-fn phrase(reason: WaitReason) -> &'static str {
+fn phrase(reason: WaitReason, is_ring: bool) -> &'static str {
     match reason {
         WaitReason::Ack => "an acknowledgement",
         WaitReason::Window => "room in the history",
+        WaitReason::Token if is_ring => "the token",
         WaitReason::Token => "the sequencer's role",
         WaitReason::Flush => "missing messages",
         WaitReason::Reset => "the end of a reset",
@@ -636,7 +653,7 @@ fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::
             "{} has waited {} for {member}{} (seqno {})",
             called(first, waiting.who),
             words(waiting.since),
-            phrase(waiting.reason),
+            phrase(waiting.reason, is_ring(first)),
             waiting.seqno
         ))?;
     }
@@ -652,8 +669,11 @@ fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::
     everyone.tell_silent(output)
 }
 
+/// Number of counters, the last of [`counted`], that only a ring has.
+const RING_COUNTERS: usize = 3;
+
 /// Returns the counters with their names.
-fn counted(counters: &Counters) -> [(&'static str, u64); 13] {
+fn counted(counters: &Counters) -> [(&'static str, u64); 16] {
     [
         ("datagrams_sent", counters.datagrams_sent),
         ("datagrams_received", counters.datagrams_received),
@@ -668,6 +688,9 @@ fn counted(counters: &Counters) -> [(&'static str, u64); 13] {
         ("resends", counters.resends),
         ("resets", counters.resets),
         ("suspicions", counters.suspicions),
+        ("passes", counters.passes),
+        ("null_passes", counters.null_passes),
+        ("rests", counters.rests),
     ]
 }
 
@@ -689,7 +712,9 @@ fn stats(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result<(
     let names = everyone.reports.iter().map(|report| format!("{:>16}", called(first, report.reporter)));
     output.say(format_args!("{:24}{}", "", names.collect::<String>()))?;
     let columns: Vec<_> = everyone.reports.iter().map(|report| counted(&report.counters)).collect();
-    for (row, (what, _)) in counted(&Counters::default()).iter().enumerate() {
+    let rows = counted(&Counters::default());
+    let shown = rows.len() - if is_ring(first) { 0 } else { RING_COUNTERS };
+    for (row, (what, _)) in rows[..shown].iter().enumerate() {
         let counts = columns.iter().map(|column| format!("{:>16}", column[row].1));
         output.say(format_args!("{:24}{}", what.replace('_', " "), counts.collect::<String>()))?;
     }

@@ -32,6 +32,7 @@ mod look;
 mod man;
 mod notes;
 mod output;
+mod passes;
 mod pcap;
 mod printer;
 mod problem;

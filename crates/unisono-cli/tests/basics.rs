@@ -226,7 +226,7 @@ fn bad_usage_and_bad_configuration_are_status_2() {
     for arguments in [
         &["frobnicate"][..],
         &["demo", "--order", "telepathy"],
-        &["demo", "--order", "token"],
+        &["rpc", "counter", "votes", "--order", "tokens"],
         &["demo", "--members", "1"],
         &["demo", "--members", "2"],
         &["demo", "--members", "3", "--resilience", "3"],

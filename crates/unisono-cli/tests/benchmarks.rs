@@ -91,6 +91,24 @@ fn throughput_is_measured_beside_its_floor() {
 }
 
 #[test]
+fn passes_of_the_token_are_counted_and_are_no_hand_overs() {
+    let _alone = alone();
+    let token = ["--order", "token"];
+    let throughput = ["throughput", "--members", "3", "--bytes", "100", "--seconds", "1"];
+    let latency = ["latency", "--members", "2", "--messages", "100"];
+    let parallel = ["parallel", "--groups", "1", "--members", "2", "--seconds", "1"];
+    for run in [&throughput[..], &latency, &parallel] {
+        let summary = &measured(&[run, &token].concat(), &["passes"])[0];
+        assert_eq!((&summary["order"], &summary["hand_overs"]), (&"token".into(), &0.into()), "{summary}");
+        assert!(summary["null_passes"].as_u64() <= summary["passes"].as_u64(), "{summary}");
+    }
+    let output =
+        tried(&["bench", "failover", "--members", "3", "--trials", "1", "--order", "token", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(json(&output)["passes"].as_u64() > Some(0), "{output:?}");
+}
+
+#[test]
 fn calls_are_measured_beside_their_floor() {
     let _alone = alone();
     let run = ["rpc", "--calls", "100", "--seconds", "1", "--in-flight", "4", "--servers", "2"];

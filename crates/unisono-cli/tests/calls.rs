@@ -192,6 +192,33 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
     assert_eq!(called.join().unwrap(), "7");
 }
 
+#[test]
+fn a_counter_is_kept_on_a_ring_in_memory_and_on_disk() {
+    let (port, folder) = (group("ring"), tempfile::tempdir().unwrap());
+    let formed = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c", "--order", "token"];
+        Background::start(&[&form, &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = ["a", "b", "c"].map(formed);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    assert_eq!(patiently(&port, "add"), "1");
+    assert_eq!(json(&unisono(["status", &port, "--json"]))["order"], "token");
+    // The log of a ring at rest ends with a pass.
+    assert_eq!(patiently(&port, "get"), "1");
+    drop(members);
+
+    let port = group("ring-on-disk");
+    let stored = |id: &str| {
+        let data = folder.path().join(id);
+        let disk = ["rpc", "counter", &port, "--id", id, "--servers", "2", "--data", data.to_str().unwrap()];
+        Background::start(&[&disk[..], &["--order", "token"], &LOOKS_LONG].concat())
+    };
+    let mut members = ["1", "2"].map(stored);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    assert_eq!(patiently(&port, "add"), "1");
+    assert_eq!(json(&unisono(["status", &port, "--json"]))["order"], "token");
+}
+
 /// Repeats `status` until it ends with this exit status and says all of this.
 fn status_says(name: &str, status: i32, words: &[&str]) {
     let begin = Instant::now();

@@ -124,6 +124,73 @@ fn the_role_of_a_migrating_sequencer_moves_to_the_sender() {
 }
 
 #[test]
+fn a_ring_survives_the_member_that_has_the_token() {
+    let _alone = alone();
+    let run = ["demo", "--members", "3", "--resilience", "1", "--order", "token", "--messages"];
+    let output = tried(&[&run[..], &["1500", "--kill", "token-site", "--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = json(&output);
+    assert_eq!((&summary["order"], &summary["survivors"]), (&"token".into(), &2.into()), "{summary}");
+    assert_eq!((&summary["order_identical"], &summary["lost_acknowledged"]), (&true.into(), &0.into()));
+    assert!(summary["recovery_ms"].as_f64() > Some(0.0), "{summary}");
+    let output = tried(&[&run[..], &["90"]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    for words in ["The token goes round", "which has the token, is killed", "in the same order"] {
+        assert!(text.contains(words), "no '{words}' in {text}");
+    }
+}
+
+#[test]
+fn a_ring_is_shown_as_one_and_counts_its_passes() {
+    let _alone = alone();
+    let name = group("ring");
+    let mut members = vec![Background::listen(&name, &["--name", "ann", "--order", "token"])];
+    // The order counts for the founder only.
+    members.extend(["bob", "cyd"].map(|member| Background::join(&name, &["--name", member])));
+    let mut sender = Background::start(&[&["send", &name, "--min-members", "3"], &LOOKS_LONG[..]].concat());
+    // One at a time, so that no member numbers them all in one term.
+    for number in 0..20 {
+        sender.feed(&lines(number, number + 1));
+        members[0].until_messages(number + 1);
+    }
+    assert_eq!(sender.end(), Some(0));
+    members.iter_mut().for_each(|member| member.until_messages(20));
+    assert!(members.iter().all(|member| member.messages() == members[0].messages()));
+    let printed = members.iter().flat_map(|member| &member.seen);
+    assert!(printed.clone().all(|line| line["event"] != "orderer"), "a pass is no event");
+
+    for command in ["status", "members"] {
+        assert_eq!(json(&asked([command, &name, "--json"]))["order"], "token");
+        let text = String::from_utf8(asked([command, &name]).stdout).unwrap();
+        assert!(text.contains("token") && !text.contains("sequencer"), "{text}");
+    }
+    let stats = json(&asked(["stats", &name, "--json"]));
+    let counts = |what: &str| {
+        let members = stats["members"].as_array().unwrap().iter();
+        members.map(|member| member[what].as_u64().unwrap()).collect::<Vec<u64>>()
+    };
+    let (passes, null_passes, rests) = (counts("passes"), counts("null_passes"), counts("rests"));
+    assert!(passes.len() == 3 && passes.iter().all(|count| *count > 0), "{stats}");
+    assert!(null_passes.iter().zip(&passes).all(|(null, all)| null <= all), "{stats}");
+    assert!(rests.iter().sum::<u64>() > 0, "{stats}");
+    let text = String::from_utf8(asked(["stats", &name]).stdout).unwrap();
+    assert!(text.contains("null passes"), "{text}");
+}
+
+#[test]
+fn a_group_with_a_sequencer_is_shown_as_one() {
+    let _alone = alone();
+    for order in ["sequencer", "migrating"] {
+        let name = group("no-ring");
+        let _ann = Background::listen(&name, &["--name", "ann", "--order", order]);
+        assert_eq!(json(&asked(["status", &name, "--json"]))["order"], order);
+        assert_eq!(json(&asked(["stats", &name, "--json"]))["members"][0]["passes"], 0);
+        let text = String::from_utf8(asked(["stats", &name]).stdout).unwrap();
+        assert!(!text.contains("passes"), "{text}");
+    }
+}
+
+#[test]
 fn the_demonstration_explains_itself_and_works_without_a_kill() {
     let _alone = alone();
     let output =

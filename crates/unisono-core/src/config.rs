@@ -46,8 +46,8 @@ pub struct GroupConfig {
     pub automatic: bool,
     /// What happens to a member that answers and does not get on. By default the others wait for it.
     pub slow_member: SlowMember,
-    /// When the role of sequencer moves although the sequencer stays in the group. On request by default.
-    pub migration: Migration,
+    /// Which member assigns seqnos. A sequencer whose role moves on request by default.
+    pub order: Order,
 }
 
 impl Default for GroupConfig {
@@ -65,7 +65,7 @@ impl Default for GroupConfig {
             quorum: Quorum::MajorityOfView,
             automatic: true,
             slow_member: SlowMember::Wait,
-            migration: Migration::OnRequest,
+            order: Order::default(),
         }
     }
 }
@@ -102,6 +102,24 @@ pub enum SlowMember {
     /// A reset excludes it after it has kept the others waiting for this time without progress, if they are a quorum
     /// without it. A sequencer that is in the way gives its role away first, unless the role never moves.
     ExcludeAfter(Duration),
+}
+
+/// How the group is ordered: which member assigns seqnos. The promises are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Order {
+    /// One member, the sequencer, whose role moves when the migration says so.
+    Sequencer(Migration),
+    /// Each member in turn: the role, the *token*, goes to the next member in rank order after almost every batch. No
+    /// member carries the group's load alone. At rest the token stays, and its holder is a sequencer.
+    Token,
+}
+
+impl Default for Order {
+    fn default() -> Order {
+        Order::Sequencer(Migration::default())
+    }
 }
 
 /// When the role of sequencer moves to another member although the sequencer stays in the group.

@@ -42,6 +42,8 @@ pub(crate) struct Outgoing {
     pub(crate) resilience: u8,
     /// True if it goes by BB.
     pub(crate) broadcast: bool,
+    /// True once it went to all members, so that in a ring its seqno is enough.
+    pub(crate) went_to_all: bool,
     /// Time when it was last queued to be resent; the origin of time if never.
     pub(crate) again_at: Time,
     pub(crate) bytes: Bytes,
@@ -187,6 +189,37 @@ impl Outbox {
     /// True if messages by BB may be multicast: the multicasts are heard, or a trial is due.
     pub(crate) fn may_multicast(&self, now: Time) -> bool {
         self.multicasts.may_be_used(now)
+    }
+
+    /// True if what goes to all members may be multicast: the multicasts are heard, as far as that is known, or it is
+    /// time to try.
+    pub(crate) fn multicasts_are_usable(&self, now: Time) -> bool {
+        !self.multicasts.pauses(now)
+    }
+
+    /// True if multicasts were not heard, and it is time to try them again.
+    pub(crate) fn is_to_try_multicast(&self, now: Time) -> bool {
+        !self.multicasts.are_heard() && !self.multicasts.pauses(now)
+    }
+
+    /// Notes that a pass by multicast was heard. Returns true if that is news.
+    pub(crate) fn note_pass_heard(&mut self, now: Time) -> bool {
+        self.multicasts.note_pass_heard(now)
+    }
+
+    /// Notes that a pass was not heard by multicast. Returns true if multicasts may have been used until then.
+    pub(crate) fn note_pass_unheard(&mut self, now: Time) -> bool {
+        self.multicasts.note_pass_unheard(now)
+    }
+
+    /// Notes that these messages went to all members.
+    pub(crate) fn note_to_all(&mut self, first: MessageNumber, last: MessageNumber) {
+        for number in first..=last {
+            let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+            if let Some(outgoing) = index.and_then(|index| self.kept.get_mut(index)) {
+                outgoing.went_to_all = true;
+            }
+        }
     }
 
     /// Notes that these messages went out in one multicast.
@@ -432,7 +465,10 @@ mod tests {
 
     fn push(outbox: &mut Outbox) {
         let (again_at, bytes) = (Time::ZERO, Bytes::from_static(b"text"));
-        outbox.push(Outgoing { more: false, resilience: 0, broadcast: true, again_at, bytes }, 1000);
+        outbox.push(
+            Outgoing { more: false, resilience: 0, broadcast: true, went_to_all: false, again_at, bytes },
+            1000,
+        );
     }
 
     /// Sends what may be sent now, and returns its numbers.

@@ -1,5 +1,6 @@
 //! What a member reports about its group to a process outside: for `members`, `status`, `why`, `stats`, `links`.
 
+use crate::config::Order;
 use crate::event::Suspicion;
 use crate::identity::{EpochId, Member, Seqno, Uid};
 use alloc::vec::Vec;
@@ -18,7 +19,9 @@ pub struct Report {
     pub primary: bool,
     /// The reporting member.
     pub reporter: Uid,
-    /// The sequencer.
+    /// How the group is ordered.
+    pub order: Order,
+    /// The sequencer; in a ring, the member that has the token.
     pub sequencer: Uid,
     /// Seqno of the event that named the sequencer.
     pub term: Seqno,
@@ -200,6 +203,13 @@ pub struct Counters {
     pub resets: u64,
     /// Suspicions that this member raised.
     pub suspicions: u64,
+    /// Times that this member passed the token on. This and the next two are 0 in a group that is no ring.
+    pub passes: u64,
+    /// Of these, passes at the end of a term in which this member numbered no message.
+    pub null_passes: u64,
+    /// Terms of this member in which the token rested: at least once it could have gone to another member, and nothing
+    /// called for a pass.
+    pub rests: u64,
 }
 
 #[cfg(test)]

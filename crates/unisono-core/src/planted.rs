@@ -130,6 +130,14 @@ named! {
         NumberNotCounted,
         /// A member that answers and does not get on is excluded only when the window or the history is full.
         ProgressNotLookedAt,
+        /// In a ring a pass that numbered nothing calls for another one.
+        NullPassCalls,
+        /// In a ring the token goes to the next but one.
+        PassSkipsNext,
+        /// In a ring no member repeats a pass that was lost.
+        PassNotRepeated,
+        /// In a ring a confirmation may name a pass, which is no event.
+        ConfirmNamesPass,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

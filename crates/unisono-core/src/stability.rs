@@ -48,7 +48,9 @@ impl Group {
             self.log.accept_through(through);
             // A member that holds a message knows two holders, itself and the sequencer. It needs an announcement only
             // if a message needs more.
-            if is_to_be_told && self.report_to().is_none() {
+            // In a ring the next pass tells it, or the heartbeat of a token at rest.
+            let tells = self.report_to().is_none() && (!self.is_ring() || self.order.has_asked_at_rest());
+            if is_to_be_told && tells {
                 let asks = self.waits_for_reports();
                 self.order.beat_now(asks);
             }
@@ -147,7 +149,7 @@ impl Group {
     /// Frees everything that every member holds and this one has accepted and delivered.
     pub(crate) fn purge(&mut self) {
         let mut through = self.log.needless_through();
-        if self.report_to().is_none() {
+        if self.report_to().is_none() || (self.is_ring() && self.order.announced < self.order.numbered) {
             // Observers are to receive it too.
             through = through.min(self.order.announced);
         }

@@ -47,6 +47,7 @@ pub struct Mutant {
 
 const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
+const OF_RINGS: &[Profile] = &[Profile::Token];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 const OF_REPLICAS: &[Profile] = &[Profile::Replica];
 const OF_DIRECTORY: &[Profile] = &[Profile::Directory];
@@ -61,6 +62,10 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         CoreBug::RepeatsAtOtherInstance => OF_REPLICAS,
         // There a member that gets no entries stays so while commands wait for it.
         CoreBug::ProgressNotLookedAt => OF_REPLICAS,
+        CoreBug::NullPassCalls
+        | CoreBug::PassSkipsNext
+        | CoreBug::PassNotRepeated
+        | CoreBug::ConfirmNamesPass => OF_RINGS,
         bug if bug.is_of_replicas() => OF_REPLICAS,
         bug if bug.is_of_calls() => OF_CALLS,
         _ => OF_GROUPS,

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono_core::{GroupConfig, Migration, Name, Quorum, Random, Settings, SlowMember, Transport};
+use unisono_core::{GroupConfig, Migration, Name, Order, Quorum, Random, Settings, SlowMember, Transport};
 
 /// The kind of worlds that seeds draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,6 +39,8 @@ pub enum Profile {
     Replica,
     /// The directory service: the same with directories and files on disk, and clients with capabilities of all kinds.
     Directory,
+    /// Any faults, and a token that goes round.
+    Token,
 }
 
 impl Profile {
@@ -53,6 +55,7 @@ impl Profile {
         Profile::Calls,
         Profile::Reach,
         Profile::Crowd,
+        Profile::Token,
         Profile::Replica,
         Profile::Directory,
     ];
@@ -69,6 +72,7 @@ impl Profile {
             Profile::Calls => "calls",
             Profile::Reach => "reach",
             Profile::Crowd => "crowd",
+            Profile::Token => "token",
             Profile::Replica => "replica",
             Profile::Directory => "directory",
         }
@@ -103,6 +107,9 @@ const MINIMUM: u64 = 0x6d69_6e69_6d75_6d21;
 const JOIN_OR_FORM: u64 = 0x6a6f_696e_666f_726d;
 /// And processes that no entries reach.
 pub(crate) const STUCK: u64 = 0x7374_7563_6b21_2121;
+
+/// And runs in which the token goes round.
+const ORDER: u64 = 0x6f72_6465_7221_2121;
 
 /// Most participants of a formation: the smallest datagram drawn has room for 12.
 const FORMATION_MAX: usize = 12;
@@ -295,6 +302,12 @@ pub(crate) fn name(process: usize, is_long: bool) -> Name {
     Name::new(&format!("{:_<width$}", format!("m{process}"))).unwrap_or_default()
 }
 
+/// True if the group of this seed is a ring, in any profile. It changes nothing else in a seed.
+pub(crate) fn draws_a_ring(seed: u64, profile: Profile) -> bool {
+    std::env::var_os("RING").is_some()
+        || Random::from_u64(ORDER ^ seed ^ (profile as u64 + 1) << 56).chance(0.15)
+}
+
 impl Plan {
     /// Returns the plan of `seed`.
     pub(crate) fn draw(seed: u64, profile: Profile) -> Plan {
@@ -307,7 +320,7 @@ impl Plan {
             Profile::Partition => plan.partition(random),
             Profile::Crash => plan.crash(random),
             Profile::Reset => plan.reset(random),
-            Profile::Swarm => plan.swarm(random),
+            Profile::Swarm | Profile::Token => plan.swarm(random),
             Profile::Reach => plan.reach(random),
             Profile::Crowd => plan.crowd(random),
             // Runs of calls and of replicated services have other plans: see `calls::plan` and `replica::plan`.
@@ -330,6 +343,9 @@ impl Plan {
                 add(&mut plan.faults, &mut apart(STARVATION), 0.15, FaultKind::Starve, 1_500, 8_000);
             }
             plan.draw_stuck(&mut apart(STUCK));
+        }
+        if profile == Profile::Token || draws_a_ring(seed, profile) {
+            plan.config.order = Order::Token;
         }
         plan
     }
@@ -363,7 +379,7 @@ impl Plan {
             members_min: 1,
             members_max: if random.chance(0.05) { members as u16 } else { 256 },
             keeps_state: false,
-            migration: Migration::OnRequest,
+            order: Order::Sequencer(Migration::OnRequest),
         };
         let workload = Workload {
             every: random.millis(80, 1_300),
@@ -491,14 +507,14 @@ impl Plan {
     /// In some worlds the role follows the load, and applications make streaks that it can follow.
     fn draw_migration(&mut self, random: &mut Random) {
         if random.chance(0.2) {
-            self.config.migration = Migration::ByLoad;
+            self.config.order = Order::Sequencer(Migration::ByLoad);
             self.workload.streak = Some(Streak {
                 part: random.pick(&[0.01, 0.03]),
                 messages_max: random.spread(80, 200),
                 every: random.spread(100_000, 5 * MILLISECOND),
             });
         } else if random.chance(0.05) {
-            self.config.migration = Migration::Never;
+            self.config.order = Order::Sequencer(Migration::Never);
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// Epochs that began with a reset.
     pub(crate) resets: u64,
+    /// Times that a member passed its group's token on.
+    pub(crate) passes: u64,
     /// Members and joiners that crashed.
     pub(crate) crashes: u64,
     /// Number of partitions.
@@ -28,6 +30,7 @@ impl Totals {
         self.messages += other.messages;
         self.calls += other.calls;
         self.resets += other.resets;
+        self.passes += other.passes;
         self.crashes += other.crashes;
         self.partitions += other.partitions;
         self.datagrams += other.datagrams;

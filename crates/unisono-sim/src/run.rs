@@ -71,6 +71,8 @@ pub struct Summary {
     pub calls: u64,
     /// Epochs that began with a reset.
     pub resets: u64,
+    /// Times that members passed the tokens of their groups on.
+    pub passes: u64,
     /// Members and joiners that crashed.
     pub crashes: u64,
     /// Number of partitions.
@@ -258,6 +260,7 @@ impl Tally {
             messages: self.totals.messages,
             calls: self.totals.calls,
             resets: self.totals.resets,
+            passes: self.totals.passes,
             crashes: self.totals.crashes,
             partitions: self.totals.partitions,
             datagrams: self.totals.datagrams,

@@ -292,8 +292,9 @@ pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
     ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp,
-    Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Phase, Port,
-    Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
+    Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Order, Phase,
+    Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid,
+    View,
 };
 pub use versions::hear_other_version;
 

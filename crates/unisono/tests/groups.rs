@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use unisono::{
     Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
-    LookError, Migration, Name, OpenError, Options, SendError, SendFailure, Seqno, Settings, Standing,
+    LookError, Migration, Name, OpenError, Options, Order, SendError, SendFailure, Seqno, Settings, Standing,
     Ticket, Transport, Uid, look, look_at,
 };
 
@@ -60,7 +60,7 @@ fn three_members_receive_one_order() {
 #[test]
 fn the_role_goes_to_the_sender_and_every_member_is_told() {
     let name = fresh_name("migrating");
-    let config = GroupConfig { migration: Migration::ByLoad, ..GroupConfig::default() };
+    let config = GroupConfig { order: Order::Sequencer(Migration::ByLoad), ..GroupConfig::default() };
     let founder = Group::create(&name, config, &options()).unwrap();
     let talker = Group::join(&name, "", &options()).unwrap();
     let me = talker.info().me;

@@ -5,6 +5,7 @@ use super::placement::Placement;
 use super::statistics::quantile;
 use crate::arguments::{self, Common, OrderChoice};
 use crate::output::{Output, Tone, rounded, several};
+use crate::passes::Passes;
 use crate::problem::Problem;
 use crate::processes::Blow;
 use crate::progress;
@@ -22,8 +23,9 @@ const PLENTY: u64 = 1 << 32;
 
 /// Time the recovery from the loss of the sequencer
 ///
-/// Each trial is a new group in which every member sends a message per millisecond. The sequencer is lost, and the time
-/// is measured until the slowest survivor delivers the next message. The survivors' orders are compared.
+/// Each trial is a new group in which every member sends a message per millisecond. The sequencer (with --order token: the
+/// member that has the token) is lost, and the time is measured until the slowest survivor delivers the next message. The
+/// survivors' orders are compared.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono bench failover --members 4 --resilience 1 --how pause")]
 pub(crate) struct Failover {
@@ -92,6 +94,8 @@ struct Times {
     acknowledged: u64,
     lost_acknowledged: u64,
     duplicates: u64,
+    /// Of the survivors, in all trials.
+    passes: Passes,
     order_identical: bool,
     /// Remark on lost messages.
     excuse: &'static str,
@@ -144,6 +148,8 @@ pub(crate) fn run(command: Failover, settings: &Settings, output: &Output) -> Re
         "acknowledged": times.acknowledged,
         "lost_acknowledged": times.lost_acknowledged,
         "duplicates": times.duplicates,
+        "passes": times.passes.all,
+        "null_passes": times.passes.null,
         "order_identical": times.order_identical,
         "sealed": ground.is_sealed(),
     })))?;
@@ -159,7 +165,7 @@ fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Pro
     }
     let before = (BEFORE.0 + lot(BEFORE.1)?) * command.members;
     trial.until("messages to flow", |trial| trial.delivered() >= before)?;
-    let sequencer = trial.sequencer().ok_or_else(|| Problem::failed("no member knows the sequencer"))?;
+    let sequencer = trial.ask_sequencer()?.ok_or_else(|| Problem::failed("no member knows the sequencer"))?;
     let struck_ns = trial.strike(sequencer, command.how.blow())?;
     trial.until("the survivors to recover", |trial| trial.resumed_ns().is_some())?;
     let since = |at_ns: u64| at_ns.saturating_sub(struck_ns);
@@ -168,6 +174,7 @@ fn one(command: &Failover, ground: &Ground, times: &mut Times) -> Result<(), Pro
     times.detect_ns.extend(trial.noticed_ns().or(trial.resumed_ns()).map(since));
     trial.stop()?;
     trial.finish(|_| {})?;
+    times.passes.add(trial.passes());
     let verdict = trial.judge();
     times.acknowledged += verdict.acknowledged;
     times.lost_acknowledged += verdict.lost_acknowledged;

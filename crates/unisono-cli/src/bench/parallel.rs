@@ -252,6 +252,8 @@ fn summary(
         "cpu_us_per_message": counted.processor_us(),
         "processors_busy": counted.processors(),
         "hand_overs": counted.hand_overs,
+        "passes": counted.passes.all,
+        "null_passes": counted.passes.null,
         "order_identical": counted.order_identical,
     });
     Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)

@@ -44,6 +44,7 @@ impl Side {
         let after = usage(subject)?;
         self.used.processor_ns += after.processor_ns - before.processor_ns;
         self.used.datagrams += after.datagrams - before.datagrams;
+        self.used.passes.add(after.passes.since(before.passes));
         // Hand-overs before the first round count too.
         self.used.hand_overs = after.hand_overs;
         self.rounds.push(quantile(&mut took, 0.5) as f64);

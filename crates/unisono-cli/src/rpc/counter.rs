@@ -1,7 +1,7 @@
 //! `unisono rpc counter`: a counter of which every process that runs this command keeps a copy.
 
 use super::{Served, Serving};
-use crate::arguments::Common;
+use crate::arguments::{Common, OrderChoice};
 use crate::connection;
 use crate::copies;
 use crate::form::{self, FormOptions, SlowOption};
@@ -59,6 +59,10 @@ pub(crate) struct Counter {
 
     #[command(flatten)]
     form: FormOptions,
+
+    /// Which member assigns the sequence numbers, if this command founds the counter's group
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
 
     #[command(flatten)]
     slow: SlowOption,
@@ -144,7 +148,8 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     connection::warn_of_no_key(&options);
     connection::tell_of_no_address(&options);
     let served = command.serving.served()?;
-    let config = GroupConfig { slow_member: command.slow.slow_member, ..GroupConfig::default() };
+    let (slow_member, order) = (command.slow.slow_member, command.order.order());
+    let config = GroupConfig { slow_member, order, ..GroupConfig::default() };
     let how = ReplicaOptions { config, ..ReplicaOptions::default() };
     let opening =
         Opening { name: &served.name, create: command.create, formation, how: how.clone(), settings };

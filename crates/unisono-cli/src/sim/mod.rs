@@ -254,7 +254,8 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         _ => format!("{}, {}", several(summary.messages, "message"), several(summary.resets, "reset")),
     };
     output.say(format_args!(
-        "{done}, {}, {}; {} of {} rare states met",
+        "{done}, {}, {}, {}; {} of {} rare states met",
+        several(summary.passes, "pass"),
         several(summary.crashes, "crash"),
         several(summary.partitions, "partition"),
         summary.probes_hit,

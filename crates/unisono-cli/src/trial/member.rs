@@ -4,6 +4,7 @@ use super::verdict::{Content, Entry};
 use crate::arguments::OrderChoice;
 use crate::connection;
 use crate::location::Location;
+use crate::passes::Passes;
 use crate::processes::{self, Instructions, monotonic_ns};
 use crate::resender::Resender;
 use crate::roster::Roster;
@@ -53,6 +54,8 @@ pub(crate) enum Instruction {
     Send(Share),
     /// Begin no further messages.
     Stop,
+    /// Report which member is the sequencer.
+    Sequencer,
     /// Send the closing message.
     Close,
 }
@@ -74,8 +77,10 @@ pub(crate) enum Answer {
     Accepted { sent: u64, accepted: u64 },
     /// All its messages were accepted; the number of those that were sent again.
     Done { sent_again: u64 },
-    /// It delivered the closing message, the last one.
-    Closed,
+    /// The uid of the sequencer, as far as it knows.
+    Sequencer(u64),
+    /// It delivered the closing message, the last one; its passes of the token.
+    Closed(Passes),
     /// The group excluded it.
     Excluded,
     /// It failed with this error.
@@ -124,6 +129,9 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
                 }
             }
             Instruction::Stop => stop.store(true, Ordering::Relaxed),
+            Instruction::Sequencer => {
+                processes::answer(&Answer::Sequencer(group.info().sequencer.0))?;
+            }
             Instruction::Close => {
                 group.send(Bytes::from_static(CLOSING))?;
             }
@@ -227,18 +235,18 @@ impl Witness {
         let mut events = Vec::new();
         while group.receive_many(&mut events).is_ok() {
             for event in events.drain(..) {
-                self.take(&event)?;
+                self.take(group, &event)?;
             }
             self.flush()?;
         }
         Ok(())
     }
 
-    fn take(&mut self, event: &Event) -> anyhow::Result<()> {
+    fn take(&mut self, group: &Group, event: &Event) -> anyhow::Result<()> {
         match event {
             Event::Message { payload, .. } if payload.as_ref() == CLOSING => {
                 self.flush()?;
-                return processes::answer(&Answer::Closed);
+                return processes::answer(&Answer::Closed(Passes::of(group)));
             }
             Event::Message { seqno, payload, .. } => {
                 let content = parse(payload)

@@ -6,6 +6,7 @@ mod verdict;
 
 use crate::arguments::OrderChoice;
 use crate::location::Location;
+use crate::passes::Passes;
 use crate::problem::Problem;
 use crate::processes::{Blow, Crew, Received, monotonic_ns};
 use crate::settings::Settings;
@@ -46,6 +47,9 @@ struct Seen {
     noticed_ns: Option<u64>,
     resumed_ns: Option<u64>,
     closed: bool,
+    passes: Passes,
+    /// What it last answered to the question which member is the sequencer.
+    asked: Option<u64>,
 }
 
 impl Trial {
@@ -172,7 +176,8 @@ impl Trial {
             Answer::Resumed { at_ns } => member.resumed_ns = member.resumed_ns.or(Some(at_ns)),
             Answer::Accepted { sent, accepted } => (member.sent, member.accepted) = (sent, accepted),
             Answer::Done { sent_again } => (member.done, member.sent_again) = (true, sent_again),
-            Answer::Closed => member.closed = true,
+            Answer::Sequencer(uid) => member.asked = Some(uid),
+            Answer::Closed(passes) => (member.closed, member.passes) = (true, passes),
             Answer::Excluded | Answer::Trouble(_) if self.victim == Some(index) => {}
             Answer::Excluded => {
                 return Err(Problem::failed(format!("the group excluded {}, which is alive", name(index))));
@@ -226,7 +231,24 @@ impl Trial {
         self.survivors().map(|(_, member)| member.entries.len() as u64).min().unwrap_or(0)
     }
 
-    /// Returns the index of the sequencer, according to the first survivor.
+    /// Asks the first member which one is the sequencer, or has the token, and returns its index. Events do not tell where
+    /// the token is.
+    pub(crate) fn ask_sequencer(&mut self) -> Result<Option<usize>, Problem> {
+        self.members[0].asked = None;
+        self.crew.instruct(0, &Instruction::Sequencer)?;
+        self.until("a member to say which one is the sequencer", |trial| trial.members[0].asked.is_some())?;
+        let sequencer = self.members[0].asked;
+        Ok(self.members.iter().position(|member| member.uid == sequencer))
+    }
+
+    /// Returns the passes of the token by all survivors.
+    pub(crate) fn passes(&self) -> Passes {
+        let mut passes = Passes::default();
+        self.survivors().for_each(|(_, member)| passes.add(member.passes));
+        passes
+    }
+
+    /// Returns the index of the sequencer, according to the last event of the first survivor that named one.
     pub(crate) fn sequencer(&self) -> Option<usize> {
         let sequencer = self.survivors().next().map(|(_, member)| member.sequencer);
         self.members.iter().position(|member| member.uid == sequencer)

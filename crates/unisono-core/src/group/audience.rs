@@ -25,13 +25,15 @@ impl Group {
     }
 
     #[cold]
-    pub(super) fn rebuild_audience(&mut self) {
+    pub(super) fn rebuild_audience(&mut self, now: Time) {
         let means = Means {
             transport: self.settings.transport,
             here: self.me.address.ip(),
             // Members still acknowledge to a predecessor while they do not know that it handed its role on.
-            announces: self.report_to().is_none() || self.is_predecessor(),
+            // In a ring each member announces what it numbered, and counts which members hear the multicast.
+            announces: self.report_to().is_none() || self.is_predecessor() || self.is_ring(),
             multicast_heard: self.order.multicast_heard(),
+            is_unheard: self.is_ring() && !self.outbox.multicasts_are_usable(now),
         };
         self.addressing.compute(&self.peers, self.order.role_changes(), &means);
     }

@@ -1,7 +1,7 @@
 //! Commands: what the application may do in a group, and what it may read.
 
 use super::{Group, Phase, Reason};
-use crate::config::Migration;
+use crate::config::{Migration, Order};
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
 use crate::flow::Outgoing;
 use crate::fragment;
@@ -59,9 +59,10 @@ impl Group {
         };
         let room = if waits { self.outbox.room_beside(piece_bytes_max) } else { piece_bytes_max };
         for (more, bytes) in fragment::cut(payload, piece_bytes_max, room) {
-            number = self
-                .outbox
-                .push(Outgoing { more, resilience, broadcast, again_at: Time::ZERO, bytes }, piece_bytes_max);
+            number = self.outbox.push(
+                Outgoing { more, resilience, broadcast, went_to_all: false, again_at: Time::ZERO, bytes },
+                piece_bytes_max,
+            );
         }
         if self.submit_to().is_none() {
             self.settle(now);
@@ -121,7 +122,7 @@ impl Group {
     /// # Errors
     /// See [`HandOverError`]: nothing was done.
     pub fn hand_over(&mut self, now: Time, to: Uid) -> Result<(), HandOverError> {
-        if self.config.migration == Migration::Never {
+        if self.config.order == Order::Sequencer(Migration::Never) {
             return Err(HandOverError::Never);
         }
         if self.recovery.has_promised() {

@@ -65,6 +65,9 @@ impl Group {
             self.log.history().get(seqno)?;
             let event = self.event_at(seqno);
             self.log.deliver_next();
+            if event.is_some() || !self.is_pass(seqno) {
+                self.confirming.note_event(seqno);
+            }
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
                 return event;
@@ -86,6 +89,7 @@ impl Group {
                 let change = change.clone();
                 self.event_of_change(seqno, *change)
             }
+            Entry::Role(_) if self.is_ring() => None,
             Entry::Role(sequencer) => Some(Event::HandedOver { seqno, sequencer: *sequencer }),
             Entry::Reset(reset) => {
                 let reset = reset.clone();

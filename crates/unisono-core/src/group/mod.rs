@@ -286,7 +286,7 @@ impl Group {
             self.go_on_confirming(now);
         }
         if self.audience_is_stale() {
-            self.rebuild_audience();
+            self.rebuild_audience(now);
         }
         self.wake = self.next_wake();
     }

@@ -330,6 +330,10 @@ impl Group {
             self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
             let heartbeat = self.say_heartbeat(now);
             heartbeat_sent = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
+            if !self.may_assign() && self.is_ring() {
+                let marks = self.watermarks(now);
+                Writer::new(out, limit).frame(&Frame::Watermarks(marks));
+            }
         }
         if news {
             let mut writer = Writer::new(out, limit);
@@ -369,8 +373,9 @@ impl Group {
         let (first, head) = self.outbox.next_to_send(window)?;
         let sequencer = self.submit_to()?;
         let address = self.peers.address(sequencer)?;
-        let busy = self.spares_the_sequencer();
         let multicast = self.audience().multicast;
+        // Each member has the token soon.
+        let busy = if self.is_ring() { multicast } else { self.spares_the_sequencer() };
         let in_vain = self.outbox.is_overdue() || (multicast && !self.outbox.may_multicast(now));
         let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !in_vain;
         let broadcast = goes_by_bb(head);
@@ -409,6 +414,9 @@ impl Group {
         }
         if broadcast && multicast {
             self.outbox.note_multicast(first, next - 1);
+        }
+        if broadcast && self.is_ring() {
+            self.outbox.note_to_all(first, next - 1);
         }
         if !waited {
             self.expect_number(now);

@@ -1,6 +1,6 @@
 //! The types of a group's contract with its caller.
 
-use crate::config::{Formation, GroupConfig};
+use crate::config::{Formation, GroupConfig, Order};
 use crate::identity::{EpochId, Instance, Member, Seqno, Uid};
 use crate::look::LastReset;
 use alloc::vec::Vec;
@@ -91,7 +91,9 @@ pub struct Info {
     pub me: Uid,
     /// This member's rank, if it is in the view.
     pub rank: Option<usize>,
-    /// The sequencer.
+    /// How the group is ordered.
+    pub order: Order,
+    /// The sequencer; in a ring, the member that has the token.
     pub sequencer: Uid,
     /// True if datagrams of this member to all go by multicast, to the members that hear it.
     pub by_multicast: bool,

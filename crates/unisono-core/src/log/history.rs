@@ -280,6 +280,23 @@ impl History {
         *earlier.or(self.earlier_terms.front()).unwrap_or(&self.term)
     }
 
+    /// Returns the members that numbered an entry at `seqno` or above, each once, and the one whose term it is now only if
+    /// it has numbered one in it.
+    pub(crate) fn numberers_from(&self, seqno: Seqno) -> Vec<Uid> {
+        let mut numberers = Vec::new();
+        let mut last = self.received;
+        for (event, uid) in core::iter::once(self.term).chain(self.earlier_terms.iter().rev().copied()) {
+            if last > event && last >= seqno && !numberers.contains(&uid) {
+                numberers.push(uid);
+            }
+            if event < seqno {
+                break;
+            }
+            last = event;
+        }
+        numberers
+    }
+
     /// Returns the seqno of the last join or leave ever, or of the epoch's beginning.
     pub(crate) fn last_change(&self) -> Seqno {
         self.last_change

@@ -161,7 +161,9 @@ impl Group {
         if !direct && !self.answers_multicast(now, asker, nonce) {
             return;
         }
-        let contact = self.contact();
+        // In a ring the member that is asked keeps the token when it comes; the one that has it now has given it on before
+        // the joiner asks there.
+        let contact = if direct && self.is_ring() { self.me.uid } else { self.contact() };
         let sequencer =
             if contact == self.me.uid { Some(self.me.address) } else { self.peers.address(contact) };
         let Some(sequencer) = sequencer else { return };
@@ -221,6 +223,9 @@ impl Group {
     ) {
         let (uid, packet_number) = joiner;
         let is_old = self.admission.is_old_request(uid, packet_number);
+        if !self.may_assign() && !is_old {
+            self.keep_the_token_for_a_joiner(now);
+        }
         if !self.may_assign() || is_old {
             return;
         }

@@ -43,6 +43,8 @@ pub(crate) struct Confirming {
     /// Nonce of the last question. It counts from this member's uid: a recorded answer to another member's question
     /// is none to one of this member.
     nonce: u64,
+    /// Seqno of the last entry that was delivered and is no pass.
+    event: Seqno,
     /// Results that the application has not taken yet.
     done: VecDeque<(ConfirmNumber, Seqno)>,
 }
@@ -62,7 +64,14 @@ struct Round {
 
 impl Confirming {
     pub(crate) fn new(me: Uid) -> Confirming {
-        Confirming { round: None, next_is_asked: false, begun: 0, nonce: me.0, done: VecDeque::new() }
+        Confirming {
+            round: None,
+            next_is_asked: false,
+            begun: 0,
+            nonce: me.0,
+            event: 0,
+            done: VecDeque::new(),
+        }
     }
 
     /// True if a call waits for its result.
@@ -75,6 +84,12 @@ impl Confirming {
     fn ask(&mut self) -> ConfirmNumber {
         self.next_is_asked = true;
         self.begun + 1
+    }
+
+    /// Notes that an entry was delivered that is no pass.
+    #[inline]
+    pub(crate) fn note_event(&mut self, seqno: Seqno) {
+        self.event = seqno;
     }
 
     /// Ends all calls without a result.
@@ -166,7 +181,8 @@ impl Group {
             if self.confirming.begin(now, self.epoch_tag, self.log.received()) {
                 self.probe(Probe::ConfirmMetReset);
             }
-            let Some(result) = self.confirmed() else { break };
+            let Some((number, through)) = self.confirmed() else { break };
+            let result = (number, self.last_event_through(through));
             self.confirming.done.push_back(result);
             self.confirming.round = None;
         }
@@ -194,6 +210,19 @@ impl Group {
             >= usize::from(self.config.members_min);
         (is_enough && self.is_quorum(&before, counts) && self.is_quorum(&after, counts))
             .then_some((number, through))
+    }
+
+    /// Returns the last seqno through this one that is an event, or will be one. Passes of a token are none, and a caller
+    /// that counts events would wait for them (docs/protocol/deviations.md, H92).
+    fn last_event_through(&self, through: Seqno) -> Seqno {
+        if self.broken(Planted::ConfirmNamesPass) {
+            return through;
+        }
+        let mut last = through;
+        while last > self.log.delivered() && self.is_pass(last) {
+            last -= 1;
+        }
+        if self.is_ring() && last <= self.log.delivered() { last.min(self.confirming.event) } else { last }
     }
 
     /// Returns the view at `seqno`, and the view before its last change if that change is not known to be accepted;
@@ -246,5 +275,40 @@ impl Group {
         if !self.recovery.has_promised() {
             self.repair.note_end(end, from);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: EpochTag = EpochTag(1);
+
+    #[test]
+    fn calls_during_a_round_share_the_next_one_and_each_round_has_its_own_nonce() {
+        let mut confirming = Confirming::new(Uid(100));
+        assert!(!confirming.begin(Time::ZERO, EPOCH, 5) && confirming.round.is_none(), "no call waits");
+        assert_eq!((confirming.ask(), confirming.ask()), (1, 1));
+        confirming.begin(Time::ZERO, EPOCH, 5);
+        assert_eq!(confirming.ask(), 2);
+        confirming.begin(Time::ZERO, EPOCH, 9);
+        let round = confirming.round.take().unwrap();
+        assert_eq!((round.number, round.nonce, round.end), (1, 101, 5), "the round goes on");
+        confirming.begin(Time::ZERO, EPOCH, 9);
+        let round = confirming.round.as_ref().unwrap();
+        assert_eq!((round.number, round.nonce, round.end), (2, 102, 9));
+    }
+
+    #[test]
+    fn a_round_begins_anew_in_another_epoch() {
+        let mut confirming = Confirming::new(Uid(100));
+        confirming.ask();
+        confirming.begin(Time::ZERO, EPOCH, 5);
+        confirming.round.as_mut().unwrap().answered.push(Uid(2));
+        assert!(confirming.has_answer_of(Uid(2)));
+        assert!(confirming.begin(Time::ZERO, EpochTag(2), 7));
+        let round = confirming.round.as_ref().unwrap();
+        assert_eq!((round.number, round.nonce, round.end), (1, 102, 7));
+        assert!(!confirming.has_answer_of(Uid(2)), "its answer was about the epoch before");
     }
 }

@@ -74,6 +74,9 @@ impl Group {
         }
         if next < Time::NEVER {
             self.detector.look_again_at(next);
+        } else if self.is_ring() {
+            // The log names this member, which lacks entries still. Soon there is another to watch.
+            self.detector.look_again_at(now + silence);
         }
     }
 
@@ -114,7 +117,8 @@ impl Group {
         let (term, is_named) = (self.term(), self.report_to() == Some(uid));
         let waits_since = self.waits_for_since(uid);
         let since = self.acknowledging.beat_at().max(self.epoch_entered_at);
-        if is_named && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
+        let goes_round = self.is_ring() && self.acknowledging.heard_multicast_within(now, silence);
+        if is_named && !goes_round && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
             // The sequencer may answer unicasts while its multicasts do not arrive.
             self.acknowledging.note_beat(now);
             self.acknowledging.ask_for_copies();

@@ -20,7 +20,7 @@ const MULTICAST_PROBE_EVERY: Duration = Duration::from_millis(1000);
 const ROLE_REPEAT_EVERY: Duration = Duration::from_millis(5);
 
 /// Stamp of a heartbeat to one member alone, and of a member that has received none.
-const NO_STAMP: u32 = 0;
+pub(super) const NO_STAMP: u32 = 0;
 
 impl Group {
     pub(crate) fn heartbeat_timeout(&mut self, now: Time) {
@@ -49,6 +49,15 @@ impl Group {
         self.order.heartbeat_after = HEARTBEAT_FIRST;
         let at_latest = (self.order.beat_at + self.idle_period()).max(now);
         self.order.heartbeat_at = Some((now + HEARTBEAT_FIRST).min(at_latest));
+    }
+
+    /// Asks at once what members hold, if a message that this member numbered waits for them and the token may not go on:
+    /// in a ring no member acknowledges unasked.
+    pub(super) fn ask_at_rest(&mut self) {
+        if self.is_ring() && self.log.accepted() < self.log.received() {
+            self.order.ring.note_question();
+            self.order.beat_now(true);
+        }
     }
 
     pub(crate) fn idle_period(&self) -> Duration {

@@ -85,6 +85,15 @@ impl Group {
         true
     }
 
+    /// Requests what is lacking of all senders: this member has the token now.
+    pub(super) fn want_of_all(&mut self, now: Time) {
+        let mut senders = core::mem::take(&mut self.order.turns);
+        senders.extend(self.log.unordered().senders());
+        senders.iter().for_each(|sender| self.want(now, *sender));
+        senders.clear();
+        self.order.turns = senders;
+    }
+
     /// Requests messages of a sender that are lacking after its last numbered one and before others that are here.
     fn want(&mut self, now: Time, sender: Uid) {
         let Some(peer) = self.peers.get_mut(sender) else { return };

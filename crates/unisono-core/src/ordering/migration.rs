@@ -6,7 +6,7 @@
 //! of it gets the role as soon as it is known to hold the log, unless the role has moved too recently. The role moves
 //! as `role` describes: by an ordered event like any other.
 
-use crate::config::Migration;
+use crate::config::{Migration, Order};
 use crate::group::Group;
 use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::log::Entry;
@@ -114,7 +114,7 @@ fn sent_most(before: &[(Uid, MessageNumber)], after: &[(Uid, MessageNumber)]) ->
 impl Group {
     /// Returns the member that is to get the role because it sends nearly everything, if the role may move now.
     pub(crate) fn successor_by_load(&mut self, now: Time) -> Option<Uid> {
-        if self.config.migration != Migration::ByLoad {
+        if self.config.order != Order::Sequencer(Migration::ByLoad) {
             return None;
         }
         let history = self.log.history();

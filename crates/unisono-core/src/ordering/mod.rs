@@ -9,7 +9,7 @@
 //! for a seqno, and `numbering` assigns seqnos while there is `capacity`, which `under_way` reduces. `role` decides which
 //! member does that and when the role moves, and `moves` has all that follows from a move. `heartbeat` is what a
 //! sequencer announces, `reports` what members report to it, and `acceptance` what follows from that. `progress` shows
-//! which members keep the others waiting, and `migration` where the role goes by load.
+//! which members keep the others waiting, `migration` where the role goes by load, and `token` where it goes in a ring.
 
 mod acceptance;
 mod capacity;
@@ -22,6 +22,7 @@ mod progress;
 mod questions;
 mod reports;
 mod role;
+mod token;
 mod under_way;
 
 use crate::group::Numbered;
@@ -35,6 +36,7 @@ use migration::Load;
 pub(crate) use progress::Awaited;
 use progress::{Behind, InTheWay};
 pub(crate) use reports::Acknowledging;
+use token::Ring;
 use under_way::UnderWay;
 
 /// This member's part in ordering.
@@ -74,6 +76,8 @@ pub(crate) struct Order {
     successor: Option<Uid>,
     /// What each member sends, for a role that follows the load.
     pub(crate) load: Load,
+    /// What this member knows of the token, in a ring.
+    ring: Ring,
     /// Bytes that take room in the sockets of members.
     under_way: UnderWay,
     /// Sender whose turn was last.
@@ -99,6 +103,20 @@ impl Order {
     /// True if a sequencer was heard acting in this very term, and none in a later one.
     pub(crate) fn is_heard_in(&self, term: Seqno) -> bool {
         self.heard == Some(term)
+    }
+
+    /// True if the token rests here and the members were asked what they hold, so that they wait for an answer.
+    pub(crate) fn has_asked_at_rest(&self) -> bool {
+        self.ring.has_asked()
+    }
+
+    /// Notes a message that has this seqno in a ring, and how many members must hold it. The bytes that other members
+    /// numbered take room too: the sockets are the same.
+    fn note_in_ring(&mut self, now: Time, seqno: Seqno, (needed, bytes): (usize, usize), room: u64) {
+        self.ring.note_message(seqno, needed);
+        if seqno > self.numbered {
+            self.under_way.note_numbered(now, seqno, bytes, room);
+        }
     }
 
     /// Probes the multicast soon, to see whether a new member hears it.

@@ -13,9 +13,11 @@
 //! Applications get the event itself, as any other entry. A reset names a sequencer too, but begins an epoch in which
 //! everything begins anew: only the third and fourth moment follow.
 //!
-//! In a ring the role passes to the next member after almost every batch. A pass has none of these consequences.
+//! In a ring the role passes to the next member after almost every batch. A pass has none of these consequences:
+//! [`Group::pass_token`] gives the token on, and [`Group::take_token`] takes it.
 
 use super::Order;
+use super::heartbeat::HEARTBEAT_FIRST;
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
 use crate::identity::Seqno;
@@ -29,17 +31,13 @@ impl Order {
     }
 
     /// Begins this member's term by the event at `event`. It holds everything through `received`.
-    fn begin_term(&mut self, now: Time, event: Seqno, received: Seqno) {
+    fn begin_term(&mut self, event: Seqno, received: Seqno) {
         debug_assert!(self.may_take(event) && event <= received);
         (self.acting, self.taken) = (Some(event), Some(event));
         self.heard = self.heard.max(Some(event));
         // Its predecessors have announced what they numbered, and heartbeats show how far that goes.
         self.announced = self.announced.max(received);
         (self.numbered_from, self.numbered) = (received, received);
-        // Members report to it whether they hear its multicasts, which may take another way than its predecessor's.
-        self.multicast_probe_at = now;
-        // Load is measured within one term.
-        self.load.begin_term(now);
     }
 
     /// Ends this member's term by the event at `event`, which it has numbered. A planted bug lets it go on.
@@ -107,7 +105,14 @@ impl Group {
         // Seqnos beyond the event would be assigned by another member. There are none, since this member is named.
         let received = self.log.received();
         self.log.cut(received);
-        self.order.begin_term(now, event, received);
+        self.order.begin_term(event, received);
+        if self.is_ring() {
+            return self.take_token(now);
+        }
+        // Members report to it whether they hear its multicasts, which may take another way than its predecessor's.
+        self.order.multicast_probe_at = now;
+        // Load is measured within one term.
+        self.order.load.begin_term(now);
         // From now on it counts itself which members hear the multicast.
         self.order.note_role_change();
         // Members are judged by this sequencer anew.
@@ -120,12 +125,43 @@ impl Group {
         self.order.beat_now(true);
     }
 
+    /// Takes the token. A pass has none of the consequences of other moves: what this member and others have sent lies in
+    /// its buffer, and all members know the ring.
+    fn take_token(&mut self, now: Time) {
+        self.note_pass_taken(now);
+        self.order.ring.take(now, self.log.delivered());
+        self.forget_awaited();
+        self.beat_soon(now);
+        self.want_of_all(now);
+    }
+
+    /// Gives the token on by the event just numbered. With the pass go the giver's watermarks, to all.
+    pub(super) fn pass_token(&mut self, now: Time) {
+        let stable = self.stable();
+        self.note_stable(stable);
+        self.counters.passes += 1;
+        if !self.order.ring.has_numbered() {
+            self.counters.null_passes += 1;
+        }
+        self.order.ring.pass();
+        if self.outbox.is_to_try_multicast(now) {
+            self.order.note_role_change();
+        }
+        let goes_on = self.broken(Planted::OldSequencerGoesOn);
+        self.order.end_term(self.log.received(), goes_on);
+        self.order.beat_now(false);
+        // The pass is repeated after that time.
+        (self.order.heartbeat_after, self.order.heartbeat_at) =
+            (HEARTBEAT_FIRST, Some(now + HEARTBEAT_FIRST));
+        self.acknowledging.note_pass(now);
+    }
+
     /// Notes a heartbeat of the sequencer of this term. `stamp` is the heartbeat's stamp if it went to all members.
     pub(super) fn hear_sequencer(&mut self, term: Seqno, multicast: bool, stamp: Option<u32>) {
         let Some(is_news) = self.order.hear(term, multicast) else { return };
         // Reports return the stamp to the sequencer that gave it, as proof that this member hears it.
         if let Some(stamp) = stamp {
-            self.acknowledging.note_stamp(stamp);
+            self.acknowledging.note_stamp(term, stamp);
         }
         // The sequencer says by which way the group is reached; a predecessor's duty to count ends.
         if is_news {
@@ -169,7 +205,7 @@ mod tests {
     fn the_role_is_taken_once_for_each_event() {
         let mut order = order();
         assert!(order.may_take(10));
-        order.begin_term(at(0), 10, 10);
+        order.begin_term(10, 10);
         order.stop();
         assert!(!order.may_take(10), "it does not act again after a promise");
         assert!(order.may_take(11));
@@ -178,18 +214,17 @@ mod tests {
     #[test]
     fn a_successor_numbers_and_announces_from_the_end_of_its_log() {
         let mut order = order();
-        order.begin_term(at(5), 12, 14);
+        order.begin_term(12, 14);
         assert!(order.may_assign() && order.is_heard_in(12));
         assert_eq!((order.announced, order.numbered), (14, 14));
         let numbered = order.numbered_by_us();
         assert_eq!((numbered.term, numbered.after, numbered.through), (12, 14, 14));
-        assert_eq!(order.multicast_probe_at, at(5));
     }
 
     #[test]
     fn a_predecessor_numbers_nothing_after_the_event_and_remembers_its_term() {
         let mut order = order();
-        order.begin_term(at(0), 10, 10);
+        order.begin_term(10, 10);
         order.heartbeat_at = Some(at(10));
         order.shut_since = Some((at(1), crate::identity::Uid(2)));
         order.end_term(15, false);
@@ -202,9 +237,9 @@ mod tests {
     #[test]
     fn a_role_that_comes_back_begins_another_term() {
         let mut order = order();
-        order.begin_term(at(0), 10, 10);
+        order.begin_term(10, 10);
         order.end_term(15, false);
-        order.begin_term(at(9), 20, 20);
+        order.begin_term(20, 20);
         assert!(order.may_assign());
         assert_eq!(order.numbered_by_us().after, 20);
         assert_eq!(order.announced, 20);

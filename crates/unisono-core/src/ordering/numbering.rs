@@ -42,7 +42,12 @@ impl Group {
             self.order.numbered = self.log.received();
             self.note_received(now);
             self.accept(now);
-            self.beat_soon(now);
+            if !self.is_ring() {
+                self.beat_soon(now);
+            } else if self.may_assign() {
+                self.beat_soon(now);
+                self.ask_at_rest();
+            }
         }
         if was_waiting && self.order.shut_since.is_none() {
             self.beat_soon(now);
@@ -150,7 +155,8 @@ impl Group {
         let own = sender == self.me.uid;
         let found = match own {
             true => self.outbox.get(number).map(|own| {
-                let manner = Manner { resilience: own.resilience, broadcast: false, patient: false };
+                let manner =
+                    Manner { resilience: own.resilience, broadcast: own.went_to_all, patient: false };
                 let data = Slice::alone(own.more, &own.bytes);
                 (self.log.append_message(manner.numbered(sender, number), data), manner, own.bytes.len())
             }),
@@ -158,6 +164,7 @@ impl Group {
         };
         let Some((seqno, manner, bytes)) = found else { return false };
         self.note_numbered(now, seqno, manner.patient, bytes);
+        self.order.ring.note_numbered();
         if own {
             self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
         }

@@ -8,7 +8,7 @@
 //! No member excludes itself. A sequencer that is in the way gives its role to another member, which judges it as it
 //! judges all others: its own application shuts the window, or it knows of a member's messages and does not get them.
 
-use crate::config::{Migration, SlowMember};
+use crate::config::{Migration, Order, SlowMember};
 use crate::event::Suspicion;
 use crate::group::Group;
 use crate::identity::{MessageNumber, Seqno, Uid};
@@ -27,6 +27,8 @@ enum Mark {
     Received(Seqno),
     /// It holds everything through the second seqno; the first is the oldest that is not accepted.
     Unaccepted(Seqno, Seqno),
+    /// It holds everything through the second seqno; the first is the event that names it, and it does not take the role.
+    Untaken(Seqno, Seqno),
 }
 
 /// The mark at which a member keeps the others waiting, and since when; `None` if no member waits for it.
@@ -103,6 +105,25 @@ impl Group {
     pub(super) fn exclude_if_too_slow(&mut self, now: Time) {
         let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
         self.note_awaited(now);
+        self.suspect_slow(now, patience);
+    }
+
+    /// Suspects the member that this one has named by the event at `event`, if it has not taken the role for longer than
+    /// the group allows and receives nothing meanwhile. As long as it has not, no sequencer judges it.
+    pub(super) fn exclude_if_role_is_untaken(&mut self, now: Time, event: Seqno, named: Uid) {
+        let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return };
+        for peer in self.peers.iter_mut() {
+            // What it noted of other members in its own term is over.
+            let mark = (peer.uid() == named).then_some(Mark::Untaken(event, peer.received()));
+            let mut awaited = peer.awaited();
+            awaited.note(now, mark);
+            peer.set_awaited(awaited);
+        }
+        self.suspect_slow(now, patience);
+    }
+
+    /// Suspects the members for which the others have waited for longer than `patience`.
+    fn suspect_slow(&mut self, now: Time, patience: Duration) {
         if !self.peers.iter().any(|peer| peer.awaited().lasts(now) > patience) {
             return;
         }
@@ -159,7 +180,7 @@ impl Group {
     pub(super) fn successor_out_of_the_way(&mut self, now: Time) -> Option<Uid> {
         let (hindrance, since) = self.order.in_the_way.0?;
         let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return None };
-        if now.since(since) <= patience || self.config.migration == Migration::Never {
+        if now.since(since) <= patience || self.config.order == Order::Sequencer(Migration::Never) {
             return None;
         }
         if self.hindrance() != Some(hindrance) {
@@ -176,6 +197,11 @@ impl Group {
             self.probe(Probe::GaveWay);
         }
         successor
+    }
+
+    /// True if messages wait because this member's own application takes nothing.
+    pub(super) fn shuts_the_window(&self) -> bool {
+        matches!(self.hindrance(), Some(Hindrance::Delivered(_)))
     }
 
     /// Returns how this sequencer keeps the others waiting, if it does. Of several members whose messages it lacks it

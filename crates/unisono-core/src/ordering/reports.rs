@@ -4,6 +4,7 @@
 //! lowest in rank acknowledge at once, since acceptance waits for them; the others report as room runs out, when they
 //! are asked, and now and then to show that they live.
 
+use super::heartbeat::NO_STAMP;
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::log::{Entry, Message};
@@ -22,8 +23,8 @@ pub(crate) struct Acknowledging {
     told_at: Time,
     /// Bytes received since the last report.
     untold_bytes: u64,
-    /// Stamp of the sequencer's last heartbeat.
-    stamp: u32,
+    /// Stamp of the last heartbeat of a sequencer, and its term: another sequencer has stamps of its own.
+    stamp: (Seqno, u32),
     /// Time when a multicast of the group was last received.
     multicast_at: Option<Time>,
     /// Time when a heartbeat of the sequencer was last received, or found missing.
@@ -51,6 +52,12 @@ impl Acknowledging {
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.due
+    }
+
+    /// Notes that this member said with a pass what it holds.
+    pub(crate) fn note_pass(&mut self, now: Time) {
+        self.told_at = now;
+        self.untold_bytes = 0;
     }
 
     /// Begins the report that was due.
@@ -84,9 +91,15 @@ impl Acknowledging {
         self.beat_at
     }
 
-    /// Notes the stamp of the sequencer's heartbeat, which the next report returns.
-    pub(crate) fn note_stamp(&mut self, stamp: u32) {
-        self.stamp = stamp;
+    /// Notes the stamp of the heartbeat of the sequencer of this term, which reports return in this term.
+    pub(crate) fn note_stamp(&mut self, term: Seqno, stamp: u32) {
+        self.stamp = (term, stamp);
+    }
+
+    /// Returns the stamp for a report in this term. A later sequencer that got another one's stamp back would take a
+    /// member for one that hears it.
+    fn stamp_in(&self, term: Seqno) -> u32 {
+        if self.stamp.0 == term { self.stamp.1 } else { NO_STAMP }
     }
 
     /// Returns the seqno through which others have reported everything as accepted.
@@ -125,11 +138,16 @@ impl Group {
         let mut own = 0;
         // Usually many messages of one sender and one resilience follow each other.
         let (mut last, mut asked) = (None, None);
+        let (is_ring, room) = (self.is_ring(), self.settings.under_way_bytes_max());
         for seqno in from + 1..=received {
             match self.log.history().get(seqno) {
                 Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
-                    self.acknowledging.untold_bytes += data.map_or(0, |data| data.len() as u64);
+                    let bytes = data.map_or(0, |data| data.len());
+                    self.acknowledging.untold_bytes += bytes as u64;
                     let needed = self.config.resilience.max(*resilience) as usize;
+                    if is_ring {
+                        self.order.note_in_ring(now, seqno, (needed + 1, bytes), room);
+                    }
                     if asked != Some(needed) {
                         asked = Some(needed);
                         due = due || self.acknowledges_first(needed);
@@ -142,6 +160,8 @@ impl Group {
                         self.log.drop_waiting_through(other, number);
                     }
                 }
+                // A pass is no move that anything follows from.
+                Some(Entry::Role(_)) if is_ring => {}
                 Some(Entry::Role(_)) => self.note_named(now),
                 Some(Entry::Change(change)) => {
                     due = true;
@@ -167,8 +187,9 @@ impl Group {
         }
         self.peers.note_numberers(self.log.history(), from, received);
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
-        let room = self.settings.under_way_bytes_max();
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
+        // In a ring each pass says the same.
+        let is_much = is_much && !is_ring;
         // A sequencer acknowledges to no member.
         if (due || is_much) && self.report_to().is_some() {
             self.acknowledging.report_now();
@@ -201,6 +222,9 @@ impl Group {
 
     /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
     fn acknowledges_first(&self, holders: usize) -> bool {
+        if self.is_ring() {
+            return false;
+        }
         let Some(counts) = self.report_to() else { return false };
         let others = self.log.history().view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
         others.take(holders).any(|uid| uid == self.me.uid)
@@ -222,7 +246,7 @@ impl Group {
         // What one member knows to be accepted is accepted for all. The present sequencer may be unable to count the
         // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
         self.note_accept_hint(marks.accepted, 0);
-        let hears_us = marks.stamp != 0 && stamp.wrapping_sub(marks.stamp) <= 2;
+        let hears_us = marks.stamp != NO_STAMP && stamp.wrapping_sub(marks.stamp) <= 2;
         if self.report_to().is_some() {
             self.show_successor(now, from, marks.received);
         } else if hears_us {
@@ -262,7 +286,7 @@ impl Group {
             received,
             accepted: self.log.accepted(),
             delivered: self.log.delivered(),
-            stamp: self.acknowledging.stamp,
+            stamp: self.acknowledging.stamp_in(self.term()),
             hears_multicast: self.hears_multicast(now),
             late_ms: self.detector.late_ms(now),
         }

@@ -8,6 +8,7 @@
 use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
+use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{Change, Frame};
 
@@ -51,6 +52,9 @@ impl Group {
             && self.log.end() <= event
             && self.phase != Phase::Joining
             && !self.recovery.has_promised();
+        if self.is_ring() && (event > self.order.numbered || !unheard) {
+            self.note_pass_taken(now);
+        }
         if self.order.acting.is_none() {
             if unheard && self.order.heartbeat_at.is_none() {
                 let first = if self.order.numbered == event { HEARTBEAT_FIRST } else { HEARTBEAT_IDLE };
@@ -70,7 +74,15 @@ impl Group {
         if Some(event) <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
             return;
         }
+        if self.is_ring() && self.broken(Planted::PassNotRepeated) {
+            return;
+        }
         if self.order.numbered == event {
+            self.exclude_if_role_is_untaken(now, event, named);
+        }
+        if self.order.numbered == event && self.is_ring() {
+            self.repeat_pass(now, named);
+        } else if self.order.numbered == event {
             self.order.beat_now(true);
         } else {
             let heartbeat = self.say_heartbeat(now);
@@ -94,11 +106,12 @@ impl Group {
     /// the one that sends most.
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
+        let by_rule = |group: &mut Group| group.next_site(now).or_else(|| group.successor_by_load(now));
         let successor = asked.or_else(|| self.successor_out_of_the_way(now));
-        let Some(successor) = successor.or_else(|| self.successor_by_load(now)) else { return };
+        let Some(successor) = successor.or_else(|| by_rule(self)) else { return };
         if successor != self.me.uid && self.is_in_view(successor) {
             self.append_change(Change::Role { sequencer: successor });
-            self.resign(now);
+            if self.is_ring() { self.pass_token(now) } else { self.resign(now) }
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Means {
     pub(crate) announces: bool,
     /// True if the sequencer reports that every member hears the multicast.
     pub(crate) multicast_heard: bool,
+    /// True if no member hears this member's multicasts, as far as it knows.
+    pub(crate) is_unheard: bool,
 }
 
 /// The audience, and the counters of its inputs when it was computed.
@@ -69,7 +71,7 @@ impl Addressing {
             Transport::Multicast => hearers > 0 || (!announces && all_hear),
             Transport::Auto => hearers >= multicast_from(peers, means.here) || (!announces && all_hear),
         };
-        let multicast = enough && (announces || all_hear);
+        let multicast = enough && (announces || all_hear) && !means.is_unheard;
         let is_reached =
             |peer: &&Peer| multicast && (if announces { peer.hears_multicast() } else { all_hear });
         self.audience.multicast = multicast;

@@ -133,6 +133,7 @@ fn the_audience_is_stale_when_its_inputs_change_and_at_no_other_time() {
         here: Ipv4Addr::LOCALHOST.into(),
         announces: true,
         multicast_heard: false,
+        is_unheard: false,
     };
     let mut follow = |peers: &Peers, role_changes| {
         let was_stale = addressing.is_stale(peers, role_changes);
@@ -168,6 +169,7 @@ fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
         here: Ipv4Addr::LOCALHOST.into(),
         announces: false,
         multicast_heard,
+        is_unheard: false,
     };
     addressing.compute(&peers, 0, &means(false));
     assert_eq!(addressing.audience().addresses.len(), 2);

@@ -10,7 +10,7 @@ use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
 use super::protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 use super::report::decode_report;
-use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
+use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
 use crate::look::Report;
 use alloc::boxed::Box;
@@ -835,10 +835,11 @@ impl fmt::Display for Config<'_> {
             SlowMember::Wait => f.write_str(", slow members are waited for")?,
             SlowMember::ExcludeAfter(time) => write!(f, ", slow members are excluded after {time:?}")?,
         }
-        f.write_str(match config.migration {
-            Migration::Never => ", the role never moves",
-            Migration::OnRequest => ", the role moves on request",
-            Migration::ByLoad => ", the role moves by load",
+        f.write_str(match config.order {
+            Order::Sequencer(Migration::Never) => ", the role never moves",
+            Order::Sequencer(Migration::OnRequest) => ", the role moves on request",
+            Order::Sequencer(Migration::ByLoad) => ", the role moves by load",
+            Order::Token => ", the token goes round",
         })
     }
 }

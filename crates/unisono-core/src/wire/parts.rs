@@ -5,7 +5,7 @@ use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, NUMBER_MAX};
-use crate::config::{GroupConfig, Migration, Quorum, SlowMember};
+use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -171,6 +171,26 @@ pub(super) fn read_duration(from: &mut Reader) -> Result<Duration> {
     from.u64("duration").map(Duration::from_nanos)
 }
 
+/// Writes how a group is ordered.
+pub(super) fn write_order(out: &mut Body<'_>, order: Order) {
+    out.u8(match order {
+        Order::Sequencer(Migration::Never) => 1,
+        Order::Sequencer(Migration::OnRequest) => 2,
+        Order::Sequencer(Migration::ByLoad) => 3,
+        Order::Token => 4,
+    });
+}
+
+pub(super) fn read_order(from: &mut Reader) -> Result<Order> {
+    match from.u8("order")? {
+        1 => Ok(Order::Sequencer(Migration::Never)),
+        2 => Ok(Order::Sequencer(Migration::OnRequest)),
+        3 => Ok(Order::Sequencer(Migration::ByLoad)),
+        4 => Ok(Order::Token),
+        other => Err(from.out_of_range("order", other)),
+    }
+}
+
 pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     out.u8(config.resilience);
     out.u16(config.members_min);
@@ -188,11 +208,7 @@ pub(super) fn write_config(out: &mut Body<'_>, config: &GroupConfig) {
     };
     out.flag(patience.is_some());
     write_duration(out, patience.unwrap_or_default());
-    out.u8(match config.migration {
-        Migration::Never => 1,
-        Migration::OnRequest => 2,
-        Migration::ByLoad => 3,
-    });
+    write_order(out, config.order);
     let (rule, number, names) = match &config.quorum {
         Quorum::MajorityOfView => (1, 0, &[][..]),
         Quorum::MajorityOf(names) => (2, names.len(), &names[..]),
@@ -237,12 +253,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
         (false, _) => return Err(from.out_of_range("slow member", patience.as_nanos())),
         (true, _) => SlowMember::ExcludeAfter(patience),
     };
-    let migration = match from.u8("migration")? {
-        1 => Migration::Never,
-        2 => Migration::OnRequest,
-        3 => Migration::ByLoad,
-        other => return Err(from.out_of_range("migration", other)),
-    };
+    let order = read_order(from)?;
     let rule = from.u8("quorum rule")?;
     if !(1..=5).contains(&rule) {
         return Err(from.out_of_range("quorum rule", rule));
@@ -272,7 +283,7 @@ pub(super) fn read_config(from: &mut Reader) -> Result<GroupConfig> {
         quorum,
         automatic,
         slow_member,
-        migration,
+        order,
     })
 }
 

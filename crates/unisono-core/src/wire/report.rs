@@ -17,7 +17,7 @@ use bytes::Bytes;
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 13 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 16 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: its total, and the number of entries that follow.
 const LIST_HEAD_BYTES: usize = 4;
@@ -94,6 +94,7 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     out.u64(report.reporter.0);
     out.u64(report.sequencer.0);
     out.u64(report.term);
+    write_order(out, report.order);
     out.u8(report.resilience_founded);
     out.u64(report.end);
     out.u64(report.accepted);
@@ -113,6 +114,7 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
         reporter: read_uid(from)?,
         sequencer: read_uid(from)?,
         term: from.mark("term")?,
+        order: read_order(from)?,
         resilience_founded: from.u8("resilience")?,
         // Computed from the number of members, which follows.
         resilience: 0,
@@ -169,7 +171,7 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
 }
 
 /// Returns the counters in the order in which they travel.
-fn counters(counters: &Counters) -> [u64; 13] {
+fn counters(counters: &Counters) -> [u64; 16] {
     let Counters {
         datagrams_sent,
         datagrams_received,
@@ -185,6 +187,9 @@ fn counters(counters: &Counters) -> [u64; 13] {
         resends,
         resets,
         suspicions,
+        passes,
+        null_passes,
+        rests,
     } = *counters;
     [
         datagrams_sent,
@@ -200,6 +205,9 @@ fn counters(counters: &Counters) -> [u64; 13] {
         resends,
         resets,
         suspicions,
+        passes,
+        null_passes,
+        rests,
     ]
 }
 
@@ -220,6 +228,9 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         resends: from.u64("resends")?,
         resets: from.u64("resets")?,
         suspicions: from.u64("suspicions")?,
+        passes: from.u64("passes")?,
+        null_passes: from.u64("null passes")?,
+        rests: from.u64("rests")?,
     })
 }
 

@@ -24,4 +24,6 @@ mod parting;
 mod progress;
 mod repair_and_flow;
 mod resets;
+mod ring;
+mod ring_counters;
 mod versions;

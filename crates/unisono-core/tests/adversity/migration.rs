@@ -7,7 +7,8 @@ use unisono_core::wire::*;
 use unisono_core::*;
 
 fn migrating(n: usize, resilience: u8) -> Net {
-    let config = GroupConfig { resilience, migration: Migration::ByLoad, ..GroupConfig::default() };
+    let config =
+        GroupConfig { resilience, order: Order::Sequencer(Migration::ByLoad), ..GroupConfig::default() };
     let mut net = group_with(n, config, unicast());
     net.run(50 * MS);
     net
@@ -67,7 +68,11 @@ fn two_that_send_by_turns_of_bursts_do_not_make_it_flap() {
 #[test]
 fn it_moves_only_if_the_founder_said_so() {
     for migration in [Migration::Never, Migration::OnRequest] {
-        let mut net = group_with(3, GroupConfig { migration, ..GroupConfig::default() }, unicast());
+        let mut net = group_with(
+            3,
+            GroupConfig { order: Order::Sequencer(migration), ..GroupConfig::default() },
+            unicast(),
+        );
         talk(&mut net, 500, |_| 1);
         assert_eq!(moves(&net, 0), 0, "{migration:?}");
         let now = Time::from_nanos(net.now);

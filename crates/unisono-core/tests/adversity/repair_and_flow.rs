@@ -134,8 +134,8 @@ fn a_sequencer_whose_own_application_sleeps_gives_the_role_away_and_is_excluded(
 #[test]
 fn a_sequencer_whose_own_application_sleeps_is_waited_for_if_the_role_never_moves() {
     let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
-    let migration = Migration::Never;
-    let config = GroupConfig { history_messages: 32, slow_member, migration, ..GroupConfig::default() };
+    let order = Order::Sequencer(Migration::Never);
+    let config = GroupConfig { history_messages: 32, slow_member, order, ..GroupConfig::default() };
     let mut net = group_with(3, config, unicast());
     net.asleep[0] = true;
     (0..40).for_each(|_| _ = net.send(1, b"x").unwrap());

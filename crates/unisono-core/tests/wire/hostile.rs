@@ -286,10 +286,10 @@ fn configurations_out_of_range_are_refused() {
     let mut bytes = welcome(good[2]);
     bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 31] = 0;
     assert_eq!(fault(bytes), Fault::Range { field: "slow member", value: 7 });
-    for value in [0, 4, 255] {
+    for value in [0, 5, 255] {
         let mut bytes = welcome(good[0]);
         bytes[FRAME_HEAD_BYTES + 8 + 16 + 24 + 8 + 40] = value;
-        assert_eq!(fault(bytes), Fault::Range { field: "migration", value: value.into() });
+        assert_eq!(fault(bytes), Fault::Range { field: "order", value: value.into() });
     }
 }
 

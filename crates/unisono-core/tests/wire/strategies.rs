@@ -322,7 +322,7 @@ fn key() -> impl Strategy<Value = PublicKey> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    any::<[u64; 13]>().prop_map(|values| {
+    any::<[u64; 16]>().prop_map(|values| {
         let mut counters = Counters::default();
         [
             counters.datagrams_sent,
@@ -338,6 +338,9 @@ fn counters() -> impl Strategy<Value = Counters> {
             counters.resends,
             counters.resets,
             counters.suspicions,
+            counters.passes,
+            counters.null_passes,
+            counters.rests,
         ] = values;
         counters
     })
@@ -422,9 +425,10 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=NUMBER_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
     let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
+    let order = prop_oneof![migration.prop_map(Order::Sequencer), Just(Order::Token)];
     let flags = (any::<bool>(), any::<bool>());
-    (numbers, sizes, quorum, flags, slow, migration).prop_map(
-        |(numbers, sizes, quorum, (keeps_state, automatic), slow_member, migration)| GroupConfig {
+    (numbers, sizes, quorum, flags, slow, order).prop_map(
+        |(numbers, sizes, quorum, (keeps_state, automatic), slow_member, order)| GroupConfig {
             resilience: numbers.0,
             members_min: (numbers.0 as u16 % numbers.1) + 1,
             members_max: numbers.1,
@@ -437,7 +441,7 @@ fn config() -> impl Strategy<Value = GroupConfig> {
             quorum,
             automatic,
             slow_member,
-            migration,
+            order,
         },
     )
 }

@@ -7,8 +7,8 @@
 
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
-use crate::record::{Epoch, Kind, Life, Record, What};
-use unisono_core::{Quorum, Seqno};
+use crate::record::{Entry, Epoch, Kind, Life, Record, What};
+use unisono_core::{Order, Quorum, Seqno};
 
 /// A call, or the first of several that share an answer.
 #[derive(Clone, Debug)]
@@ -31,6 +31,10 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Confirmed {
     resilience: usize,
+    /// True if the token goes round.
+    is_ring: bool,
+    /// In a ring, by epoch, the last entry that is no pass.
+    events: Table<Seqno>,
     is_exempt: bool,
     members_most: usize,
     known: Table<Known>,
@@ -43,6 +47,8 @@ impl Confirmed {
     pub(super) fn new(terms: &GroupTerms) -> Confirmed {
         Confirmed {
             resilience: terms.config.resilience.into(),
+            is_ring: terms.config.order == Order::Token,
+            events: Table::default(),
             is_exempt: matches!(terms.config.quorum, Quorum::AtLeast(_)),
             members_most: 0,
             known: Table::default(),
@@ -58,7 +64,7 @@ impl Confirmed {
         self.calls.push(Call { life, number, known: self.known.clone() });
     }
 
-    fn fault(&mut self, life: Life, number: u64, through: Seqno) -> Option<String> {
+    fn fault(&mut self, facts: &Facts, life: Life, number: u64, through: Seqno) -> Option<String> {
         let place = self.calls.iter().position(|call| (call.life, call.number) == (life, number));
         let Some(place) = place else { return Some("there was no such call".into()) };
         let call = self.calls.swap_remove(place);
@@ -71,10 +77,23 @@ impl Confirmed {
         if known.is_over {
             return Some(format!("{epoch:?} was over at the call"));
         }
+        let waits = self.is_ring && facts.stream(life).last < through;
+        if waits && self.events.get(epoch).is_none_or(|last| *last < through) {
+            return Some("its caller waits for a pass, which is no event".into());
+        }
         let covers = 2 * self.resilience + 1 >= self.members_most;
-        (covers && known.accepted > through)
+        // In a ring the passes that follow directly are no events, and need not be waited for.
+        let passes = match self.is_ring {
+            true => facts.entries.changes(epoch, through, known.accepted).filter(is_role).count() as u64,
+            false => 0,
+        };
+        (covers && known.accepted > through + passes)
             .then(|| format!("through {} was accepted at the call", known.accepted))
     }
+}
+
+fn is_role(change: &&(Seqno, Entry)) -> bool {
+    matches!(change.1, Entry::Role(_))
 }
 
 impl Property for Confirmed {
@@ -83,7 +102,9 @@ impl Property for Confirmed {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Confirming.bit()
+        let entries = if self.is_ring { Kind::Stored.bit() } else { 0 };
+        entries
+            | Kind::Confirming.bit()
             | Kind::Confirmed.bit()
             | Kind::EpochBegun.bit()
             | Kind::Accepted.bit()
@@ -95,12 +116,16 @@ impl Property for Confirmed {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let life = record.life;
         match &record.what {
             What::Accepted { epoch, through } => {
                 let known = self.known.at(*epoch);
                 known.accepted = known.accepted.max(*through);
+            }
+            What::Stored { epoch, through, entry } if !matches!(entry, Entry::Role(_)) => {
+                let last = self.events.at(*epoch);
+                *last = (*last).max(*through);
             }
             What::EpochBegun { epoch } => {
                 if let Some(before) = self.epochs.at(life).replace(*epoch).filter(|before| before != epoch) {
@@ -114,7 +139,7 @@ impl Property for Confirmed {
             What::Crashed => self.calls.retain(|call| call.life != life),
             What::Confirming { number } => self.note_call(life, *number),
             What::Confirmed { number, through } => {
-                let fault = self.fault(life, *number, *through);
+                let fault = self.fault(facts, life, *number, *through);
                 return result(self, record, fault);
             }
             _ => {}

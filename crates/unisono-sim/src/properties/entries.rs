@@ -52,6 +52,15 @@ impl Entries {
         changes[first..].iter().take_while(move |(seqno, _)| *seqno <= through)
     }
 
+    /// Returns the member that the last role event of an epoch after one seqno, through another, names.
+    pub(super) fn named_within(&self, epoch: Epoch, after: Seqno, through: Seqno) -> Option<Life> {
+        let named = self.changes(epoch, after, through).filter_map(|(_, entry)| match entry {
+            Entry::Role(life) => Some(*life),
+            _ => None,
+        });
+        named.last()
+    }
+
     /// Returns the seqno of the last join or leave of an epoch before a seqno.
     pub(super) fn last_view_change(&self, epoch: Epoch, before: Seqno) -> Option<Seqno> {
         let changes = self.changes.get(epoch)?.iter().rev().filter(|(seqno, _)| *seqno < before);

@@ -1,14 +1,14 @@
 //! G6, no gaps: the seqnos of a stream rise one by one, across resets too. Only a message of several pieces leaves
 //! seqnos out, one for each piece before its last. A join is never numbered between the pieces of a message, so a
-//! joiner receives whole messages only.
+//! joiner receives whole messages only. In a ring the passes of the token are no events and leave seqnos out too.
 //!
 //! [`super::same_prefix`] checks that all members leave out the same seqnos.
 
 use super::streams::{Messages, SEQUENCED, seqno_of};
 use super::tables::Table;
-use super::{Facts, Property, Violation, broken};
-use crate::record::{Kind, Record, What};
-use unisono_core::{MessageNumber, Seqno};
+use super::{Facts, GroupTerms, Property, Violation, broken};
+use crate::record::{Entry, Kind, Record, What};
+use unisono_core::{MessageNumber, Order, Seqno};
 
 /// The checker of `gap_free`.
 #[derive(Debug, Default)]
@@ -21,9 +21,27 @@ pub(super) struct GapFree {
     open_max: i64,
     /// By life, the number of seqnos left out, less the pieces of the messages delivered.
     open: Table<i64>,
+    /// True if the token goes round, so that role events are passes.
+    is_ring: bool,
     /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
+}
+
+impl GapFree {
+    pub(super) fn new(terms: &GroupTerms) -> GapFree {
+        GapFree { is_ring: terms.config.order == Order::Token, ..GapFree::default() }
+    }
+
+    /// Returns the number of passes between two events of one stream.
+    fn passes(&self, record: &Record, facts: &Facts, last: Seqno, seqno: Seqno) -> usize {
+        let epoch = match record.what {
+            What::Reset(_) => facts.before().epoch,
+            _ => facts.stream(record.life).epoch,
+        };
+        let changes = epoch.map(|epoch| facts.entries.changes(epoch, last, seqno - 1));
+        changes.into_iter().flatten().filter(|(_, entry)| matches!(entry, Entry::Role(_))).count()
+    }
 }
 
 impl Property for GapFree {
@@ -36,7 +54,7 @@ impl Property for GapFree {
     }
 
     #[inline(always)]
-    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         if let What::Sent { number, .. } = record.what {
             let (last, most) = self.senders.at(record.life);
             let pieces = number.saturating_sub(*last).saturating_sub(1) as i64;
@@ -58,7 +76,8 @@ impl Property for GapFree {
         if seqno <= last {
             return broken(self, record, || format!("seqno {seqno} after seqno {last}"));
         }
-        let mut open = *self.open.at(record.life) + (seqno - last - 1) as i64;
+        let passes = if self.is_ring { self.passes(record, facts, last, seqno) } else { 0 };
+        let mut open = *self.open.at(record.life) + (seqno - last - 1) as i64 - passes as i64;
         if let What::Delivered { sender, number, .. } = record.what
             && self.open_max > 0
         {

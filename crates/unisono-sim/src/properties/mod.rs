@@ -43,6 +43,7 @@ mod quorum;
 mod replica;
 mod reset_atomicity;
 mod resources;
+mod ring;
 mod same_prefix;
 mod sender_order;
 mod sending_view;
@@ -65,7 +66,7 @@ use crate::record::{End, Kind, Record};
 use facts::is_usual;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use unisono_core::{GroupConfig, Time};
+use unisono_core::{GroupConfig, Order, Time};
 
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
@@ -148,7 +149,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<no_creation_after_failure::NoCreationAfterFailure>::default(),
         Box::new(sender_order::SenderOrder::new(terms)),
         Box::<total_order::TotalOrder>::default(),
-        Box::<gap_free::GapFree>::default(),
+        Box::new(gap_free::GapFree::new(terms)),
         Box::<same_prefix::SamePrefix>::default(),
         Box::<causal_order::CausalOrder>::default(),
         Box::new(uniformity::Uniformity::new(terms)),
@@ -167,7 +168,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(ordered_changes::OrderedChanges::new(terms)),
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
-        Box::<single_sequencer::SingleSequencer>::default(),
+        Box::new(single_sequencer::SingleSequencer::new(terms)),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),
         Box::<watermarks::Watermarks>::default(),
@@ -181,6 +182,9 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(resources::Resources::new(terms)),
     ];
     // Faults cost datagrams too.
+    if terms.config.order == Order::Token {
+        all.push(Box::new(ring::Ring::new(terms)));
+    }
     if terms.is_quiet {
         all.push(Box::new(datagrams::Datagrams::new(terms)));
     }

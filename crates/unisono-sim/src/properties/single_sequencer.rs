@@ -6,11 +6,11 @@
 
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, Property, Violation, result};
-use crate::record::{End, Epoch, Kind, Life, Record, What};
+use super::{Facts, GroupTerms, Property, Violation, result};
+use crate::record::{End, Entry, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use unisono_core::Seqno;
+use unisono_core::{Order, Seqno};
 
 #[derive(Clone, Debug, Default)]
 struct Numbers {
@@ -29,10 +29,16 @@ struct Numbers {
 #[derive(Debug, Default)]
 pub(super) struct SingleSequencer {
     numbers: Table<Numbers>,
+    /// True if the token goes round: applications receive no passes, so what members store tells them.
+    is_ring: bool,
     checked: u64,
 }
 
 impl SingleSequencer {
+    pub(super) fn new(terms: &GroupTerms) -> SingleSequencer {
+        SingleSequencer { is_ring: terms.config.order == Order::Token, ..SingleSequencer::default() }
+    }
+
     fn number(
         &mut self,
         record: &Record,
@@ -62,10 +68,15 @@ impl SingleSequencer {
 
     fn name_sequencer(&mut self, epoch: Epoch, seqno: Seqno, sequencer: Life) -> Option<String> {
         let numbers = self.numbers.at(epoch);
+        let is_known = numbers.named.contains_key(&seqno);
         numbers.named.entry(seqno).or_insert(sequencer);
         if let Some((assigner, _)) = numbers.terms.get(&seqno).filter(|(assigner, _)| *assigner != sequencer)
         {
             return Some(format!("{assigner:?} assigned seqnos by the event at {seqno}"));
+        }
+        // What is assigned later is compared when it is assigned.
+        if is_known || numbers.end.is_none_or(|end| end <= seqno) {
+            return None;
         }
         let mut before = numbers.terms.range(..seqno);
         let (term, (assigner, last)) = before.find(|(_, (_, last))| *last > seqno)?;
@@ -79,7 +90,8 @@ impl Property for SingleSequencer {
     }
 
     fn interests(&self) -> u64 {
-        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::Numbered.bit()
+        let passes = if self.is_ring { Kind::Stored.bit() } else { 0 };
+        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::Numbered.bit() | passes
     }
 
     #[inline(always)]
@@ -87,6 +99,11 @@ impl Property for SingleSequencer {
         let fault = if let What::Numbered { epoch, term, from, to } = record.what {
             self.checked += 1;
             self.number(record, epoch, term, from, to)
+        } else if let What::Stored { epoch, through, entry } = &record.what {
+            match entry {
+                Entry::Role(to) => self.name_sequencer(*epoch, *through, *to),
+                _ => None,
+            }
         } else {
             let (before, stream) = (facts.before().sequencer, facts.stream(record.life));
             let (seqno, sequencer) = (stream.last, stream.sequencer);
@@ -94,6 +111,7 @@ impl Property for SingleSequencer {
             self.numbers.at(epoch).received.insert(record.life, stream.entered + 1..=seqno);
             let names = match &record.what {
                 What::Entered { seqno, .. } => *seqno == 0,
+                What::Left { successor, .. } if self.is_ring => successor.is_some(),
                 What::Left { member, .. } => *member == before,
                 What::Joined { .. } => false,
                 _ => true,

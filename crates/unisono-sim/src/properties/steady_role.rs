@@ -7,7 +7,7 @@ use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Epoch, Kind, Life, Record, What};
 use std::time::Duration;
-use unisono_core::{MessageNumber, Migration, Seqno, SlowMember, Time};
+use unisono_core::{MessageNumber, Migration, Order, Seqno, SlowMember, Time};
 
 /// Shortest time between two moves by load: 100 ms, by a clock that runs one percent too fast.
 const TENURE_MIN: Duration = Duration::from_millis(99);
@@ -49,7 +49,7 @@ struct Roles {
 /// The checker of `steady_role`.
 #[derive(Debug)]
 pub(super) struct SteadyRole {
-    migration: Migration,
+    order: Order,
     /// Time after which slow members are excluded, by a clock that runs one percent too fast; `None` if never.
     patience: Option<Duration>,
     epochs: Table<Roles>,
@@ -65,7 +65,7 @@ impl SteadyRole {
             _ => None,
         };
         SteadyRole {
-            migration: terms.config.migration,
+            order: terms.config.order,
             patience,
             epochs: Table::default(),
             requests: Vec::new(),
@@ -98,7 +98,7 @@ impl SteadyRole {
     /// Returns a fault if the role must not move to `successor` by the event at `seqno`, which no application
     /// received before.
     fn moved(&mut self, epoch: Epoch, seqno: Seqno, successor: Life) -> Option<String> {
-        if self.migration == Migration::Never {
+        if self.order == Order::Sequencer(Migration::Never) {
             return Some("this group's role never moves".into());
         }
         let runs = self.epochs.get(epoch).map_or(&[][..], |roles| &roles.runs);
@@ -123,7 +123,7 @@ impl SteadyRole {
         if self.message_waited(run.at) {
             return None;
         }
-        if self.migration == Migration::OnRequest {
+        if self.order == Order::Sequencer(Migration::OnRequest) {
             return Some(format!("{:?} handed the role on without a request", run.sequencer));
         }
         // A sequencer that got the role by a leave or a reset may pass it on at once.
@@ -191,7 +191,8 @@ mod tests {
     /// The role goes to life 1 by request, and `later` from there to life 2 by load.
     fn fixture(migration: Migration, later: Duration) -> Fixture {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config = GroupConfig { migration, ..fixture.terms.config.clone() };
+        fixture.terms.config =
+            GroupConfig { order: Order::Sequencer(migration), ..fixture.terms.config.clone() };
         fixture.hand_over(Life(1));
         fixture.wait(later);
         fixture.migrate(Life(2));
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn a_late_event_does_not_answer_a_later_request() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config.migration = Migration::ByLoad;
+        fixture.terms.config.order = Order::Sequencer(Migration::ByLoad);
         fixture.migrate(Life(1));
         let (first, soon) = (fixture.end(), Duration::from_millis(1));
         for to in [0, 1] {
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn accepts_two_events_for_the_same_request_received_in_reverse() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config.migration = Migration::OnRequest;
+        fixture.terms.config.order = Order::Sequencer(Migration::OnRequest);
         fixture.hand_over(Life(1));
         let first = fixture.end();
         for to in [0, 1] {
@@ -256,7 +257,7 @@ mod tests {
     /// The sequencer's application asks for life 1 as successor, and a reset comes before the hand-over.
     fn asked_in_vain() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config.migration = Migration::OnRequest;
+        fixture.terms.config.order = Order::Sequencer(Migration::OnRequest);
         fixture.record(Life(0), What::HandOverAsked { successor: Life(1) });
         fixture.reset(&[Life(0), Life(1), Life(2)]);
         fixture.message(Life(1));
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn rejects_an_answer_to_a_request_of_an_earlier_term() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config.migration = Migration::OnRequest;
+        fixture.terms.config.order = Order::Sequencer(Migration::OnRequest);
         let soon = Duration::from_millis(1);
         fixture.record(Life(0), What::HandOverAsked { successor: Life(2) });
         for to in [1, 0] {
@@ -296,8 +297,8 @@ mod tests {
     /// A message of life 1 waits for 500 ms, and the role moves to life 2 without a request.
     fn waited(slow_member: SlowMember) -> Fixture {
         let mut fixture = Fixture::of(3, 1);
-        let migration = Migration::OnRequest;
-        fixture.terms.config = GroupConfig { migration, slow_member, ..fixture.terms.config.clone() };
+        let order = Order::Sequencer(Migration::OnRequest);
+        fixture.terms.config = GroupConfig { order, slow_member, ..fixture.terms.config.clone() };
         fixture.send(Life(1));
         fixture.wait(Duration::from_millis(500));
         fixture.migrate(Life(2));
@@ -333,7 +334,7 @@ mod tests {
     #[test]
     fn rejects_a_role_that_moves_where_it_never_moves() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.terms.config.migration = Migration::Never;
+        fixture.terms.config.order = Order::Sequencer(Migration::Never);
         fixture.hand_over(Life(1));
         fixture.bad(property(&fixture));
     }

@@ -26,15 +26,19 @@ pub(super) struct Stream {
     pub(super) view: Vec<Life>,
     /// The same members as a set.
     pub(super) members: Lives,
-    /// Sequencer just after that seqno.
+    /// Sequencer just after that seqno, by the events of the application.
     pub(super) sequencer: Life,
+    /// Seqno of the event that told it.
+    pub(super) named_at: Seqno,
 }
 
 impl Stream {
     /// Takes note of an event other than a message.
     pub(super) fn change(&mut self, event: &What) {
         match event {
-            What::HandedOver { seqno, sequencer } => (self.last, self.sequencer) = (*seqno, *sequencer),
+            What::HandedOver { seqno, sequencer } => {
+                (self.last, self.sequencer, self.named_at) = (*seqno, *sequencer, *seqno);
+            }
             What::Entered { seqno, view } => {
                 *self = Stream {
                     epoch: Some(view.epoch),
@@ -43,6 +47,7 @@ impl Stream {
                     view: view.members.clone(),
                     members: view.members.iter().copied().collect(),
                     sequencer: view.sequencer,
+                    named_at: *seqno,
                 }
             }
             What::Reset(reset) => {
@@ -50,7 +55,7 @@ impl Stream {
                 self.last = reset.seqno;
                 self.view = reset.view.members.clone();
                 self.members = self.view.iter().copied().collect();
-                self.sequencer = reset.view.sequencer;
+                (self.sequencer, self.named_at) = (reset.view.sequencer, reset.seqno);
             }
             What::Joined { seqno, member, .. } => {
                 self.last = *seqno;
@@ -60,7 +65,9 @@ impl Stream {
             What::Left { seqno, member, successor, .. } => {
                 self.last = *seqno;
                 self.members.remove(*member);
-                self.sequencer = successor.unwrap_or(self.sequencer);
+                if let Some(successor) = successor {
+                    (self.sequencer, self.named_at) = (*successor, *seqno);
+                }
                 self.view.retain(|other| other != member);
             }
             _ => {}

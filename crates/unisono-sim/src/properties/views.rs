@@ -2,17 +2,19 @@
 //! has one of its members as sequencer. All members that report the view at a seqno report the same one. A joiner has
 //! the last rank. Epochs rise at each member, and an epoch has one description.
 
-use super::streams::VIEW_CHANGES;
+use super::streams::{Stream, VIEW_CHANGES};
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
-use unisono_core::Seqno;
+use unisono_core::{Order, Seqno};
 
 /// The checker of `views`.
 #[derive(Debug)]
 pub(super) struct Views {
     resilience: u8,
+    /// True if the token goes round: applications receive no passes, so what members stored tells them.
+    is_ring: bool,
     /// By epoch and seqno, a hash of the members in rank order and of the sequencer.
     known: Table<BTreeMap<Seqno, u64>>,
     /// By epoch, its counter, its coordinator, and the seqno at which it begins.
@@ -25,6 +27,7 @@ impl Views {
     pub(super) fn new(terms: &GroupTerms) -> Views {
         Views {
             resilience: terms.config.resilience,
+            is_ring: terms.config.order == Order::Token,
             known: Table::default(),
             epochs: Table::default(),
             counters: Table::default(),
@@ -49,6 +52,15 @@ impl Views {
         } else {
             None
         }
+    }
+
+    /// Returns the sequencer at a seqno in the epoch of this stream, whose last event lies there or before.
+    fn sequencer(&self, facts: &Facts, stream: &Stream, seqno: Seqno) -> Life {
+        let named = match stream.epoch {
+            Some(epoch) if self.is_ring => facts.entries.named_within(epoch, stream.named_at, seqno),
+            _ => None,
+        };
+        named.unwrap_or(stream.sequencer)
     }
 
     /// Returns a fault if the epoch has another description elsewhere.
@@ -100,9 +112,9 @@ impl Property for Views {
                     fault = Some(format!("{member:?} joins and is already a member"));
                 }
             }
-            What::Left { member, members, successor, .. } => {
+            What::Left { seqno, member, members, successor } => {
                 members_reported = Some((*members as usize, before.wrapping_sub(1)));
-                let names_one = stream.sequencer == *member && before > 1;
+                let names_one = self.sequencer(facts, stream, seqno - 1) == *member && before > 1;
                 let stays = |life: Life| life != *member && stream.members.contains(life);
                 if !successor.map_or(!names_one, |life| names_one && stays(life)) {
                     fault = Some(format!("{member:?} leaves, and its successor is {successor:?}"));
@@ -123,8 +135,8 @@ impl Property for Views {
         }
         let stream = facts.stream(record.life);
         if let (None, Some(epoch)) = (&fault, stream.epoch) {
-            let members =
-                stream.view.iter().fold(u64::from(stream.sequencer.0), |h, m| mix(h, u64::from(m.0)));
+            let sequencer = self.sequencer(facts, stream, stream.last);
+            let members = stream.view.iter().fold(u64::from(sequencer.0), |h, m| mix(h, u64::from(m.0)));
             let known = *self.known.at(epoch).entry(stream.last).or_insert(members);
             if known != members {
                 fault = Some(format!("another member has another view there than {:?}", stream.view));

@@ -4,7 +4,7 @@
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
-use crate::plan::{FaultKind, Parts, Profile, Recurring, STUCK, add, degrade, name};
+use crate::plan::{FaultKind, Parts, Profile, Recurring, STUCK, add, degrade, draws_a_ring, name};
 use crate::world::JobFaults;
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use unisono_core::replica::disk::DiskDurability;
 use unisono_core::replica::{DISK_FORMS_WITHIN, Durability};
 use unisono_core::rpc::CallSettings;
 use unisono_core::{
-    EntryMode, Formation, GroupConfig, Name, Quorum, Random, Settings, SlowMember, Transport,
+    EntryMode, Formation, GroupConfig, Name, Order, Quorum, Random, Settings, SlowMember, Transport,
 };
 
 /// Everything that a seed determines before the run starts.
@@ -107,10 +107,14 @@ const TRANSFERS: u64 = 0x7472_616e_7366_6572;
 impl Plan {
     /// Returns the plan of `seed`.
     pub(crate) fn draw(seed: u64, profile: Profile) -> Plan {
-        match profile {
+        let mut plan = match profile {
             Profile::Directory => Plan::of_directory(seed),
             _ => Plan::of_objects(seed),
+        };
+        if draws_a_ring(seed, profile) {
+            plan.config.order = Order::Token;
         }
+        plan
     }
 
     /// All servers have disks, and their clients use the directory.

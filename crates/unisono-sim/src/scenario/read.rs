@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use thiserror::Error;
 use unisono_core::wire::FrameKind;
-use unisono_core::{GroupConfig, Migration, Quorum, Transport};
+use unisono_core::{GroupConfig, Migration, Order, Quorum, Transport};
 
 /// Most processes of a script: the default limit of a group's members.
 const PLACES_MAX: usize = 256;
@@ -109,12 +109,13 @@ impl Scenario {
                     other => return Err(format!("unknown method {other}")),
                 }
             }
-            "migration" => {
-                self.config.migration = match words.next()? {
-                    "never" => Migration::Never,
-                    "on-request" => Migration::OnRequest,
-                    "by-load" => Migration::ByLoad,
-                    other => return Err(format!("unknown migration {other}")),
+            "order" => {
+                self.config.order = match words.next()? {
+                    "fixed" => Order::Sequencer(Migration::Never),
+                    "on-request" => Order::Sequencer(Migration::OnRequest),
+                    "by-load" => Order::Sequencer(Migration::ByLoad),
+                    "token" => Order::Token,
+                    other => return Err(format!("unknown order {other}")),
                 }
             }
             "until" => self.until = words.time()?,

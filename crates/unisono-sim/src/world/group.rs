@@ -115,6 +115,10 @@ impl Side for GroupSide {
         self.group.probes()
     }
 
+    fn passes(&self) -> u64 {
+        self.group.counters().passes
+    }
+
     #[inline(always)]
     fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path) {
         match path {
@@ -504,10 +508,12 @@ impl World<GroupSide> {
             if resident.side.group.has_ended() {
                 // It counts as crashed.
                 self.probes |= resident.side.group.probes();
+                self.recorder.totals.passes += resident.side.passes();
                 continue;
             }
             let info = resident.side.group.info();
             self.probes |= resident.side.group.probes();
+            self.recorder.totals.passes += resident.side.passes();
             let is_outside = resident.side.marks.epoch == EpochTag::OUTSIDE;
             standings.push(Standing {
                 life: resident.life,

@@ -47,6 +47,11 @@ pub(crate) trait Side: Sized {
     fn plant(&mut self, bug: Planted);
     fn probes(&self) -> u128;
 
+    /// Returns how often it has passed a token on.
+    fn passes(&self) -> u64 {
+        0
+    }
+
     fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path);
     fn handle_timeout(&mut self, now: Time);
     fn poll_timeout(&self) -> Option<(Time, impl fmt::Debug)>;
@@ -287,6 +292,7 @@ impl<S: Side> World<S> {
         let place = &mut self.processes[process];
         if let Some(resident) = place.resident.take() {
             self.probes |= resident.side.probes();
+            self.recorder.totals.passes += resident.side.passes();
         }
         for (datagram, _) in place.socket.drain(..) {
             self.network.release(datagram);

@@ -22,8 +22,8 @@ pub(in crate::bench) struct Wanted {
     pub(in crate::bench) bytes: usize,
 }
 
-/// A group whose latency is measured. Member 0 founds it and is the sequencer, unless the role follows the load. Member
-/// 1 sends.
+/// A group whose latency is measured. Member 0 founds it and is the sequencer, unless the role follows the load or goes
+/// round. Member 1 sends.
 pub(in crate::bench) struct Measured {
     crew: Crew<Instruction, Answer>,
 }
@@ -72,6 +72,7 @@ impl Measured {
             if let Answer::Usage(usage) = self.answer("a member's counters")? {
                 sum.processor_ns += usage.processor_ns;
                 sum.datagrams += usage.datagrams;
+                sum.passes.add(usage.passes);
                 sum.by_multicast |= usage.by_multicast;
                 sum.hand_overs += usage.hand_overs;
             }

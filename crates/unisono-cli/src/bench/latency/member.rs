@@ -4,11 +4,12 @@ use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
+use crate::passes::Passes;
 use crate::processes::{self, Instructions};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use unisono::{Bytes, Event, Group};
+use unisono::{Bytes, Event, Group, Order};
 
 /// The member that a process is.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +57,9 @@ pub(crate) struct Usage {
     pub(crate) processor_ns: u64,
     /// Datagrams sent; a multicast counts once, otherwise each copy counts.
     pub(crate) datagrams: u64,
-    /// True if it is the sequencer and sends to all by multicast.
+    /// Passes of the token.
+    pub(crate) passes: Passes,
+    /// True if it is the sequencer, or a member of a ring, and sends to all by multicast.
     pub(crate) by_multicast: bool,
     /// Hand-overs of the sequencer's role that it delivered, if it is the sender.
     pub(crate) hand_overs: u64,
@@ -135,7 +138,8 @@ fn usage(group: &Group) -> Usage {
     Usage {
         processor_ns: processes::processor_ns(),
         datagrams: group.counters().datagrams_sent,
-        by_multicast: info.by_multicast && info.me == info.sequencer,
+        passes: Passes::of(group),
+        by_multicast: info.by_multicast && (info.me == info.sequencer || info.order == Order::Token),
         hand_overs: 0,
     }
 }

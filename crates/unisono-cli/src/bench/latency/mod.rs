@@ -28,8 +28,8 @@ use std::path::PathBuf;
 
 /// Measure the time from sending a message to its delivery at the sender, one message outstanding
 ///
-/// One member that is not the sequencer (with --order migrating: not at the beginning) sends, and all receive. The
-/// group and the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the
+/// One member that is not the sequencer (with --order migrating or token: not at the beginning) sends, and all receive.
+/// The group and the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the
 /// rounds.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  unisono bench latency --members 3 --bytes 0")]
@@ -197,6 +197,8 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         "cpu_us_per_message": cpu,
         "udp_path_cpu_us": path_cpu,
         "hand_overs": sides.group.used.hand_overs,
+        "passes": sides.group.used.passes.all,
+        "null_passes": sides.group.used.passes.null,
     });
     Summary::new(lines, command.ground.tell(object))
 }

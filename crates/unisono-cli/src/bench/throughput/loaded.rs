@@ -5,6 +5,7 @@ use crate::bench::Protocol;
 use crate::bench::reset::WasReset;
 use crate::location::Location;
 use crate::output::rounded;
+use crate::passes::Passes;
 use crate::problem::Problem;
 use crate::processes::{Crew, monotonic_ns};
 use crate::settings::Settings;
@@ -116,6 +117,8 @@ pub(crate) struct Counted {
     delivered: u64,
     processor_ns: u64,
     datagrams: u64,
+    /// Passes of the token in all groups.
+    pub(crate) passes: Passes,
     took: Histogram<u64>,
     pub(crate) order_identical: bool,
     /// Hand-overs of the sequencer's role in all groups, from their beginning.
@@ -132,6 +135,7 @@ impl Counted {
             delivered: 0,
             processor_ns: 0,
             datagrams: 0,
+            passes: Passes::default(),
             took,
             order_identical: true,
             hand_overs: 0,
@@ -148,6 +152,7 @@ impl Counted {
             for tally in tallies {
                 self.processor_ns += tally.processor_ns;
                 self.datagrams += tally.datagrams;
+                self.passes.add(tally.passes);
                 for &(ns, count) in &tally.took {
                     self.took.saturating_record_n(ns, count);
                 }

@@ -4,6 +4,7 @@ use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
+use crate::passes::Passes;
 use crate::processes::{self, Instructions, monotonic_ns, processor_ns};
 use crate::settings::Settings;
 use hdrhistogram::Histogram;
@@ -73,6 +74,8 @@ pub(crate) struct Tally {
     pub(crate) processor_ns: u64,
     /// Datagrams sent; a multicast counts once, otherwise each copy counts.
     pub(crate) datagrams: u64,
+    /// Passes of the token.
+    pub(crate) passes: Passes,
     /// Nanoseconds from submission to delivery of its own messages, each with its number of occurrences.
     pub(crate) took: Vec<(u64, u64)>,
     /// Number of messages delivered in all blocks so far, and a hash of their seqnos and contents in order.
@@ -231,9 +234,9 @@ struct Gauge {
     to_ns: u64,
     delivered: u64,
     took: Histogram<u64>,
-    /// Processor time and datagrams at the two moments.
-    begin: Option<(u64, u64)>,
-    end: Option<(u64, u64)>,
+    /// Processor time, datagrams and passes of the token at the two moments.
+    begin: Option<(u64, u64, Passes)>,
+    end: Option<(u64, u64, Passes)>,
 }
 
 impl Gauge {
@@ -250,7 +253,7 @@ impl Gauge {
         } else {
             return;
         };
-        *moment = Some((processor_ns(), group.counters().datagrams_sent));
+        *moment = Some((processor_ns(), group.counters().datagrams_sent, Passes::of(group)));
     }
 
     fn delivered(&mut self, now: u64, took: Option<u64>) {
@@ -268,6 +271,7 @@ impl Gauge {
             delivered: self.delivered,
             processor_ns: end.0.saturating_sub(begin.0),
             datagrams: end.1.saturating_sub(begin.1),
+            passes: end.2.since(begin.2),
             took: self
                 .took
                 .iter_recorded()

@@ -195,6 +195,8 @@ fn summary(
         "datagrams_per_message": datagrams,
         "cpu_us_per_message": cpu,
         "hand_overs": counted.hand_overs,
+        "passes": counted.passes.all,
+        "null_passes": counted.passes.null,
         "order_identical": counted.order_identical,
     });
     Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)

@@ -80,6 +80,7 @@ impl World<ReplicaSide> {
         let resident = self.processes[process].resident.as_ref()?;
         resident.side.server.as_ref()?;
         self.probes |= resident.side.probes();
+        self.recorder.totals.passes += resident.side.passes();
         if resident.side.is_needed() {
             self.recorder.crashed.push(resident.uid);
         }
@@ -140,6 +141,7 @@ impl World<ReplicaSide> {
             });
             if let Some(resident) = &self.processes[process].resident {
                 self.probes |= resident.side.probes();
+                self.recorder.totals.passes += resident.side.passes();
             }
         }
         let end = record::End { at: Time::from_nanos(self.now), ..record::End::default() };

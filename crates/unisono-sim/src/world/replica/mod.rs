@@ -161,6 +161,10 @@ impl Side for ReplicaSide {
         self.endpoint.probes() | self.server.as_deref().map_or(0, of_server)
     }
 
+    fn passes(&self) -> u64 {
+        self.server.as_deref().map_or(0, |server| server.group.counters().passes)
+    }
+
     fn handle(&mut self, now: Time, from: SocketAddr, datagram: BytesMut, path: Path) {
         let is_of_calls = Header::parse(&datagram).is_ok_and(|header| header.group == CALLS_TAG);
         if self.server.is_some() && !is_of_calls {
