@@ -159,7 +159,7 @@ impl Group {
     /// Queues an episode for each change that was accepted beyond `before`.
     #[inline]
     pub(crate) fn note_changes_accepted(&mut self, before: Seqno) {
-        if self.log.history().last_change() > before || self.term() > before {
+        if self.log.history().last_change() > before || (self.term() > before && !self.is_ring()) {
             self.queue_changes(before);
         }
     }
@@ -183,6 +183,8 @@ impl Group {
                     let successor = if term == seqno { member_at(seqno, successor) } else { None };
                     (left.map(|member| Episode::Left { seqno, member, members }), successor)
                 }
+                // A pass of a token is none.
+                Change::Role { .. } if self.is_ring() => continue,
                 Change::Role { sequencer } => (None, member_at(seqno, sequencer)),
             };
             let handover = handover.map(|to| Episode::HandedOver { seqno, to });

@@ -73,3 +73,14 @@ fn a_group_with_a_sequencer_counts_no_passes() {
     assert_eq!(net.group(2).info().order, order);
     assert_eq!(counted(&net, 3), (0, 0, 0));
 }
+
+#[test]
+fn a_pass_is_no_episode() {
+    let mut net = ring(3, 1);
+    while net.group_mut(1).poll_episode().is_some() {}
+    for index in 0..9 {
+        net.send(index % 3, b"x").expect("there is room");
+        net.run(100 * MS);
+    }
+    assert_eq!(net.group_mut(1).poll_episode(), None);
+}
