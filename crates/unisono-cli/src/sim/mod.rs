@@ -74,6 +74,7 @@ A seed is 30 simulated seconds. The profile selects the kind of world:
   calls      clients and servers instead of a group, any faults
   reach      any faults, and members that can never send multicasts, or never receive them
   crowd      any faults, and groups of 12 to 40 members
+  token      any faults, and groups in which the token goes round
   replica    any faults, and replicated states in memory or on disk with their callers
   directory  any faults, and the directory service on disk with its clients
 
@@ -88,7 +89,7 @@ struct Run {
     #[arg(long, value_name = "A..B", default_value = "1..100", value_parser = seeds)]
     seeds: RangeInclusive<u64>,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica, directory
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, token, replica, directory
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
@@ -109,7 +110,7 @@ struct Replay {
     #[arg(value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, replica, directory
+    /// Kind of world: swarm, lossy, partition, crash, reset, perf, calls, reach, crowd, token, replica, directory
     #[arg(long, value_name = "PROFILE", default_value = "swarm")]
     profile: Profile,
 
