@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_after_passes_that_nobody_heard_doubles_up_to_a_minute() {
+    fn the_pause_after_passes_that_no_member_heard_doubles_up_to_a_minute() {
         let (mut own, mut now) = (OwnMulticasts::new(), 10);
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert!(!own.pauses(at(now)) && own.may_be_used(at(now)));
@@ -172,7 +172,7 @@ mod tests {
 
     // A trial by messages may be under way when a pass shows that the multicasts are lost.
     #[test]
-    fn a_pass_that_nobody_heard_ends_a_trial_by_messages() {
+    fn a_pass_that_no_member_heard_ends_a_trial_by_messages() {
         let mut own = OwnMulticasts::new();
         own.note_pass_unheard(at(1));
         own.note_used(1, 1);

@@ -5,6 +5,9 @@
 //! time that the group's founder chose, and a reset excludes it. Each member is judged by a mark of its own: when the
 //! mark rises, its time begins anew. The sequencer looks once per heartbeat.
 //!
+//! A member that is named sequencer and does not take the role has no sequencer that could judge it. The member that
+//! named it does, whenever it repeats the event.
+//!
 //! No member excludes itself. A sequencer that is in the way gives its role to another member, which judges it as it
 //! judges all others: its own application shuts the window, or it knows of a member's messages and does not get them.
 

@@ -188,8 +188,9 @@ impl Group {
         self.peers.note_numberers(self.log.history(), from, received);
         let unsaid = received.saturating_sub(self.acknowledging.told.received);
         let is_much = unsaid >= self.report_every() || self.acknowledging.untold_bytes >= room / REPORT_PART;
-        // In a ring each pass says the same.
-        let is_much = is_much && !is_ring;
+        // While passes come, each says the same.
+        let passes_come = is_ring && received == self.term();
+        let is_much = is_much && !passes_come;
         // A sequencer acknowledges to no member.
         if (due || is_much) && self.report_to().is_some() {
             self.acknowledging.report_now();

@@ -79,11 +79,11 @@ impl Group {
         }
         if self.order.numbered == event {
             self.exclude_if_role_is_untaken(now, event, named);
-        }
-        if self.order.numbered == event && self.is_ring() {
-            self.repeat_pass(now, named);
-        } else if self.order.numbered == event {
-            self.order.beat_now(true);
+            if self.is_ring() {
+                self.repeat_pass(now, named);
+            } else {
+                self.order.beat_now(true);
+            }
         } else {
             let heartbeat = self.say_heartbeat(now);
             self.post(named, Frame::Heartbeat(heartbeat));
@@ -102,13 +102,15 @@ impl Group {
         }
     }
 
-    /// Moves the role to the member that the application has chosen, to one that is not in the way as this one is, or to
-    /// the one that sends most.
+    /// Moves the role: to the member that the application has chosen, to one that is not in the way as this one is, in a
+    /// ring to the next that is called for, or to the one that sends most.
     pub(super) fn number_role(&mut self, now: Time) {
         let asked = self.order.successor.take();
-        let by_rule = |group: &mut Group| group.next_site(now).or_else(|| group.successor_by_load(now));
-        let successor = asked.or_else(|| self.successor_out_of_the_way(now));
-        let Some(successor) = successor.or_else(|| by_rule(self)) else { return };
+        let successor = asked
+            .or_else(|| self.successor_out_of_the_way(now))
+            .or_else(|| self.next_site(now))
+            .or_else(|| self.successor_by_load(now));
+        let Some(successor) = successor else { return };
         if successor != self.me.uid && self.is_in_view(successor) {
             self.append_change(Change::Role { sequencer: successor });
             if self.is_ring() { self.pass_token(now) } else { self.resign(now) }

@@ -338,7 +338,7 @@ mod tests {
         assert!(ring.is_asked(at(2_500)), "the token came after the question");
     }
 
-    // All bytes go through the same sockets, whoever numbered them (hazard H95).
+    // The bytes that any member numbers go through the same sockets (hazard H95).
     #[test]
     fn the_bytes_that_others_numbered_take_room_and_the_own_ones_once() {
         let mut order = Order { numbered: 10, ..Order::default() };

@@ -25,5 +25,4 @@ mod progress;
 mod repair_and_flow;
 mod resets;
 mod ring;
-mod ring_counters;
 mod versions;

@@ -134,6 +134,28 @@ fn a_sequencer_that_does_not_get_a_message_gives_the_role_away() {
     assert_eq!((net.size(1), net.delivered(1), net.delivered(2)), (2, 2, 2));
 }
 
+// m2 answers probes, and the event that names it does not get through. Until it acts no member is sequencer, so only the one
+// that named it can judge it.
+#[test]
+fn a_member_that_is_named_and_does_not_take_the_role_is_excluded() {
+    let slow_member = SlowMember::ExcludeAfter(Duration::from_millis(500));
+    for order in [Order::Sequencer(Migration::OnRequest), Order::Token] {
+        let mut net = group_with(3, GroupConfig { order, slow_member, ..GroupConfig::default() }, unicast());
+        net.filter(|seen| if seen.to == 2 && seen.has_change() { LOST } else { PROMPT });
+        let giver = (0..3).find(|&index| net.group(index).marks().acting).unwrap();
+        if giver != 2 {
+            net.hand_over(giver, 2);
+        }
+        net.run(450 * MS);
+        assert_eq!(net.size(0), 3, "its time is not over");
+        net.run(500 * MS);
+        net.show("a second later");
+        net.send(0, b"x").unwrap();
+        net.run(100 * MS);
+        assert_eq!((net.size(0), net.delivered(1)), (2, 1), "{order:?}");
+    }
+}
+
 // While the sequencer lacks a message, a join is under way, so the role cannot move when the sequencer's time is over.
 // Then the sequencer gets the message, and only after that is the join accepted: no message waits for it any more.
 #[test]
