@@ -4,6 +4,7 @@
 //! input, whether or not the application receives events. Episodes affect no datagram and no event: a driver that never
 //! takes them loses the oldest, and nothing else.
 
+use crate::config::Order;
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
 use crate::identity::{EpochId, Member, Seqno, Uid};
@@ -57,6 +58,13 @@ pub enum Episode {
         seqno: Seqno,
         /// The new sequencer.
         to: Member,
+    },
+    /// The group is ordered otherwise from now on.
+    OrderChanged {
+        /// Seqno of the event.
+        seqno: Seqno,
+        /// The order from here on.
+        order: Order,
     },
     /// This member suspects another one. Reported under the automatic policy too, unlike
     /// [`Event::Suspected`](crate::Event::Suspected).
@@ -184,8 +192,9 @@ impl Group {
                     (left.map(|member| Episode::Left { seqno, member, members }), successor)
                 }
                 // A pass of a token is none.
-                Change::Role { .. } if self.is_ring() => continue,
+                Change::Role { .. } if self.is_pass(seqno) => continue,
                 Change::Role { sequencer } => (None, member_at(seqno, sequencer)),
+                Change::Order { order, .. } => (Some(Episode::OrderChanged { seqno, order }), None),
             };
             let handover = handover.map(|to| Episode::HandedOver { seqno, to });
             change.into_iter().chain(handover).for_each(|episode| self.episodes.push(episode));

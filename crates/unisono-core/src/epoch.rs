@@ -30,7 +30,8 @@ impl Group {
         let Founding { instance, epoch, config, members } = founding;
         (self.instance, self.config) = (instance, config);
         let sequencer = members[0].uid;
-        let base = LogBase { seqno: 0, members, term: (0, sequencer), last_numbers: Vec::new() };
+        let order = (0, self.config.order);
+        let base = LogBase { seqno: 0, members, term: (0, sequencer), order, last_numbers: Vec::new() };
         self.begin_log(now, epoch, 0, &base);
         self.joining = None;
         self.phase = Phase::Member;

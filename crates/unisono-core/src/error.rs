@@ -195,4 +195,29 @@ pub enum HandOverError {
     Forked,
 }
 
+/// The order of the group was not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ChangeOrderError {
+    /// This member has not entered the group.
+    #[error("this member has not entered the group")]
+    NotMember,
+    /// This member leaves, or its part in the group is over.
+    #[error("this member leaves the group, or has left it")]
+    Left,
+    /// The group is being reset.
+    #[error("the group is being reset: try again")]
+    Resetting,
+    /// A member has asked for another order, and that is not in force yet.
+    #[error("another change of the order is under way: try again")]
+    UnderWay,
+    /// The group is ordered so.
+    #[error("the group is ordered so already")]
+    InForce,
+    /// A forked child uses a handle of its parent's, which the library refuses.
+    #[error("this handle belongs to the process that forked: open another one here")]
+    Forked,
+}
+
+debug_as_sentence!(ChangeOrderError { NotMember, Left, Resetting, UnderWay, InForce, Forked });
 debug_as_sentence!(HandOverError { NotSequencer, NoSuchMember, Resetting, Never, Forked });

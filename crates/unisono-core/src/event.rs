@@ -1,5 +1,6 @@
 //! The events that a group reports to its application, in one ordered stream.
 
+use crate::config::Order;
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -62,6 +63,15 @@ pub enum Event {
         /// Seqno of the role event.
         seqno: Seqno,
         /// The sequencer from here on.
+        sequencer: Uid,
+    },
+    /// The group is ordered otherwise from here on. See [`Group::change_order`](crate::Group::change_order).
+    OrderChanged {
+        /// Seqno of the event.
+        seqno: Seqno,
+        /// The order from here on.
+        order: Order,
+        /// The sequencer from here on; in a ring the member that has the token.
         sequencer: Uid,
     },
     /// A reset is complete. A new epoch begins here.
@@ -139,6 +149,7 @@ impl Event {
             | Event::Joined { seqno, .. }
             | Event::Left { seqno, .. }
             | Event::HandedOver { seqno, .. }
+            | Event::OrderChanged { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
             Event::Suspected { .. }
             | Event::ResetAhead { .. }
@@ -233,7 +244,9 @@ impl View {
                 self.members.retain(|known| known.uid != member.uid);
                 self.sequencer = successor.unwrap_or(self.sequencer);
             }
-            Event::HandedOver { sequencer, .. } => self.sequencer = *sequencer,
+            Event::HandedOver { sequencer, .. } | Event::OrderChanged { sequencer, .. } => {
+                self.sequencer = *sequencer;
+            }
             Event::Message { .. }
             | Event::Suspected { .. }
             | Event::ResetAhead { .. }

@@ -64,6 +64,7 @@
 extern crate alloc;
 
 mod allowance;
+mod challenge;
 mod config;
 mod cookies;
 mod episode;

@@ -21,6 +21,8 @@ pub struct Report {
     pub reporter: Uid,
     /// How the group is ordered.
     pub order: Order,
+    /// Seqno of the event from which on it is ordered so; 0 if it was founded so.
+    pub order_since: Seqno,
     /// The sequencer; in a ring, the member that has the token.
     pub sequencer: Uid,
     /// Seqno of the event that named the sequencer.

@@ -134,10 +134,20 @@ named! {
         NullPassCalls,
         /// In a ring the token goes to the next but one.
         PassSkipsNext,
+        /// In a ring the token goes to the member before, not to the next.
+        PassGoesBack,
         /// In a ring no member repeats a pass that was lost.
         PassNotRepeated,
         /// In a ring a confirmation may name a pass, which is no event.
         ConfirmNamesPass,
+        /// The token moves, and the next change is numbered, before a switch of the order is accepted.
+        SwitchBeforeAcceptance,
+        /// Whether an event that names a sequencer is a pass is told by the order at the end of the log.
+        SwitchByEnd,
+        /// A switch of the order stays in force when a reset cuts it off.
+        SwitchKeptOverCut,
+        /// A joiner is told the order with which the group was founded.
+        SwitchNotInBase,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

@@ -23,7 +23,7 @@ use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
-use unisono_core::{EntryMode, Formation, Info, Phase, Quorum, Random, Settings, Transport, Uid};
+use unisono_core::{EntryMode, Formation, Info, Order, Phase, Quorum, Random, Settings, Transport, Uid};
 
 /// The results of a run.
 #[derive(Clone, Debug)]
@@ -93,6 +93,7 @@ impl Director {
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),
             founders_min: plan.founders_min(),
+            may_be_ring: plan.config.order == Order::Token || plan.workload.switches > 0.0,
             is_quiet: profile == Profile::Perf,
         }));
         let mut recorder = Recorder::new(checkers, trace);

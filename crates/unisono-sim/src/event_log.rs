@@ -56,6 +56,9 @@ impl EventLog {
             Event::HandedOver { seqno, sequencer } => {
                 format!("{seqno} sequencer {}", self.process_of(*sequencer))
             }
+            Event::OrderChanged { seqno, order, sequencer } => {
+                format!("{seqno} order {order:?}, sequencer {}", self.process_of(*sequencer))
+            }
             Event::Reset { seqno, view, excluded, degraded, forced } => {
                 let excluded: Vec<Uid> = excluded.iter().map(|member| member.uid).collect();
                 let mut line = format!("{seqno} reset {} without {}", self.view(view), self.list(&excluded));

@@ -17,8 +17,9 @@ use unisono_core::{EntryMode, Quorum};
 pub(crate) const TARGETS: Targets = Targets {
     steps: STEPS,
     may_drop: |kind| {
-        use FrameKind::{Ask, Confirm, Confirmed, Force, Forcing, Tell};
-        !kind.is_of_calls() && !matches!(kind, Ask | Tell | Force | Forcing | Confirm | Confirmed)
+        use FrameKind::{Ask, Confirm, Confirmed, Force, Forcing, Switch, Switching, Tell};
+        let is_from_outside = matches!(kind, Ask | Tell | Force | Forcing | Switch | Switching);
+        !kind.is_of_calls() && !is_from_outside && !matches!(kind, Confirm | Confirmed)
     },
 };
 
@@ -171,6 +172,23 @@ impl Director {
             Quorum::MajorityOf(names) => 2 * living > names.len(),
             _ => 2 * living > info.members.len(),
         }
+    }
+
+    /// Where members crash, lets one in five crash when it sends the next change: a switch may be lost with the member that
+    /// numbered it.
+    pub(super) fn crash_at_switch(&mut self) {
+        let crashes = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::CrashAtStep);
+        if !(self.injector.is_on && crashes && self.can_lose_any() && self.injector.random.chance(0.2)) {
+            return;
+        }
+        self.world.frame_faults.set(FrameFault {
+            frame: FrameKind::Change,
+            from: None,
+            to: None,
+            skip: 0,
+            times: 1,
+            action: FaultAction::CrashBefore,
+        });
     }
 
     fn crash_victim(&mut self) {

@@ -164,6 +164,7 @@ impl Stage<'_> {
             Checkers::new(properties::all(&GroupTerms {
                 config: config.clone(),
                 founders_min: 1,
+                may_be_ring: false,
                 is_quiet: false,
             })),
             None,

@@ -64,8 +64,13 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         CoreBug::ProgressNotLookedAt => OF_REPLICAS,
         CoreBug::NullPassCalls
         | CoreBug::PassSkipsNext
+        | CoreBug::PassGoesBack
         | CoreBug::PassNotRepeated
-        | CoreBug::ConfirmNamesPass => OF_RINGS,
+        | CoreBug::ConfirmNamesPass
+        | CoreBug::SwitchByEnd
+        | CoreBug::SwitchBeforeAcceptance
+        | CoreBug::SwitchKeptOverCut
+        | CoreBug::SwitchNotInBase => OF_RINGS,
         bug if bug.is_of_replicas() => OF_REPLICAS,
         bug if bug.is_of_calls() => OF_CALLS,
         _ => OF_GROUPS,

@@ -110,6 +110,8 @@ pub(crate) const STUCK: u64 = 0x7374_7563_6b21_2121;
 
 /// And runs in which the token goes round.
 const ORDER: u64 = 0x6f72_6465_7221_2121;
+/// And runs in which the order changes.
+const SWITCHES: u64 = 0x7377_6974_6368_2121;
 
 /// Most participants of a formation: the smallest datagram drawn has room for 12.
 const FORMATION_MAX: usize = 12;
@@ -213,6 +215,8 @@ pub(crate) struct Workload {
     /// Fractions of actions that are leaves, and hand-overs of the role.
     pub(crate) leaves: f64,
     pub(crate) hand_overs: f64,
+    /// Fraction of actions in which the application asks for the other order: a token or a sequencer.
+    pub(crate) switches: f64,
     /// Maximum delay before a process starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
 }
@@ -304,8 +308,15 @@ pub(crate) fn name(process: usize, is_long: bool) -> Name {
 
 /// True if the group of this seed is a ring, in any profile. It changes nothing else in a seed.
 pub(crate) fn draws_a_ring(seed: u64, profile: Profile) -> bool {
-    std::env::var_os("RING").is_some()
-        || Random::from_u64(ORDER ^ seed ^ (profile as u64 + 1) << 56).chance(0.15)
+    Random::from_u64(ORDER ^ seed ^ (profile as u64 + 1) << 56).chance(0.15)
+}
+
+/// In some worlds the order changes, in the profile of rings more often than elsewhere, but not where datagrams are counted:
+/// returns what draws how often.
+pub(crate) fn draws_switches(seed: u64, profile: Profile) -> Option<Random> {
+    let mut random = Random::from_u64(SWITCHES ^ seed ^ (profile as u64 + 1) << 56);
+    let part = if profile == Profile::Token { 0.6 } else { 0.15 };
+    (profile != Profile::Perf && random.chance(part)).then_some(random)
 }
 
 impl Plan {
@@ -346,6 +357,9 @@ impl Plan {
         }
         if profile == Profile::Token || draws_a_ring(seed, profile) {
             plan.config.order = Order::Token;
+        }
+        if let Some(random) = &mut draws_switches(seed, profile) {
+            plan.workload.switches = random.pick(&[0.005, 0.02, 0.05]);
         }
         plan
     }
@@ -392,6 +406,7 @@ impl Plan {
             streak: None,
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
+            switches: 0.0,
             restart_max: random.millis(5, 2000),
         };
         Plan {
@@ -543,6 +558,7 @@ impl Plan {
             streak: None,
             leaves: 0.0,
             hand_overs: 0.0,
+            switches: 0.0,
             restart_max: SECOND,
         };
     }

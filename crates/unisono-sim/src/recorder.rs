@@ -15,6 +15,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// Epochs that began with a reset.
     pub(crate) resets: u64,
+    /// Switches of the order that the member which numbered them received.
+    pub(crate) switches: u64,
     /// Times that a member passed its group's token on.
     pub(crate) passes: u64,
     /// Members and joiners that crashed.
@@ -30,6 +32,7 @@ impl Totals {
         self.messages += other.messages;
         self.calls += other.calls;
         self.resets += other.resets;
+        self.switches += other.switches;
         self.passes += other.passes;
         self.crashes += other.crashes;
         self.partitions += other.partitions;

@@ -71,6 +71,8 @@ pub struct Summary {
     pub calls: u64,
     /// Epochs that began with a reset.
     pub resets: u64,
+    /// Times that groups changed their order.
+    pub switches: u64,
     /// Times that members passed the tokens of their groups on.
     pub passes: u64,
     /// Members and joiners that crashed.
@@ -260,6 +262,7 @@ impl Tally {
             messages: self.totals.messages,
             calls: self.totals.calls,
             resets: self.totals.resets,
+            switches: self.totals.switches,
             passes: self.totals.passes,
             crashes: self.totals.crashes,
             partitions: self.totals.partitions,

@@ -149,6 +149,9 @@ impl fmt::Display for Brief<'_> {
             Frame::Change { seqno, change: Change::Role { sequencer } } => {
                 write!(f, "Change {seqno} ROLE {}", self.life(*sequencer))
             }
+            Frame::Change { seqno, change: Change::Order { order, sequencer } } => {
+                write!(f, "Change {seqno} ORDER {order:?} sequencer {}", self.life(*sequencer))
+            }
             Frame::Heartbeat(beat) => {
                 let acting = if beat.acting { "" } else { " (not acting)" };
                 write!(

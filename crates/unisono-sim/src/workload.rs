@@ -7,7 +7,7 @@ use crate::network::exponential;
 use crate::plan::Beginning;
 use crate::record::Life;
 use crate::world::{Notice, Trigger};
-use unisono_core::Phase;
+use unisono_core::{Migration, Order, Phase};
 
 impl Director {
     /// Performs the next action of an application and schedules the one after it.
@@ -42,6 +42,8 @@ impl Director {
             }
         } else if draw < workload.leaves + workload.hand_overs {
             self.hand_over();
+        } else if draw < workload.leaves + workload.hand_overs + workload.switches {
+            self.switch(process);
         } else if let Some(streak) = workload.streak
             && self.app_random.chance(streak.part)
         {
@@ -76,6 +78,16 @@ impl Director {
         let Some(sequencer) = self.place_of(info.sequencer) else { return };
         let successor = info.members[self.app_random.below(info.members.len() as u64) as usize].uid;
         self.world.hand_over(sequencer, successor);
+    }
+
+    /// An application asks for the other order.
+    fn switch(&mut self, process: usize) {
+        let by_sequencer = match self.plan.config.order {
+            Order::Token => Order::Sequencer(Migration::OnRequest),
+            order => order,
+        };
+        self.crash_at_switch();
+        self.world.switch(process, by_sequencer);
     }
 
     /// Lets an application react to an event.

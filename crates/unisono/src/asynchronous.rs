@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member,
-    ResetError, SendError, Seqno, Standing, Uid,
+    ChangeOrderError, ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError,
+    HeldUp, Info, Member, Order, ResetError, SendError, Seqno, Standing, Uid,
 };
 
 /// A handle on one member of a group, as [`Group`](crate::Group), whose waiting calls are futures. A future may be
@@ -360,6 +360,11 @@ impl AsyncGroup {
     /// Gives the role of sequencer to another member, as [`Group::hand_over`](crate::Group::hand_over).
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
         self.shared().command(|member, now| member.group.hand_over(now, to))
+    }
+
+    /// Asks for another order, as [`Group::change_order`](crate::Group::change_order).
+    pub fn change_order(&self, order: Order) -> Result<(), ChangeOrderError> {
+        self.shared().command(|member, now| member.group.change_order(now, order))
     }
 
     /// Returns the state of this member and its group, as [`Group::info`](crate::Group::info).

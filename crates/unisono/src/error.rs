@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use unisono_core::wire::VERSION;
 use unisono_core::{
-    ConfigError, EpochId, ForceError, HeldUp, JoinFailure, LeaveError, SendError, debug_as_sentence,
+    ChangeOrderError, ConfigError, EpochId, ForceError, HeldUp, JoinFailure, LeaveError, SendError,
+    debug_as_sentence,
 };
 
 /// Why a process is not in the group. The group is unchanged, unless the reason of a failed join says otherwise.
@@ -389,6 +390,18 @@ pub enum ForceFailure {
     /// The member refused.
     #[error(transparent)]
     Refused(#[from] ForceError),
+}
+
+/// The order of a group was not changed from outside. Nothing was begun, except where no answer came back.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ChangeOrderFailure {
+    /// The member could not be asked.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// The member refused.
+    #[error(transparent)]
+    Refused(#[from] ChangeOrderError),
 }
 
 /// Why a file with a key or a private port could not be written or read. Nothing changed.

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
-    ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp, Info, Member,
-    ResetError, SendError, Seqno, Standing, Uid,
+    ChangeOrderError, ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError,
+    HeldUp, Info, Member, Order, ResetError, SendError, Seqno, Standing, Uid,
 };
 
 /// Interval at which an entry looks whether it is cancelled.
@@ -445,6 +445,12 @@ impl Group {
     /// [`Migration::ByLoad`](crate::Migration::ByLoad) the load may move it on.
     pub fn hand_over(&self, to: Uid) -> Result<(), HandOverError> {
         self.shared().command(|member, now| member.group.hand_over(now, to))
+    }
+
+    /// Asks for another order: a sequencer, or a token that goes round. Any member can ask. The order has changed when
+    /// [`Event::OrderChanged`] is received; a reset drops the request, and its event comes instead.
+    pub fn change_order(&self, order: Order) -> Result<(), ChangeOrderError> {
+        self.shared().command(|member, now| member.group.change_order(now, order))
     }
 
     /// Returns the state of this member and its group (the papers' GetInfoGroup).

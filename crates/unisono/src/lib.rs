@@ -280,21 +280,23 @@ mod versions;
 pub use asynchronous::{AsyncGroup, Events};
 pub use bytes::Bytes;
 pub use confirmation::Confirmation;
-pub use error::{Ended, ForceFailure, KeyError, LeaveFailure, LookError, OpenError, SendFailure};
+pub use error::{
+    ChangeOrderFailure, Ended, ForceFailure, KeyError, LeaveFailure, LookError, OpenError, SendFailure,
+};
 pub use group::Group;
 pub use key::Key;
 pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
-pub use outside::{force, look, look_at, look_with_key_at};
+pub use outside::{change_order, force, look, look_at, look_with_key_at};
 pub use reach::MULTICAST_PORT;
 pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig, HandOverError, HeldUp,
-    Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name, NameError, Order, Phase,
-    Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid,
-    View,
+    ChangeOrderError, ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig,
+    HandOverError, HeldUp, Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name,
+    NameError, Order, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Standing,
+    Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

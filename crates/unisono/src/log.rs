@@ -99,6 +99,7 @@ mod emitted {
             Episode::Joined { seqno, member, members } => joined(label, seqno, &member, members),
             Episode::Left { seqno, member, members } => left(label, seqno, &member, members),
             Episode::HandedOver { seqno, to } => handed_over(label, seqno, &to),
+            Episode::OrderChanged { seqno, order } => order_changed(label, seqno, order),
             Episode::Suspected { member, reason } => suspected(label, &member, reason),
             Episode::ResetBegun { coordinator } => reset_begun(label, coordinator),
             Episode::ResetEnded { seqno, members, excluded, degraded, took } => {
@@ -112,6 +113,10 @@ mod emitted {
             Episode::OtherVersion { address, version } => other_version(label, address, version),
             _ => {}
         }
+    }
+
+    fn order_changed(Label { group, me }: &Label, seqno: Seqno, order: unisono_core::Order) {
+        info!(target: "unisono", group = &**group, me = me.as_str(), ?order, seqno, "order changed");
     }
 
     fn entered(Label { group, me }: &Label, seqno: Seqno, members: usize) {

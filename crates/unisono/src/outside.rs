@@ -4,7 +4,7 @@
 //! Each member that receives it answers with its own report, and the first answer counts. If no seed answers at once,
 //! members are asked by multicast too: they may be cut off from the seeds, which may be the reason for the query.
 
-use crate::error::{ForceFailure, LookError, OpenError};
+use crate::error::{ChangeOrderFailure, ForceFailure, LookError, OpenError};
 use crate::opening::random;
 use crate::options::Options;
 use crate::reach::{IPV6_DATAGRAM_BYTES_MAX, Wish, multicast_address, port};
@@ -17,10 +17,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 use unisono_core::look::Report;
 use unisono_core::wire::{
-    Checksum, Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind, Writer,
-    decode_report, open, seal,
+    Checksum, Decoder, Forcing, Frame, HEADER_BYTES, Header, KeyContext, Protection, ProtectionKind,
+    Switching, Writer, decode_report, open, seal,
 };
-use unisono_core::{EpochTag, ForceError, GroupTag, Instance, Uid};
+use unisono_core::{ChangeOrderError, EpochTag, ForceError, GroupTag, Instance, Order, Uid};
 use unisono_udp::{Receiver, Socket, Watch};
 
 /// Interval after which an unanswered query is sent again.
@@ -90,6 +90,35 @@ pub fn force(
     }
 }
 
+/// Asks the member at this address to change the order of its group ([`Group::change_order`](crate::Group::change_order)).
+/// Returns when the member asks the sequencer for it; [`look_at`] shows when it is in force.
+pub fn change_order(
+    name: &str,
+    address: SocketAddr,
+    order: Order,
+    options: &Options,
+    timeout: Duration,
+) -> Result<(), ChangeOrderFailure> {
+    let begin = Instant::now();
+    let mut challenge = 0;
+    loop {
+        let left = timeout.saturating_sub(begin.elapsed());
+        let question = Question::Switch { challenge, order };
+        let (answer, _) = ask(name, options, question, &[address], false, left, |frame| match frame {
+            Frame::Switching { answer, .. } => Some(answer),
+            _ => None,
+        })?;
+        challenge = match answer {
+            Switching::Challenge(challenge) => challenge,
+            Switching::Begun => return Ok(()),
+            Switching::InForce => return Err(ChangeOrderError::InForce.into()),
+            Switching::UnderWay => return Err(ChangeOrderError::UnderWay.into()),
+            Switching::Resetting => return Err(ChangeOrderError::Resetting.into()),
+            Switching::NotMember => return Err(ChangeOrderError::NotMember.into()),
+        };
+    }
+}
+
 fn look_for(
     name: &str,
     options: &Options,
@@ -107,6 +136,7 @@ fn look_for(
 enum Question {
     Look,
     Force { challenge: u64, without: Vec<Uid> },
+    Switch { challenge: u64, order: Order },
 }
 
 fn ask<T>(
@@ -257,6 +287,9 @@ impl Asker {
             Question::Force { challenge, without } => {
                 Frame::Force { nonce, challenge: *challenge, without: without.clone() }
             }
+            Question::Switch { challenge, order } => {
+                Frame::Switch { nonce, challenge: *challenge, order: *order }
+            }
         };
         Writer::new(&mut datagram, HEADER_BYTES + QUESTION_BYTES).frame(&frame);
         let sealed = seal(&mut datagram, &header, &Asker::context(&header), self.protection());
@@ -285,9 +318,11 @@ impl Asker {
         let payload = open(datagram, &header, &context, self.protection())?;
         let key = self.sealed.as_ref().and_then(|sealed| sealed.key_of(&context));
         let found = Decoder::new(payload).find_map(|frame| match frame {
-            Ok(frame @ (Frame::Tell { nonce, .. } | Frame::Forcing { nonce, .. })) if nonce == self.nonce => {
-                read(frame)
-            }
+            Ok(
+                frame @ (Frame::Tell { nonce, .. }
+                | Frame::Forcing { nonce, .. }
+                | Frame::Switching { nonce, .. }),
+            ) if nonce == self.nonce => read(frame),
             _ => None,
         });
         found.map(|found| (found, key))

@@ -35,7 +35,7 @@ impl Group {
             epoch: self.epoch,
             me: self.me.uid,
             rank: members.iter().position(|member| member.uid == self.me.uid),
-            order: self.config.order,
+            order: self.log.history().order(),
             sequencer: self.contact(),
             by_multicast: self.audience().multicast,
             expected: self.log.delivered() + 1,
@@ -82,7 +82,8 @@ impl Group {
                 && !self.recovery.has_promised()
                 && !self.is_below_minimum(),
             reporter: self.me.uid,
-            order: self.config.order,
+            order: self.log.history().order(),
+            order_since: self.log.history().order_since(),
             sequencer: self.contact(),
             term: self.term(),
             resilience: self.resilience_in(self.log.history().view().len()),

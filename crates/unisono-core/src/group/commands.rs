@@ -122,7 +122,7 @@ impl Group {
     /// # Errors
     /// See [`HandOverError`]: nothing was done.
     pub fn hand_over(&mut self, now: Time, to: Uid) -> Result<(), HandOverError> {
-        if self.config.order == Order::Sequencer(Migration::Never) {
+        if self.log.history().order() == Order::Sequencer(Migration::Never) {
             return Err(HandOverError::Never);
         }
         if self.recovery.has_promised() {

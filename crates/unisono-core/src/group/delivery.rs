@@ -89,7 +89,7 @@ impl Group {
                 let change = change.clone();
                 self.event_of_change(seqno, *change)
             }
-            Entry::Role(_) if self.is_ring() => None,
+            Entry::Role(_) if self.is_pass(seqno) => None,
             Entry::Role(sequencer) => Some(Event::HandedOver { seqno, sequencer: *sequencer }),
             Entry::Reset(reset) => {
                 let reset = reset.clone();
@@ -143,6 +143,7 @@ impl Group {
                 let successor = (term == seqno).then_some(sequencer);
                 Some(Event::Left { seqno, member, goodbye, members, successor })
             }
+            Change::Order { order, sequencer } => Some(Event::OrderChanged { seqno, order, sequencer }),
             // It is an entry of another kind (`Entry::of_change`).
             Change::Role { .. } => None,
         }

@@ -166,6 +166,9 @@ impl Group {
             Frame::Force { nonce, challenge, without } if !multicast => {
                 self.handle_force(now, from, nonce, challenge, &without);
             }
+            Frame::Switch { nonce, challenge, order } if !multicast => {
+                self.handle_switch(now, from, nonce, challenge, order);
+            }
             Frame::Form { .. }
             | Frame::FormPromise(_)
             | Frame::FormRefused { .. }
@@ -347,6 +350,7 @@ impl Group {
             Frame::LeaveRequest { unnumbered_through, goodbye } => {
                 self.handle_leave_request(LeaveRequest { from, unnumbered_through, goodbye });
             }
+            Frame::SwitchRequest { order } => self.handle_switch_request(now, order),
             Frame::Met(met) => self.handle_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {

@@ -285,6 +285,7 @@ impl Group {
         if self.confirming.is_asked() {
             self.go_on_confirming(now);
         }
+        self.ask_to_switch(now);
         if self.audience_is_stale() {
             self.rebuild_audience(now);
         }
@@ -315,6 +316,7 @@ impl Group {
         consider(self.detector.wake_at(), Reason::Detector);
         consider(self.recovery.wake_at(), Reason::Reset);
         consider(self.confirm_at(), Reason::Confirm);
+        consider(self.switch_at(), Reason::Switch);
         consider(self.previous.as_deref().and_then(PreviousEpoch::wake_at), Reason::Linger);
         next
     }

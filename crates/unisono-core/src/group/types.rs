@@ -70,6 +70,8 @@ pub enum Reason {
     Reset,
     /// Asking members again that have not answered a confirmation.
     Confirm,
+    /// Asking the sequencer again for another order.
+    Switch,
     /// An excluded member asking whether it may go.
     Linger,
 }

@@ -4,6 +4,7 @@
 //! is checked where its rule is written, and a probe is recorded where its state comes about ([`Planted`], [`Probe`]).
 
 use super::Group;
+use crate::config::Order;
 use crate::identity::{Ballot, EpochId, EpochTag, Member, MessageNumber, Seqno, Uid};
 use crate::log::Entry;
 use crate::planted::{Planted, Probe};
@@ -76,6 +77,10 @@ pub enum Logged<'a> {
     Leave(Uid),
     /// This member becomes the sequencer.
     Role(Uid),
+    /// In a ring: the token goes to this member.
+    Pass(Uid),
+    /// The group is ordered otherwise, and this member is the sequencer.
+    Order(Order, Uid),
     /// A reset begins an epoch with this view.
     Reset(&'a [Member]),
     /// The log begins after this seqno, at which this view is in force.
@@ -112,9 +117,11 @@ impl Group {
             Entry::Change(change) => match &**change {
                 Change::Join { member, .. } => Logged::Join(member.uid),
                 Change::Leave { uid, .. } => Logged::Leave(*uid),
+                Change::Order { order, sequencer } => Logged::Order(*order, *sequencer),
                 // A role event has an entry of its own.
                 _ => return None,
             },
+            Entry::Role(uid) if self.is_pass(seqno) => Logged::Pass(*uid),
             Entry::Role(sequencer) => Logged::Role(*sequencer),
             Entry::Reset(_) => Logged::Reset(view()),
         })

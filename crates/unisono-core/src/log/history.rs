@@ -7,6 +7,7 @@
 //! moves.
 
 use super::blocks::{Blocks, Part, Slice};
+use crate::config::Order;
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::table::Table;
 use crate::wire::{Change, Frame, LogBase, Pieces, run_overhead};
@@ -132,9 +133,11 @@ pub(crate) struct History {
     term: (Seqno, Uid),
     /// The terms before it; the first of all terms is the term at `base`.
     earlier_terms: VecDeque<(Seqno, Uid)>,
-    /// Seqnos of joins, leaves and resets beyond `base`, ascending.
+    /// How the group is ordered, each with the first seqno at which that is in force; the first is the one at `base`.
+    orders: Vec<(Seqno, Order)>,
+    /// Seqnos of joins, leaves, switches of the order and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
-    /// Seqno of the last join or leave ever, or of the epoch's beginning.
+    /// Seqno of the last join, leave or switch of the order ever, or of the epoch's beginning.
     last_change: Seqno,
     /// Marks of all senders at `base`.
     at_base: Table<SenderMark>,
@@ -159,6 +162,7 @@ impl History {
             views: Vec::from([(base.seqno, Arc::new(base.members.clone()))]),
             term: base.term,
             earlier_terms: VecDeque::new(),
+            orders: Vec::from([base.order]),
             changes: Vec::new(),
             last_change: base.seqno,
             at_base: marks.clone(),
@@ -178,6 +182,7 @@ impl History {
             seqno,
             members: self.view_at(seqno).to_vec(),
             term: self.term_at(seqno),
+            order: self.switch_at(seqno),
             last_numbers: marks.iter().map(|(uid, mark)| (uid, mark.number)).collect(),
         }
     }
@@ -269,6 +274,28 @@ impl History {
     /// Returns the seqno of the last event of the log that names a sequencer, and that sequencer.
     pub(crate) fn term(&self) -> (Seqno, Uid) {
         self.term
+    }
+
+    /// Returns how the group is ordered at the end of the log.
+    #[inline]
+    pub(crate) fn order(&self) -> Order {
+        self.orders[self.orders.len() - 1].1
+    }
+
+    /// Returns the seqno of the event from which on the group is ordered so.
+    pub(crate) fn order_since(&self) -> Seqno {
+        self.orders[self.orders.len() - 1].0
+    }
+
+    /// Returns how the group is ordered after the entry at `seqno`; below `base`, as at `base`.
+    pub(crate) fn order_at(&self, seqno: Seqno) -> Order {
+        self.switch_at(seqno).1
+    }
+
+    /// Returns the last switch of the order at `seqno` or before: its seqno and the order.
+    fn switch_at(&self, seqno: Seqno) -> (Seqno, Order) {
+        let found = self.orders.iter().rev().find(|(from, _)| *from <= seqno);
+        *found.unwrap_or(&self.orders[0])
     }
 
     /// Returns the last such event at `seqno` or before, and the sequencer that it names.
@@ -490,6 +517,10 @@ impl History {
                 }
                 self.at_received.remove(*uid);
             }
+            Change::Order { order, sequencer } => {
+                self.begin_term(seqno, *sequencer);
+                self.orders.push((seqno, *order));
+            }
             // It is an entry of another kind ([`Entry::of_change`]).
             Change::Role { .. } => return,
         }
@@ -556,9 +587,17 @@ impl History {
         {
             self.earlier_terms.pop_front();
         }
+        while self.orders.len() > 1 && self.orders[1].0 <= self.base {
+            self.orders.remove(0);
+        }
         while self.changes.first().is_some_and(|&seqno| seqno <= self.base) {
             self.changes.remove(0);
         }
+    }
+
+    /// See [`super::Log::keep_order`].
+    pub(super) fn keep_order(&mut self, order: Order) {
+        self.orders.push((self.received, order));
     }
 
     /// Drops all entries beyond `keep`, those beyond a gap included.
@@ -582,6 +621,8 @@ impl History {
         {
             self.term = before;
         }
+        // A switch that is cut off was never in force.
+        self.orders.retain(|(seqno, _)| *seqno <= keep.max(self.base));
         self.changes.retain(|seqno| *seqno <= keep);
         self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
         let mut marks = self.at_base.clone();

@@ -20,6 +20,7 @@ pub(crate) use blocks::Slice;
 pub(crate) use history::{Entry, Filed, History, Members, Message, Reset};
 pub(crate) use unordered::{Manner, UnorderedBuffer};
 
+use crate::config::Order;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::wire::{LogBase, Pieces};
 use alloc::vec::Vec;
@@ -44,7 +45,13 @@ pub(crate) struct Log {
 impl Log {
     /// Returns the empty log of a process that has no group yet.
     pub(crate) fn nowhere() -> Log {
-        Log::after(&LogBase { seqno: 0, members: Vec::new(), term: (0, Uid(0)), last_numbers: Vec::new() })
+        Log::after(&LogBase {
+            seqno: 0,
+            members: Vec::new(),
+            term: (0, Uid(0)),
+            order: (0, Order::default()),
+            last_numbers: Vec::new(),
+        })
     }
 
     /// Returns an empty log that begins after `base`.
@@ -257,6 +264,11 @@ impl Log {
         debug_assert!(self.is_planted || keep >= self.accepted, "an accepted entry is cut");
         self.history.cut(keep);
         debug_assert!(self.is_in_order());
+    }
+
+    /// Planted bug: stays in an order that a cut has undone.
+    pub(crate) fn keep_order(&mut self, order: Order) {
+        self.history.keep_order(order);
     }
 
     /// True if a reset may begin its epoch at `start`: this keeps everything that this member has accepted.

@@ -14,7 +14,13 @@ fn member(uid: Uid) -> Member {
 /// Returns the log of a group of A and B that begins after `seqno`.
 fn log_after(seqno: Seqno) -> Log {
     let members = [A, B].map(member).to_vec();
-    Log::after(&LogBase { seqno, members, term: (seqno, A), last_numbers: Vec::new() })
+    Log::after(&LogBase {
+        seqno,
+        members,
+        term: (seqno, A),
+        order: (0, Order::default()),
+        last_numbers: Vec::new(),
+    })
 }
 
 fn manner() -> Manner {
@@ -150,7 +156,13 @@ fn a_log_that_begins_anew_has_nothing_of_the_one_before() {
     log.keep((B, 1), 1, 8, manner(), Slice::alone(false, &TEXT));
     assert_eq!(log.put_together(B, true, TEXT, 100), None);
     assert!(log.is_put_together(B));
-    log.begin(&LogBase { seqno: 20, members: [member(B)].to_vec(), term: (20, B), last_numbers: Vec::new() });
+    log.begin(&LogBase {
+        seqno: 20,
+        members: [member(B)].to_vec(),
+        term: (20, B),
+        order: (0, Order::default()),
+        last_numbers: Vec::new(),
+    });
     assert_eq!(marks(&log), [20; 5]);
     assert_eq!((log.unordered().senders().next(), log.is_put_together(B)), (None, false));
 }

@@ -236,7 +236,10 @@ impl Group {
         }
         // A joiner is served nothing below the beginning of the epoch: it was not there.
         let from_seqno = self.log.base().max(self.epoch_start);
-        let base = self.log.history().log_base(from_seqno);
+        let mut base = self.log.history().log_base(from_seqno);
+        if self.broken(Planted::SwitchNotInBase) {
+            base.order = (0, self.config.order);
+        }
         match self.peers.get_mut(uid) {
             Some(peer) if peer.is_observer() => {
                 // A late copy of a request does not show that the joiner still asks, and is not served again.

@@ -182,7 +182,13 @@ mod tests {
     /// A log after seqno 0 with a view of the members 0, 1, … (this one is 0).
     fn log(members: u64) -> Log {
         let members: Vec<Member> = (0..members).map(member).collect();
-        Log::after(&LogBase { seqno: 0, members, term: (0, Uid(1)), last_numbers: Vec::new() })
+        Log::after(&LogBase {
+            seqno: 0,
+            members,
+            term: (0, Uid(1)),
+            order: (0, crate::config::Order::default()),
+            last_numbers: Vec::new(),
+        })
     }
 
     fn append_message(log: &mut Log, resilience: u8) {

@@ -114,7 +114,7 @@ fn sent_most(before: &[(Uid, MessageNumber)], after: &[(Uid, MessageNumber)]) ->
 impl Group {
     /// Returns the member that is to get the role because it sends nearly everything, if the role may move now.
     pub(crate) fn successor_by_load(&mut self, now: Time) -> Option<Uid> {
-        if self.config.order != Order::Sequencer(Migration::ByLoad) {
+        if self.log.history().order() != Order::Sequencer(Migration::ByLoad) {
             return None;
         }
         let history = self.log.history();

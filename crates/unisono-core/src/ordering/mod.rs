@@ -22,6 +22,7 @@ mod progress;
 mod questions;
 mod reports;
 mod role;
+mod switch;
 mod token;
 mod under_way;
 
@@ -36,6 +37,7 @@ use migration::Load;
 pub(crate) use progress::Awaited;
 use progress::{Behind, InTheWay};
 pub(crate) use reports::Acknowledging;
+use switch::Switch;
 use token::Ring;
 use under_way::UnderWay;
 
@@ -78,6 +80,8 @@ pub(crate) struct Order {
     pub(crate) load: Load,
     /// What this member knows of the token, in a ring.
     ring: Ring,
+    /// Another order that members want.
+    switch: Switch,
     /// Bytes that take room in the sockets of members.
     under_way: UnderWay,
     /// Sender whose turn was last.

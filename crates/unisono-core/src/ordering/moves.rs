@@ -35,13 +35,16 @@ impl Order {
         debug_assert!(self.may_take(event) && event <= received);
         (self.acting, self.taken) = (Some(event), Some(event));
         self.heard = self.heard.max(Some(event));
-        // Its predecessors have announced what they numbered, and heartbeats show how far that goes.
-        self.announced = self.announced.max(received);
+        // Its predecessors have announced what they numbered, and heartbeats show how far that goes. After a switch of the
+        // order the predecessor is this member.
+        if self.numbered < received {
+            self.announced = self.announced.max(received);
+        }
         (self.numbered_from, self.numbered) = (received, received);
     }
 
     /// Ends this member's term by the event at `event`, which it has numbered. A planted bug lets it go on.
-    fn end_term(&mut self, event: Seqno, goes_on: bool) {
+    pub(super) fn end_term(&mut self, event: Seqno, goes_on: bool) {
         self.numbered = event;
         if !goes_on {
             self.acting = None;

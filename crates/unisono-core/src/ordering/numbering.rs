@@ -181,7 +181,10 @@ impl Group {
 
     /// Numbers joins, leaves and role events, one at a time.
     fn number_changes(&mut self, now: Time) {
-        if self.log.history().last_change() > self.log.accepted() && !self.broken(Planted::NextChangeEarly) {
+        let last = self.log.history().last_change();
+        let waits = last > self.log.accepted() && !self.broken(Planted::NextChangeEarly);
+        let is_switch = || last == self.log.history().order_since();
+        if waits && !(self.broken(Planted::SwitchBeforeAcceptance) && is_switch()) {
             if self.broken(Planted::RoleMovesOverChange) {
                 self.number_role(now);
             }
@@ -195,11 +198,15 @@ impl Group {
             return;
         }
         let leave = if self.leave_waits_for_pieces() { None } else { self.next_leave() };
-        if let Some(change) = leave.or_else(|| self.next_join(now)) {
+        let change = leave.or_else(|| self.next_join(now)).or_else(|| self.next_switch(now));
+        if let Some(change) = change {
+            let is_switch = matches!(change, Change::Order { .. });
             let is_my_leave = matches!(&change, Change::Leave { uid, .. } if *uid == self.me.uid);
             self.append_change(change);
             if is_my_leave {
                 self.resign(now);
+            } else if is_switch {
+                self.go_on_after_switch(now);
             }
             return;
         }

@@ -183,7 +183,7 @@ impl Group {
     pub(super) fn successor_out_of_the_way(&mut self, now: Time) -> Option<Uid> {
         let (hindrance, since) = self.order.in_the_way.0?;
         let SlowMember::ExcludeAfter(patience) = self.config.slow_member else { return None };
-        if now.since(since) <= patience || self.config.order == Order::Sequencer(Migration::Never) {
+        if now.since(since) <= patience || self.log.history().order() == Order::Sequencer(Migration::Never) {
             return None;
         }
         if self.hindrance() != Some(hindrance) {

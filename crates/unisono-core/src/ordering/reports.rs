@@ -138,7 +138,7 @@ impl Group {
         let mut own = 0;
         // Usually many messages of one sender and one resilience follow each other.
         let (mut last, mut asked) = (None, None);
-        let (is_ring, room) = (self.is_ring(), self.settings.under_way_bytes_max());
+        let (mut is_ring, room) = (self.is_ring_at(from), self.settings.under_way_bytes_max());
         for seqno in from + 1..=received {
             match self.log.history().get(seqno) {
                 Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
@@ -161,10 +161,11 @@ impl Group {
                     }
                 }
                 // A pass is no move that anything follows from.
-                Some(Entry::Role(_)) if is_ring => {}
+                Some(Entry::Role(_)) if self.is_pass(seqno) => {}
                 Some(Entry::Role(_)) => self.note_named(now),
                 Some(Entry::Change(change)) => {
                     due = true;
+                    is_ring = self.is_ring_at(seqno);
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
                     if own_leave && !self.recovery.has_promised() {

@@ -123,12 +123,19 @@ impl Ring {
 impl Group {
     /// True if the token goes round in this group.
     pub(crate) fn is_ring(&self) -> bool {
-        self.config.order == Discipline::Token
+        self.log.history().order() == Discipline::Token
+    }
+
+    /// True if the token goes round after the entry at `seqno`.
+    pub(super) fn is_ring_at(&self, seqno: Seqno) -> bool {
+        let history = self.log.history();
+        let order = if self.broken(Planted::SwitchByEnd) { history.order() } else { history.order_at(seqno) };
+        order == Discipline::Token
     }
 
     /// True if the entry at `seqno` is a pass.
     pub(crate) fn is_pass(&self, seqno: Seqno) -> bool {
-        self.is_ring() && matches!(self.log.history().get(seqno), Some(Entry::Role(_)))
+        self.is_ring_at(seqno) && matches!(self.log.history().get(seqno), Some(Entry::Role(_)))
     }
 
     /// Notes that a process asks to be admitted while this member has no token: it keeps it when it comes.
@@ -165,6 +172,7 @@ impl Group {
             || self.application_is_stuck(now)
             || self.broken(Planted::NullPassCalls);
         let next = if self.broken(Planted::PassSkipsNext) { *ring.get(1)? } else { next };
+        let next = if self.broken(Planted::PassGoesBack) { *ring.last()? } else { next };
         calls.then_some(next)
     }
 
@@ -230,6 +238,7 @@ impl Group {
         self.leaving.is_none()
             && !self.has_leave_requests()
             && !self.order.ring.is_asked(now)
+            && !self.order.switch.is_wanted(now)
             && self.peers.iter().all(|peer| peer.is_member() && !peer.is_suspected())
     }
 }
@@ -256,7 +265,13 @@ mod tests {
     fn log(entries: &[Option<Uid>]) -> Log {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let members = [A, B, C].map(|uid| Member { uid, name: Name::default(), address }).to_vec();
-        let mut log = Log::after(&LogBase { seqno: 0, members, term: (0, A), last_numbers: Vec::new() });
+        let mut log = Log::after(&LogBase {
+            seqno: 0,
+            members,
+            term: (0, A),
+            order: (0, Discipline::Token),
+            last_numbers: Vec::new(),
+        });
         for (number, entry) in (1..).zip(entries) {
             let manner = Manner { resilience: 0, broadcast: true, patient: false };
             match entry {

@@ -74,7 +74,13 @@ fn what_a_peer_holds_only_rises_until_a_reset_cuts_the_log() {
 #[test]
 fn every_member_that_numbered_in_a_batch_holds_what_it_numbered() {
     let (mut peers, view) = group(&[0, 0, 0]);
-    let base = LogBase { seqno: 0, members: view.to_vec(), term: (0, Uid(1)), last_numbers: Vec::new() };
+    let base = LogBase {
+        seqno: 0,
+        members: view.to_vec(),
+        term: (0, Uid(1)),
+        order: (0, crate::config::Order::default()),
+        last_numbers: Vec::new(),
+    };
     let mut log = Log::after(&base);
     let append_message = |log: &mut Log| {
         let number = log.received() + 1;

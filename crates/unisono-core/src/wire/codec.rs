@@ -226,6 +226,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             unnumbered_through: from.mark("unnumbered through")?,
             goodbye: read_greeting(from)?,
         },
+        FrameKind::SwitchRequest => Frame::SwitchRequest { order: read_order(from)? },
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.number("seqno")? },
 
         FrameKind::Invite => {
@@ -296,6 +297,27 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 (other, _) => return Err(from.out_of_range("answer", other)),
             };
             Frame::Forcing { nonce, answer }
+        }
+        FrameKind::Switch => {
+            check_padding(from)?;
+            let (nonce, challenge) = (from.u64("nonce")?, from.u64("challenge")?);
+            let order = read_order(from)?;
+            from.rest();
+            Frame::Switch { nonce, challenge, order }
+        }
+        FrameKind::Switching => {
+            let nonce = from.u64("nonce")?;
+            let answer = match (from.u8("answer")?, from.u64("challenge")?) {
+                (1, challenge) => Switching::Challenge(challenge),
+                (2, 0) => Switching::Begun,
+                (3, 0) => Switching::InForce,
+                (4, 0) => Switching::UnderWay,
+                (5, 0) => Switching::Resetting,
+                (6, 0) => Switching::NotMember,
+                (2..=6, other) => return Err(from.out_of_range("challenge", other)),
+                (other, _) => return Err(from.out_of_range("answer", other)),
+            };
+            Frame::Switching { nonce, answer }
         }
         FrameKind::Tell => Frame::Tell { nonce: from.u64("nonce")?, report: from.rest() },
 
@@ -465,6 +487,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*unnumbered_through);
             write_greeting(out, goodbye);
         }
+        Frame::SwitchRequest { order } => write_order(out, *order),
         Frame::Farewell { uid, seqno } => {
             out.u64(uid.0);
             out.u64(*seqno);
@@ -533,6 +556,25 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
                 Forcing::NotHalted => (3, 0),
                 Forcing::NoSuchMember(uid) => (4, uid.0),
                 Forcing::Answers(uid) => (5, uid.0),
+            };
+            out.u8(number);
+            out.u64(value);
+        }
+
+        Frame::Switch { nonce, challenge, order } => {
+            out.u64s([*nonce, *challenge]);
+            write_order(out, *order);
+            write_padding(out);
+        }
+        Frame::Switching { nonce, answer } => {
+            out.u64(*nonce);
+            let (number, value) = match answer {
+                Switching::Challenge(challenge) => (1, *challenge),
+                Switching::Begun => (2, 0),
+                Switching::InForce => (3, 0),
+                Switching::UnderWay => (4, 0),
+                Switching::Resetting => (5, 0),
+                Switching::NotMember => (6, 0),
             };
             out.u8(number);
             out.u64(value);
@@ -661,6 +703,11 @@ fn write_change(out: &mut Body<'_>, change: &Change) {
             out.u8(3);
             out.u64(sequencer.0);
         }
+        Change::Order { order, sequencer } => {
+            out.u8(4);
+            write_order(out, *order);
+            out.u64(sequencer.0);
+        }
     }
 }
 
@@ -673,6 +720,7 @@ fn read_change(from: &mut Reader) -> Result<Change> {
             goodbye: read_greeting(from)?,
         }),
         3 => Ok(Change::Role { sequencer: read_uid(from)? }),
+        4 => Ok(Change::Order { order: read_order(from)?, sequencer: read_uid(from)? }),
         other => Err(from.out_of_range("change", other)),
     }
 }

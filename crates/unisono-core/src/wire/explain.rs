@@ -159,8 +159,9 @@ fn details(lines: &mut Lines, frame: &Frame) {
         }
         Frame::Welcome(welcome) => {
             lines.add(format_args!("    {}", Config(&welcome.config)));
-            let LogBase { seqno, members, term, last_numbers } = &welcome.base;
+            let LogBase { seqno, members, term, order, last_numbers } = &welcome.base;
             lines.add(format_args!("    after seqno {seqno}, sequencer {} since seqno {}", term.1, term.0));
+            lines.add(format_args!("    {} since seqno {}", order_words(order.1), order.0));
             members.iter().for_each(|member| lines.add(format_args!("    member {}", Who(member))));
             for (uid, number) in last_numbers {
                 lines.add(format_args!("    the last numbered message of {uid} is {number}"));
@@ -268,6 +269,9 @@ impl fmt::Display for Frame {
                         )
                     }
                     Change::Role { sequencer } => write!(f, "sequencer {sequencer} from here on"),
+                    Change::Order { order, sequencer } => {
+                        write!(f, "{} from here on, sequencer {sequencer}", order_words(*order))
+                    }
                 }
             }
             Frame::Heartbeat(heartbeat) => {
@@ -360,6 +364,7 @@ impl fmt::Display for Frame {
                 };
                 write!(f, "cookie {cookie:016x}: {reason}")
             }
+            Frame::SwitchRequest { order } => write!(f, "asks for another order: {}", order_words(*order)),
             Frame::LeaveRequest { unnumbered_through: 0, goodbye } => {
                 write!(f, "asks to leave, saying {}", Shown(goodbye))
             }
@@ -441,6 +446,27 @@ impl fmt::Display for Frame {
                     Forcing::NoSuchMember(uid) => write!(f, "{uid} is not in the view"),
                     Forcing::Answers(uid) => write!(f, "{uid} answers"),
                 }
+            }
+
+            Frame::Switch { nonce, challenge: 0, order } => {
+                write!(f, "asks for a challenge to change the order: {}: {nonce:016x}", order_words(*order))
+            }
+            Frame::Switch { nonce, challenge, order } => {
+                let order = order_words(*order);
+                write!(f, "change the order: {order}, challenge {challenge:016x}: {nonce:016x}")
+            }
+            Frame::Switching { nonce, answer } => {
+                write!(f, "{nonce:016x}: ")?;
+                f.write_str(match answer {
+                    Switching::Challenge(challenge) => {
+                        return write!(f, "ask again with challenge {challenge:016x}");
+                    }
+                    Switching::Begun => "the sequencer is asked for that order",
+                    Switching::InForce => "the group is ordered so already",
+                    Switching::UnderWay => "another change of the order is under way",
+                    Switching::Resetting => "the group is being reset",
+                    Switching::NotMember => "this process has left the group",
+                })
             }
 
             Frame::Parcel { id, index, count, bytes } => {
@@ -798,6 +824,16 @@ impl fmt::Display for First<'_> {
 
 struct Config<'a>(&'a GroupConfig);
 
+/// Returns how the group is ordered, in words.
+fn order_words(order: Order) -> &'static str {
+    match order {
+        Order::Sequencer(Migration::Never) => "the role never moves",
+        Order::Sequencer(Migration::OnRequest) => "the role moves on request",
+        Order::Sequencer(Migration::ByLoad) => "the role moves by load",
+        Order::Token => "the token goes round",
+    }
+}
+
 impl fmt::Display for Config<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = self.0;
@@ -835,11 +871,6 @@ impl fmt::Display for Config<'_> {
             SlowMember::Wait => f.write_str(", slow members are waited for")?,
             SlowMember::ExcludeAfter(time) => write!(f, ", slow members are excluded after {time:?}")?,
         }
-        f.write_str(match config.order {
-            Order::Sequencer(Migration::Never) => ", the role never moves",
-            Order::Sequencer(Migration::OnRequest) => ", the role moves on request",
-            Order::Sequencer(Migration::ByLoad) => ", the role moves by load",
-            Order::Token => ", the token goes round",
-        })
+        write!(f, ", {}", order_words(config.order))
     }
 }

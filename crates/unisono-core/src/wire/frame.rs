@@ -6,7 +6,7 @@
 
 use super::calls::{Attempt, Got, Grant, Part, PortHere, PublicKey, Rejection, Reply, Request, Unopened};
 use super::envelope::Envelope;
-use crate::config::GroupConfig;
+use crate::config::{GroupConfig, Order};
 use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -114,6 +114,11 @@ pub enum Frame {
         /// Goodbye, delivered with the leave.
         goodbye: Bytes,
     },
+    /// Asks the sequencer for another order of the group.
+    SwitchRequest {
+        /// The order that the sender wants.
+        order: Order,
+    },
     /// Dismisses a leaver or a joiner: the group does not need it any more. With the uid of its own sender it announces
     /// that the sender goes.
     Farewell {
@@ -214,6 +219,23 @@ pub enum Frame {
         nonce: u64,
         /// The answer.
         answer: Forcing,
+    },
+
+    /// Asks a member for another order of the group. Outside of any epoch; padded.
+    Switch {
+        /// Echoed in the answer.
+        nonce: u64,
+        /// From the answer to an earlier request; 0 in the first.
+        challenge: u64,
+        /// The order that the operator wants.
+        order: Order,
+    },
+    /// Answers [`Frame::Switch`].
+    Switching {
+        /// Nonce of the request.
+        nonce: u64,
+        /// The answer.
+        answer: Switching,
     },
 
     // --- frames larger than a datagram ---
@@ -484,6 +506,13 @@ pub enum Change {
         /// The sequencer from here on.
         sequencer: Uid,
     },
+    /// The group is ordered otherwise.
+    Order {
+        /// The order from here on.
+        order: Order,
+        /// The sequencer from here on; in a ring the member that has the token.
+        sequencer: Uid,
+    },
 }
 
 /// Content of [`Frame::Heartbeat`].
@@ -608,6 +637,8 @@ pub struct LogBase {
     pub members: Vec<Member>,
     /// Seqno of the event that named the sequencer, and the sequencer's uid.
     pub term: (Seqno, Uid),
+    /// Seqno of the event from which on the group is ordered so, and the order.
+    pub order: (Seqno, Order),
     /// Number of the last message that has a seqno, for each sender that has one.
     pub last_numbers: Vec<(Uid, MessageNumber)>,
 }
@@ -684,6 +715,23 @@ pub enum Forcing {
     NoSuchMember(Uid),
     /// This member answers.
     Answers(Uid),
+}
+
+/// Answer to [`Frame::Switch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switching {
+    /// The request is taken if it comes again with this challenge, from the same host.
+    Challenge(u64),
+    /// The member asks the sequencer for the order.
+    Begun,
+    /// The group is ordered so already.
+    InForce,
+    /// Another change of the order is under way.
+    UnderWay,
+    /// The group is being reset.
+    Resetting,
+    /// The process that was asked is not in the group any more.
+    NotMember,
 }
 
 /// Content of [`Frame::FormPromise`].

@@ -80,11 +80,12 @@ kinds! {
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 58;
     JoinRequest = 0x22, 11;
-    Welcome = 0x23, 143;
+    Welcome = 0x23, 152;
     Refused = 0x24, 9;
     LeaveRequest = 0x25, 10;
     Farewell = 0x26, 16;
     Met = 0x27, 49;
+    SwitchRequest = 0x28, 1;
     // reset
     Invite = 0x30, 14;
     Vote = 0x31, 30;
@@ -101,6 +102,8 @@ kinds! {
     Tell = 0x41, 8;
     Force = 0x42, QUESTION_BYTES_MIN;
     Forcing = 0x43, 17;
+    Switch = 0x44, QUESTION_BYTES_MIN;
+    Switching = 0x45, 17;
     // frames larger than a datagram
     Parcel = 0x50, 8;
     // forming a group

@@ -291,6 +291,8 @@ pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
     out.u64(base.seqno);
     out.u64(base.term.0);
     out.u64(base.term.1.0);
+    out.u64(base.order.0);
+    write_order(out, base.order.1);
     write_members(out, &base.members);
     out.count(base.last_numbers.len(), usize::from(u16::MAX));
     for (uid, number) in &base.last_numbers {
@@ -302,11 +304,12 @@ pub(super) fn write_log_base(out: &mut Body<'_>, base: &LogBase) {
 pub(super) fn read_log_base(from: &mut Reader) -> Result<LogBase> {
     let seqno = from.mark("seqno")?;
     let term = (from.mark("term")?, read_uid(from)?);
+    let order = (from.mark("order since")?, read_order(from)?);
     let members = read_members(from)?;
     let count = from.count("number count", 0..=usize::from(u16::MAX), 16)?;
     let last_numbers =
         (0..count).map(|_| Ok((read_uid(from)?, from.number("message number")?))).collect::<Result<_>>()?;
-    Ok(LogBase { seqno, members, term, last_numbers })
+    Ok(LogBase { seqno, members, term, order, last_numbers })
 }
 
 pub(super) fn write_founding(out: &mut Body<'_>, founding: &Founding) {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 1 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 16 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 9 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 16 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: its total, and the number of entries that follow.
 const LIST_HEAD_BYTES: usize = 4;
@@ -95,6 +95,7 @@ fn write_fixed(out: &mut Body<'_>, report: &Report) {
     out.u64(report.sequencer.0);
     out.u64(report.term);
     write_order(out, report.order);
+    out.u64(report.order_since);
     out.u8(report.resilience_founded);
     out.u64(report.end);
     out.u64(report.accepted);
@@ -115,6 +116,7 @@ fn read_fixed(from: &mut Reader) -> Result<Report> {
         sequencer: read_uid(from)?,
         term: from.mark("term")?,
         order: read_order(from)?,
+        order_since: from.mark("order since")?,
         resilience_founded: from.u8("resilience")?,
         // Computed from the number of members, which follows.
         resilience: 0,

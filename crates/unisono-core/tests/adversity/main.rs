@@ -25,4 +25,5 @@ mod progress;
 mod repair_and_flow;
 mod resets;
 mod ring;
+mod switch;
 mod versions;

@@ -56,7 +56,9 @@ proptest! {
         let bytes = written(std::slice::from_ref(&frame));
         // A question is padded to the room that is left.
         let needed = match frame {
-            Frame::Locate { .. } | Frame::Inquiry | Frame::LocatePort { .. } => PADDED_BYTES_MIN,
+            Frame::Locate { .. } | Frame::Inquiry | Frame::LocatePort { .. } | Frame::Switch { .. } => {
+                PADDED_BYTES_MIN
+            }
             Frame::Force { ref without, .. } => {
                 PADDED_BYTES_MIN.max(FRAME_HEAD_BYTES + 8 + 8 + 2 + 8 * without.len())
             }

@@ -252,7 +252,13 @@ fn configurations_out_of_range_are_refused() {
             epoch: EpochId::default(),
             epoch_start: 0,
             config,
-            base: LogBase { seqno: 0, members: vec![member], term: (0, Uid(1)), last_numbers: vec![] },
+            base: LogBase {
+                seqno: 0,
+                members: vec![member],
+                term: (0, Uid(1)),
+                order: (0, Order::Token),
+                last_numbers: vec![],
+            },
         };
         written(&Frame::Welcome(welcome.into()))
     };
@@ -338,7 +344,7 @@ fn bytes_that_mean_nothing_are_refused() {
     assert_eq!(fault(changed(&run, 27, 0xc0)), too_long);
 
     let role = Frame::Change { seqno: 1, change: Change::Role { sequencer: Uid(1) } };
-    assert_eq!(fault(changed(&role, 8, 4)), Fault::Range { field: "change", value: 4 });
+    assert_eq!(fault(changed(&role, 8, 5)), Fault::Range { field: "change", value: 5 });
     let refused = Frame::Refused { cookie: 0, reason: Refusal::Cookie };
     assert_eq!(fault(changed(&refused, 8, 0)), Fault::Range { field: "reason", value: 0 });
     assert_eq!(fault(changed(&refused, 8, 5)), Fault::Range { field: "reason", value: 5 });

@@ -173,6 +173,21 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             ];
             (any::<u64>(), answer).prop_map(|(nonce, answer)| Frame::Forcing { nonce, answer }).boxed()
         }
+        FrameKind::SwitchRequest => order().prop_map(|order| Frame::SwitchRequest { order }).boxed(),
+        FrameKind::Switch => (any::<u64>(), any::<u64>(), order())
+            .prop_map(|(nonce, challenge, order)| Frame::Switch { nonce, challenge, order })
+            .boxed(),
+        FrameKind::Switching => {
+            let answer = prop_oneof![
+                any::<u64>().prop_map(Switching::Challenge),
+                Just(Switching::Begun),
+                Just(Switching::InForce),
+                Just(Switching::UnderWay),
+                Just(Switching::Resetting),
+                Just(Switching::NotMember),
+            ];
+            (any::<u64>(), answer).prop_map(|(nonce, answer)| Frame::Switching { nonce, answer }).boxed()
+        }
         FrameKind::Parcel => (any::<u32>(), 1..=PARCELS_MAX as u16, any::<u16>(), bytes(300))
             .prop_map(|(id, count, index, bytes)| Frame::Parcel { id, index: index % count, count, bytes })
             .boxed(),
@@ -405,6 +420,7 @@ fn change() -> impl Strategy<Value = Change> {
             goodbye
         }),
         uid().prop_map(|sequencer| Change::Role { sequencer }),
+        (order(), uid()).prop_map(|(order, sequencer)| Change::Order { order, sequencer }),
     ]
 }
 
@@ -424,10 +440,8 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     ];
     let numbers = (any::<u8>(), 1..=4096_u16, 16..=1_048_576_u32, 65_536..=NUMBER_MAX);
     let sizes = (0..=16_u32 << 20, 1..=65_536_u32, any::<u32>());
-    let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
-    let order = prop_oneof![migration.prop_map(Order::Sequencer), Just(Order::Token)];
     let flags = (any::<bool>(), any::<bool>());
-    (numbers, sizes, quorum, flags, slow, order).prop_map(
+    (numbers, sizes, quorum, flags, slow, order()).prop_map(
         |(numbers, sizes, quorum, (keeps_state, automatic), slow_member, order)| GroupConfig {
             resilience: numbers.0,
             members_min: (numbers.0 as u16 % numbers.1) + 1,
@@ -446,9 +460,15 @@ fn config() -> impl Strategy<Value = GroupConfig> {
     )
 }
 
+fn order() -> impl Strategy<Value = Order> {
+    let migration = prop_oneof![Just(Migration::Never), Just(Migration::OnRequest), Just(Migration::ByLoad)];
+    prop_oneof![migration.prop_map(Order::Sequencer), Just(Order::Token)]
+}
+
 fn log_base() -> impl Strategy<Value = LogBase> {
-    (mark(), vec(member(), 1..10), (mark(), uid()), vec((uid(), place()), 0..10))
-        .prop_map(|(seqno, members, term, last_numbers)| LogBase { seqno, members, term, last_numbers })
+    (mark(), vec(member(), 1..10), (mark(), uid()), (mark(), order()), vec((uid(), place()), 0..10)).prop_map(
+        |(seqno, members, term, order, last_numbers)| LogBase { seqno, members, term, order, last_numbers },
+    )
 }
 
 fn founding() -> impl Strategy<Value = Founding> {

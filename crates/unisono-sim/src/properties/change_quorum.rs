@@ -56,7 +56,7 @@ impl ChangeQuorum {
     fn too_few(&self, epoch: Epoch, seqno: Seqno, change: &Entry, facts: &Facts) -> Option<String> {
         let (lineage, views) = (&facts.entries.lineage, &facts.entries.views);
         let is_kept = lineage.children(epoch).iter().any(|next| lineage.keeps(*next, epoch, seqno));
-        if is_kept || matches!(change, Entry::Role(_)) {
+        if is_kept || matches!(change, Entry::Role(_) | Entry::Pass(_)) {
             return None;
         }
         let holds = |life: &Life| self.marks.held(*life, epoch, seqno, lineage);

@@ -8,7 +8,7 @@
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
-use unisono_core::{Order, Quorum, Seqno};
+use unisono_core::{Quorum, Seqno};
 
 /// A call, or the first of several that share an answer.
 #[derive(Clone, Debug)]
@@ -31,9 +31,7 @@ struct Known {
 #[derive(Debug)]
 pub(super) struct Confirmed {
     resilience: usize,
-    /// True if the token goes round.
-    is_ring: bool,
-    /// In a ring, by epoch, the last entry that is no pass.
+    /// By epoch, the last entry that is no pass.
     events: Table<Seqno>,
     is_exempt: bool,
     members_most: usize,
@@ -47,7 +45,6 @@ impl Confirmed {
     pub(super) fn new(terms: &GroupTerms) -> Confirmed {
         Confirmed {
             resilience: terms.config.resilience.into(),
-            is_ring: terms.config.order == Order::Token,
             events: Table::default(),
             is_exempt: matches!(terms.config.quorum, Quorum::AtLeast(_)),
             members_most: 0,
@@ -77,23 +74,20 @@ impl Confirmed {
         if known.is_over {
             return Some(format!("{epoch:?} was over at the call"));
         }
-        let waits = self.is_ring && facts.stream(life).last < through;
+        let waits = facts.stream(life).last < through;
         if waits && self.events.get(epoch).is_none_or(|last| *last < through) {
             return Some("its caller waits for a pass, which is no event".into());
         }
         let covers = 2 * self.resilience + 1 >= self.members_most;
         // In a ring the passes that follow directly are no events, and need not be waited for.
-        let passes = match self.is_ring {
-            true => facts.entries.changes(epoch, through, known.accepted).filter(is_role).count() as u64,
-            false => 0,
-        };
+        let passes = facts.entries.changes(epoch, through, known.accepted).filter(is_pass).count() as u64;
         (covers && known.accepted > through + passes)
             .then(|| format!("through {} was accepted at the call", known.accepted))
     }
 }
 
-fn is_role(change: &&(Seqno, Entry)) -> bool {
-    matches!(change.1, Entry::Role(_))
+fn is_pass(change: &&(Seqno, Entry)) -> bool {
+    matches!(change.1, Entry::Pass(_))
 }
 
 impl Property for Confirmed {
@@ -102,8 +96,7 @@ impl Property for Confirmed {
     }
 
     fn interests(&self) -> u64 {
-        let entries = if self.is_ring { Kind::Stored.bit() } else { 0 };
-        entries
+        Kind::Stored.bit()
             | Kind::Confirming.bit()
             | Kind::Confirmed.bit()
             | Kind::EpochBegun.bit()
@@ -123,7 +116,7 @@ impl Property for Confirmed {
                 let known = self.known.at(*epoch);
                 known.accepted = known.accepted.max(*through);
             }
-            What::Stored { epoch, through, entry } if !matches!(entry, Entry::Role(_)) => {
+            What::Stored { epoch, through, entry } if !matches!(entry, Entry::Pass(_)) => {
                 let last = self.events.at(*epoch);
                 *last = (*last).max(*through);
             }
@@ -162,7 +155,7 @@ mod tests {
 
     fn property(resilience: u8, quorum: Quorum) -> Confirmed {
         let config = GroupConfig { resilience, quorum, ..GroupConfig::default() };
-        Confirmed::new(&GroupTerms { config, founders_min: 1, is_quiet: false })
+        Confirmed::new(&GroupTerms { config, founders_min: 1, may_be_ring: true, is_quiet: false })
     }
 
     fn confirm(fixture: &mut Fixture, number: u64, through: Seqno) {

@@ -55,7 +55,7 @@ impl Entries {
     /// Returns the member that the last role event of an epoch after one seqno, through another, names.
     pub(super) fn named_within(&self, epoch: Epoch, after: Seqno, through: Seqno) -> Option<Life> {
         let named = self.changes(epoch, after, through).filter_map(|(_, entry)| match entry {
-            Entry::Role(life) => Some(*life),
+            Entry::Role(life) | Entry::Pass(life) | Entry::Order { sequencer: life, .. } => Some(*life),
             _ => None,
         });
         named.last()
@@ -64,13 +64,13 @@ impl Entries {
     /// Returns the seqno of the last join or leave of an epoch before a seqno.
     pub(super) fn last_view_change(&self, epoch: Epoch, before: Seqno) -> Option<Seqno> {
         let changes = self.changes.get(epoch)?.iter().rev().filter(|(seqno, _)| *seqno < before);
-        changes.filter(|(_, entry)| !matches!(entry, Entry::Role(_))).map(|(seqno, _)| *seqno).next()
+        changes.filter(|(_, entry)| !is_role(entry)).map(|(seqno, _)| *seqno).next()
     }
 
     /// Returns the seqno of the next join or leave of an epoch after a seqno.
     pub(super) fn next_view_change(&self, epoch: Epoch, after: Seqno) -> Option<Seqno> {
         let mut changes = self.changes(epoch, after, Seqno::MAX);
-        changes.find(|(_, entry)| !matches!(entry, Entry::Role(_))).map(|(seqno, _)| *seqno)
+        changes.find(|(_, entry)| !is_role(entry)).map(|(seqno, _)| *seqno)
     }
 
     /// Returns the epochs and seqnos of a life's leave, in the order in which they were numbered.
@@ -142,7 +142,9 @@ impl Entries {
                 self.lineage.link(self.epoch_before(record.life), epoch, through);
                 self.views.insert(epoch, through, &view.0);
             }
-            Entry::Join(_) | Entry::Leave(_) | Entry::Role(_) => self.change(epoch, through, entry),
+            Entry::Join(_) | Entry::Leave(_) | Entry::Role(_) | Entry::Pass(_) | Entry::Order { .. } => {
+                self.change(epoch, through, entry);
+            }
         }
     }
 
@@ -156,13 +158,18 @@ impl Entries {
                 view.retain(|member| *member != leaver);
                 self.leaves.at(leaver).push((epoch, seqno));
             }
-            Entry::Role(_) => {}
+            Entry::Role(_) | Entry::Pass(_) | Entry::Order { .. } => {}
             // It changes nothing: the member had joined or left before.
             _ => return,
         }
         changes.insert(rank, (seqno, entry.clone()));
-        if !matches!(entry, Entry::Role(_)) {
+        if !is_role(entry) {
             self.views.insert(epoch, seqno, &view);
         }
     }
+}
+
+/// True for an event that only names a sequencer.
+fn is_role(entry: &Entry) -> bool {
+    matches!(entry, Entry::Role(_) | Entry::Pass(_))
 }

@@ -41,7 +41,7 @@ pub(super) struct Fixture {
     pub(super) terms: GroupTerms,
     at: Time,
     log: Vec<Ordered>,
-    epoch: Epoch,
+    pub(super) epoch: Epoch,
     start: Seqno,
     term: Seqno,
     sequencer: Life,
@@ -59,7 +59,7 @@ impl Fixture {
         let config = GroupConfig { resilience, quorum, history_messages: 64, ..GroupConfig::default() };
         let mut fixture = Fixture {
             records: Vec::new(),
-            terms: GroupTerms { config, founders_min: 1, is_quiet: false },
+            terms: GroupTerms { config, founders_min: 1, may_be_ring: true, is_quiet: false },
             at: Time::ZERO,
             log: Vec::new(),
             epoch: Epoch(0),

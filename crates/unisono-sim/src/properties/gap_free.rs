@@ -6,9 +6,9 @@
 
 use super::streams::{Messages, SEQUENCED, seqno_of};
 use super::tables::Table;
-use super::{Facts, GroupTerms, Property, Violation, broken};
+use super::{Facts, Property, Violation, broken};
 use crate::record::{Entry, Kind, Record, What};
-use unisono_core::{MessageNumber, Order, Seqno};
+use unisono_core::{MessageNumber, Seqno};
 
 /// The checker of `gap_free`.
 #[derive(Debug, Default)]
@@ -21,18 +21,12 @@ pub(super) struct GapFree {
     open_max: i64,
     /// By life, the number of seqnos left out, less the pieces of the messages delivered.
     open: Table<i64>,
-    /// True if the token goes round, so that role events are passes.
-    is_ring: bool,
     /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
 }
 
 impl GapFree {
-    pub(super) fn new(terms: &GroupTerms) -> GapFree {
-        GapFree { is_ring: terms.config.order == Order::Token, ..GapFree::default() }
-    }
-
     /// Returns the number of passes between two events of one stream.
     fn passes(&self, record: &Record, facts: &Facts, last: Seqno, seqno: Seqno) -> usize {
         let epoch = match record.what {
@@ -40,7 +34,7 @@ impl GapFree {
             _ => facts.stream(record.life).epoch,
         };
         let changes = epoch.map(|epoch| facts.entries.changes(epoch, last, seqno - 1));
-        changes.into_iter().flatten().filter(|(_, entry)| matches!(entry, Entry::Role(_))).count()
+        changes.into_iter().flatten().filter(|(_, entry)| matches!(entry, Entry::Pass(_))).count()
     }
 }
 
@@ -76,7 +70,7 @@ impl Property for GapFree {
         if seqno <= last {
             return broken(self, record, || format!("seqno {seqno} after seqno {last}"));
         }
-        let passes = if self.is_ring { self.passes(record, facts, last, seqno) } else { 0 };
+        let passes = if seqno > last + 1 { self.passes(record, facts, last, seqno) } else { 0 };
         let mut open = *self.open.at(record.life) + (seqno - last - 1) as i64 - passes as i64;
         if let What::Delivered { sender, number, .. } = record.what
             && self.open_max > 0

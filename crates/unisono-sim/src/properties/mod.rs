@@ -54,6 +54,7 @@ mod single_sequencer;
 mod stability;
 mod steady_role;
 mod streams;
+mod switch_at_seqno;
 mod tables;
 mod termination;
 mod total_order;
@@ -66,7 +67,7 @@ use crate::record::{End, Kind, Record};
 use facts::is_usual;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use unisono_core::{GroupConfig, Order, Time};
+use unisono_core::{GroupConfig, Time};
 
 pub(crate) use calls::ENOUGH;
 pub use calls::all as calls;
@@ -137,6 +138,8 @@ pub struct GroupTerms {
     /// Minimum number of members of a founding that no application created alone; 1 if processes found a group when they
     /// find none.
     pub founders_min: usize,
+    /// True if the token goes round in the group, now and then at least.
+    pub may_be_ring: bool,
     /// True if nothing is lost, no process fails, and every message fits a datagram.
     pub is_quiet: bool,
 }
@@ -149,7 +152,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<no_creation_after_failure::NoCreationAfterFailure>::default(),
         Box::new(sender_order::SenderOrder::new(terms)),
         Box::<total_order::TotalOrder>::default(),
-        Box::new(gap_free::GapFree::new(terms)),
+        Box::<gap_free::GapFree>::default(),
         Box::<same_prefix::SamePrefix>::default(),
         Box::<causal_order::CausalOrder>::default(),
         Box::new(uniformity::Uniformity::new(terms)),
@@ -168,7 +171,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(ordered_changes::OrderedChanges::new(terms)),
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
-        Box::new(single_sequencer::SingleSequencer::new(terms)),
+        Box::<single_sequencer::SingleSequencer>::default(),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),
         Box::<watermarks::Watermarks>::default(),
@@ -181,10 +184,11 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<ended_is_silent::EndedIsSilent>::default(),
         Box::new(resources::Resources::new(terms)),
     ];
-    // Faults cost datagrams too.
-    if terms.config.order == Order::Token {
+    if terms.may_be_ring {
         all.push(Box::new(ring::Ring::new(terms)));
+        all.push(Box::new(switch_at_seqno::SwitchAtSeqno::new(terms)));
     }
+    // Faults cost datagrams too.
     if terms.is_quiet {
         all.push(Box::new(datagrams::Datagrams::new(terms)));
     }

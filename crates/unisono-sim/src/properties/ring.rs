@@ -7,7 +7,7 @@
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
-use unisono_core::{Order, Seqno, SlowMember};
+use unisono_core::{Seqno, SlowMember};
 
 /// What an epoch's log says of its token.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ struct Round {
     shown: Vec<Life>,
     /// Number of passes directly below.
     passes: usize,
+    /// The last entry, if it is a pass: its seqno, and the member that gave the token on.
+    given: Option<(Seqno, Life)>,
     /// Most members of a view of the epoch that any life knew.
     members: usize,
 }
@@ -28,7 +30,7 @@ impl Round {
     /// Notes the entry that follows. Returns a fault if it is a pass that must not be.
     fn note(&mut self, entry: &Entry, view: &[Life], is_strict: bool, asked: usize) -> Option<String> {
         match entry {
-            Entry::Role(to) => {
+            Entry::Pass(to) => {
                 let giver = self.site.replace(*to);
                 self.passes += 1;
                 self.shown.extend(giver);
@@ -43,6 +45,11 @@ impl Round {
                 self.passes = 0;
                 self.shown.clear();
                 self.shown.extend(self.site);
+                None
+            }
+            Entry::Role(sequencer) | Entry::Order { sequencer, .. } => {
+                (self.passes, self.site) = (0, Some(*sequencer));
+                self.shown.clear();
                 None
             }
             _ => {
@@ -62,10 +69,18 @@ impl Round {
     }
 }
 
+/// Returns a fault if a member gave the token on that had not accepted the last join, leave or switch. The caller knows
+/// that another member holds the pass: what the giver had accepted by then is recorded.
+fn unsettled((seqno, giver): (Seqno, Life), epoch: Epoch, facts: &Facts) -> Option<String> {
+    let change = facts.entries.last_view_change(epoch, seqno)?;
+    let accepted = facts.marks.of(giver).accepted;
+    (accepted < change)
+        .then(|| format!("{giver:?} gave the token on, and had not accepted the change at {change}"))
+}
+
 /// The checker of `ring`.
 #[derive(Debug)]
 pub(super) struct Ring {
-    is_ring: bool,
     /// False where a member in the way may give the token away.
     is_strict: bool,
     /// Number of times that an application has asked for the token to move.
@@ -76,15 +91,24 @@ pub(super) struct Ring {
 
 impl Ring {
     pub(super) fn new(terms: &GroupTerms) -> Ring {
-        let is_ring = terms.config.order == Order::Token;
         let is_strict = terms.config.slow_member == SlowMember::Wait;
-        Ring { is_ring, is_strict, asked: 0, rounds: Table::default(), checked: 0 }
+        Ring { is_strict, asked: 0, rounds: Table::default(), checked: 0 }
     }
 
-    fn note(&mut self, epoch: Epoch, seqno: Seqno, entry: &Entry, facts: &Facts) -> Option<String> {
+    fn note(
+        &mut self,
+        life: Life,
+        epoch: Epoch,
+        seqno: Seqno,
+        entry: &Entry,
+        facts: &Facts,
+    ) -> Option<String> {
         let round = self.rounds.at(epoch);
         if seqno <= round.end {
-            return None;
+            return round
+                .given
+                .filter(|given| given.0 == seqno)
+                .and_then(|given| unsettled(given, epoch, facts));
         }
         let follows = seqno == round.end + 1;
         round.end = seqno;
@@ -94,6 +118,8 @@ impl Ring {
             (round.site, round.passes) = (None, 0);
             round.shown.clear();
         }
+        // The first to hold a pass is the member that gives the token on.
+        round.given = matches!(entry, Entry::Pass(_)).then_some((seqno, life));
         let view = facts.entries.views.at(epoch, seqno).unwrap_or_default();
         round.members = round.members.max(view.len()).max(2);
         round.note(entry, view, self.is_strict && self.asked == 0, self.asked)
@@ -106,7 +132,7 @@ impl Property for Ring {
     }
 
     fn interests(&self) -> u64 {
-        if self.is_ring { Kind::Stored.bit() | Kind::HandOverAsked.bit() } else { 0 }
+        Kind::Stored.bit() | Kind::HandOverAsked.bit()
     }
 
     #[inline(always)]
@@ -115,7 +141,7 @@ impl Property for Ring {
             self.asked += 1;
             return Ok(());
         };
-        match self.note(*epoch, *through, entry, facts) {
+        match self.note(record.life, *epoch, *through, entry, facts) {
             Some(fault) => broken(self, record, || fault),
             None => Ok(()),
         }
@@ -144,7 +170,7 @@ mod tests {
     }
 
     fn pass(to: u32) -> Entry {
-        Entry::Role(Life(to))
+        Entry::Pass(Life(to))
     }
 
     #[test]

@@ -6,11 +6,11 @@
 
 use super::streams::VIEW_CHANGES;
 use super::tables::Table;
-use super::{Facts, GroupTerms, Property, Violation, result};
+use super::{Facts, Property, Violation, result};
 use crate::record::{End, Entry, Epoch, Kind, Life, Record, What};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use unisono_core::{Order, Seqno};
+use unisono_core::Seqno;
 
 #[derive(Clone, Debug, Default)]
 struct Numbers {
@@ -29,16 +29,10 @@ struct Numbers {
 #[derive(Debug, Default)]
 pub(super) struct SingleSequencer {
     numbers: Table<Numbers>,
-    /// True if the token goes round: applications receive no passes, so what members store tells them.
-    is_ring: bool,
     checked: u64,
 }
 
 impl SingleSequencer {
-    pub(super) fn new(terms: &GroupTerms) -> SingleSequencer {
-        SingleSequencer { is_ring: terms.config.order == Order::Token, ..SingleSequencer::default() }
-    }
-
     fn number(
         &mut self,
         record: &Record,
@@ -90,8 +84,11 @@ impl Property for SingleSequencer {
     }
 
     fn interests(&self) -> u64 {
-        let passes = if self.is_ring { Kind::Stored.bit() } else { 0 };
-        VIEW_CHANGES | Kind::HandedOver.bit() | Kind::Numbered.bit() | passes
+        VIEW_CHANGES
+            | Kind::HandedOver.bit()
+            | Kind::OrderChanged.bit()
+            | Kind::Numbered.bit()
+            | Kind::Stored.bit()
     }
 
     #[inline(always)]
@@ -101,18 +98,22 @@ impl Property for SingleSequencer {
             self.number(record, epoch, term, from, to)
         } else if let What::Stored { epoch, through, entry } = &record.what {
             match entry {
-                Entry::Role(to) => self.name_sequencer(*epoch, *through, *to),
+                Entry::Pass(to) => self.name_sequencer(*epoch, *through, *to),
                 _ => None,
             }
         } else {
-            let (before, stream) = (facts.before().sequencer, facts.stream(record.life));
+            let (before, stream) = (facts.before(), facts.stream(record.life));
             let (seqno, sequencer) = (stream.last, stream.sequencer);
             let Some(epoch) = stream.epoch else { return Ok(()) };
             self.numbers.at(epoch).received.insert(record.life, stream.entered + 1..=seqno);
             let names = match &record.what {
                 What::Entered { seqno, .. } => *seqno == 0,
-                What::Left { successor, .. } if self.is_ring => successor.is_some(),
-                What::Left { member, .. } => *member == before,
+                What::Left { successor: Some(_), .. } => true,
+                // An application does not know the sequencer once passes have moved the role.
+                What::Left { member, .. } => {
+                    let mut changes = facts.entries.changes(epoch, before.named_at, seqno);
+                    *member == before.sequencer && !changes.any(|(_, entry)| matches!(entry, Entry::Pass(_)))
+                }
                 What::Joined { .. } => false,
                 _ => true,
             };

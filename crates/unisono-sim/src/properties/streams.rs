@@ -11,7 +11,8 @@ pub(super) const VIEW_CHANGES: u64 =
     Kind::Entered.bit() | Kind::Joined.bit() | Kind::Left.bit() | Kind::Reset.bit();
 
 /// Kinds of events that have a seqno.
-pub(super) const SEQUENCED: u64 = VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit();
+pub(super) const SEQUENCED: u64 =
+    VIEW_CHANGES | Kind::Delivered.bit() | Kind::HandedOver.bit() | Kind::OrderChanged.bit();
 
 /// Position of one life's event stream.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +37,7 @@ impl Stream {
     /// Takes note of an event other than a message.
     pub(super) fn change(&mut self, event: &What) {
         match event {
-            What::HandedOver { seqno, sequencer } => {
+            What::HandedOver { seqno, sequencer } | What::OrderChanged { seqno, sequencer, .. } => {
                 (self.last, self.sequencer, self.named_at) = (*seqno, *sequencer, *seqno);
             }
             What::Entered { seqno, view } => {
@@ -82,7 +83,8 @@ pub(super) fn seqno_of(event: &What) -> Option<Seqno> {
         | What::Entered { seqno, .. }
         | What::Joined { seqno, .. }
         | What::Left { seqno, .. }
-        | What::HandedOver { seqno, .. } => Some(*seqno),
+        | What::HandedOver { seqno, .. }
+        | What::OrderChanged { seqno, .. } => Some(*seqno),
         What::Reset(reset) => Some(reset.seqno),
         _ => None,
     }
@@ -117,6 +119,10 @@ fn sequenced_change(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u
         }
         What::HandedOver { seqno, sequencer } => {
             Some((stream.epoch?, *seqno, value(Kind::HandedOver, [u64::from(sequencer.0), 0, 0])))
+        }
+        What::OrderChanged { seqno, is_ring, sequencer } => {
+            let words = [u64::from(sequencer.0), u64::from(*is_ring), 0];
+            Some((stream.epoch?, *seqno, value(Kind::OrderChanged, words)))
         }
         What::Reset(reset) => {
             let members = reset.view.members.iter().fold(0, |hash, member| mix(hash, u64::from(member.0)));

@@ -56,7 +56,9 @@ impl Uniformity {
             What::HandedOver { seqno, .. } => {
                 (*seqno, Durability::Resilience(self.resilience), facts.before())
             }
-            What::Joined { seqno, .. } | What::Left { seqno, .. } => (*seqno, self.changes, facts.before()),
+            What::Joined { seqno, .. } | What::Left { seqno, .. } | What::OrderChanged { seqno, .. } => {
+                (*seqno, self.changes, facts.before())
+            }
             _ => return Ok(()),
         };
         self.checked += 1;

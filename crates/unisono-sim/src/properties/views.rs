@@ -7,14 +7,12 @@ use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Kind, Life, Record, View, What, mix};
 use std::collections::BTreeMap;
-use unisono_core::{Order, Seqno};
+use unisono_core::Seqno;
 
 /// The checker of `views`.
 #[derive(Debug)]
 pub(super) struct Views {
     resilience: u8,
-    /// True if the token goes round: applications receive no passes, so what members stored tells them.
-    is_ring: bool,
     /// By epoch and seqno, a hash of the members in rank order and of the sequencer.
     known: Table<BTreeMap<Seqno, u64>>,
     /// By epoch, its counter, its coordinator, and the seqno at which it begins.
@@ -27,7 +25,6 @@ impl Views {
     pub(super) fn new(terms: &GroupTerms) -> Views {
         Views {
             resilience: terms.config.resilience,
-            is_ring: terms.config.order == Order::Token,
             known: Table::default(),
             epochs: Table::default(),
             counters: Table::default(),
@@ -57,8 +54,8 @@ impl Views {
     /// Returns the sequencer at a seqno in the epoch of this stream, whose last event lies there or before.
     fn sequencer(&self, facts: &Facts, stream: &Stream, seqno: Seqno) -> Life {
         let named = match stream.epoch {
-            Some(epoch) if self.is_ring => facts.entries.named_within(epoch, stream.named_at, seqno),
-            _ => None,
+            Some(epoch) => facts.entries.named_within(epoch, stream.named_at, seqno),
+            None => None,
         };
         named.unwrap_or(stream.sequencer)
     }
@@ -123,7 +120,9 @@ impl Property for Views {
                     fault = Some(format!("{member:?} leaves and is not a member"));
                 }
             }
-            What::HandedOver { sequencer, .. } if !stream.members.contains(*sequencer) => {
+            What::HandedOver { sequencer, .. } | What::OrderChanged { sequencer, .. }
+                if !stream.members.contains(*sequencer) =>
+            {
                 fault = Some(format!("the next sequencer {sequencer:?} is not a member"));
             }
             _ => {}

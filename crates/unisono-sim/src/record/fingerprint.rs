@@ -86,6 +86,10 @@ fn rare_content(what: &What) -> u64 {
         What::Left { seqno, member, members, successor } => {
             fold([*seqno, life(member), u64::from(*members), successor.as_ref().map_or(u64::MAX, life)])
         }
+        What::OrderAsked { is_ring } => fold([u64::from(*is_ring)]),
+        What::OrderChanged { seqno, is_ring, sequencer } => {
+            fold([*seqno, u64::from(*is_ring), life(sequencer)])
+        }
         What::HandedOver { seqno, sequencer } => fold([*seqno, life(sequencer)]),
         What::Reset(reset) => {
             let excluded = fold(reset.excluded.iter().map(life));

@@ -32,8 +32,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Started, Sent, LeaveAsked, ResetAsked, HandOverAsked,
-    SendResult, Entered, Delivered, Joined, Left, HandedOver, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
+    Started, Sent, LeaveAsked, ResetAsked, HandOverAsked, OrderAsked,
+    SendResult, Entered, Delivered, Joined, Left, HandedOver, OrderChanged, Reset, Suspected, Excluded, Gone, JoinFailed, Conflict,
     EpochBegun, Stored, Acknowledged, Accepted, Numbered, Purged, HistoryUsed, Promised, Prepared,
     LeaveKnown, Parted,
     Called, CallEnded, CallCancelled, Serving, Withdrawn, Handed, Executed, Replied, RefusedCall, PassedOn,

@@ -110,6 +110,11 @@ pub enum What {
     Ended,
     /// A life made a datagram although it had ended.
     SpokeAfterEnd,
+    /// The application requested another order, and was not refused.
+    OrderAsked {
+        /// True if the token is to go round.
+        is_ring: bool,
+    },
     /// The application requested a hand-over of the sequencer's role, and was not refused.
     HandOverAsked {
         /// The member that is to become the sequencer.
@@ -167,6 +172,15 @@ pub enum What {
         /// Seqno of the hand-over.
         seqno: Seqno,
         /// The next sequencer.
+        sequencer: Life,
+    },
+    /// The order of the group changed.
+    OrderChanged {
+        /// Seqno of the change.
+        seqno: Seqno,
+        /// True if the token goes round from here on.
+        is_ring: bool,
+        /// The sequencer from here on.
         sequencer: Life,
     },
     /// A reset began a new epoch.
@@ -452,6 +466,15 @@ pub enum Entry {
     Leave(Life),
     /// The event that makes this life the sequencer.
     Role(Life),
+    /// In a ring the same: the token goes to this life. Applications do not receive it.
+    Pass(Life),
+    /// The event that changes the order of the group, and names the sequencer.
+    Order {
+        /// True if the token goes round from here on.
+        is_ring: bool,
+        /// The member that numbered it, which goes on as sequencer.
+        sequencer: Life,
+    },
     /// The reset event that begins the epoch, with the first view.
     Reset(Box<Members>),
     /// Nothing: the log begins after this seqno, at which this view is in force.

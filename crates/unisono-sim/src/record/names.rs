@@ -1,7 +1,7 @@
 //! Numbers lives and epochs for records, in the order in which a run first names them.
 
 use super::{Entry, Epoch, Life, Members, Reset, View, What, hash};
-use unisono_core::{EpochId, EpochTag, Event, Logged, Member, MessageNumber, Seqno, Uid};
+use unisono_core::{EpochId, EpochTag, Event, Logged, Member, MessageNumber, Order, Seqno, Uid};
 
 /// The [`Life`] of each uid and the [`Epoch`] of each epoch id. A run has one such table, kept by the recorder.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +96,10 @@ impl Names {
             Logged::Join(uid) => Entry::Join(self.life(uid)),
             Logged::Leave(uid) => Entry::Leave(self.life(uid)),
             Logged::Role(uid) => Entry::Role(self.life(uid)),
+            Logged::Pass(uid) => Entry::Pass(self.life(uid)),
+            Logged::Order(order, uid) => {
+                Entry::Order { is_ring: order == Order::Token, sequencer: self.life(uid) }
+            }
             Logged::Reset(view) => Entry::Reset(self.members(view)),
             Logged::Base(view) => Entry::Base(self.members(view)),
         }
@@ -132,6 +136,11 @@ impl Names {
             Event::HandedOver { seqno, sequencer } => {
                 What::HandedOver { seqno: *seqno, sequencer: self.life(*sequencer) }
             }
+            Event::OrderChanged { seqno, order, sequencer } => What::OrderChanged {
+                seqno: *seqno,
+                is_ring: *order == Order::Token,
+                sequencer: self.life(*sequencer),
+            },
             Event::Reset { seqno, view, excluded, degraded, .. } => What::Reset(Box::new(Reset {
                 seqno: *seqno,
                 view: self.view(view),

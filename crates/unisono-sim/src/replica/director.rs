@@ -212,6 +212,7 @@ impl Director {
         }
         self.schedule_end();
         self.schedule_backup();
+        self.schedule_switch();
         // No fault disturbs the beginning.
         self.injector.clear_faults(&mut self.world);
         self.scene.iter_mut().for_each(|scene| scene.present = (0..self.plan.servers).collect());
@@ -247,6 +248,7 @@ impl Director {
             Trigger::Line(CORRUPT) => self.corrupt(),
             Trigger::Line(END_ONE) => self.end_one(),
             Trigger::Line(BACK_UP) => self.back_up(),
+            Trigger::Line(SWITCH) => self.switch(),
             Trigger::Line(SLOW) => self.slow_down(),
             Trigger::Line(line) => self.follow_story(line),
             Trigger::Part(part) => match part {
@@ -621,4 +623,5 @@ impl Director {
 const CORRUPT: u32 = 0;
 const END_ONE: u32 = 1;
 pub(super) const BACK_UP: u32 = 5;
+pub(super) const SWITCH: u32 = 20;
 const _: () = assert!(AIMED > END_ONE && SLOW > AIMED);

@@ -4,7 +4,9 @@
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
-use crate::plan::{FaultKind, Parts, Profile, Recurring, STUCK, add, degrade, draws_a_ring, name};
+use crate::plan::{
+    FaultKind, Parts, Profile, Recurring, STUCK, add, degrade, draws_a_ring, draws_switches, name,
+};
 use crate::world::JobFaults;
 use std::ops::Range;
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub(crate) struct Plan {
     pub(crate) ends_every: Option<u64>,
     /// Mean interval between two backups, in nanoseconds.
     pub(crate) backups_every: Option<u64>,
+    /// Mean interval between two changes of the order, in nanoseconds.
+    pub(crate) switches_every: Option<u64>,
     /// Fraction of pieces that a donor spoils, and of questions for pieces that it cannot answer.
     pub(crate) spoils: f64,
     pub(crate) stumbles: f64,
@@ -114,6 +118,7 @@ impl Plan {
         if draws_a_ring(seed, profile) {
             plan.config.order = Order::Token;
         }
+        plan.switches_every = draws_switches(seed, profile).map(|mut random| random.millis(300, 4_000));
         plan
     }
 
@@ -214,6 +219,7 @@ impl Plan {
             restart_max: random.millis(10, 3_000),
             ends_every: None,
             backups_every: None,
+            switches_every: None,
             spoils: 0.0,
             stumbles: 0.0,
             fetch_limit: random.duration(300, 2_000),

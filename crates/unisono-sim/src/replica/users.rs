@@ -1,6 +1,6 @@
 //! What users of a directory do besides operations: they watch directories, and make backups.
 
-use super::director::{BACK_UP, Director};
+use super::director::{BACK_UP, Director, SWITCH};
 use crate::bugs::{Planted, ServiceBug};
 use crate::directory::{Next, Watcher};
 use crate::draw::MILLISECOND;
@@ -115,6 +115,22 @@ impl Director {
             let server = self.app_random.below(self.plan.servers as u64) as usize;
             self.world.back_up(server);
             self.schedule_backup();
+        }
+    }
+
+    pub(super) fn schedule_switch(&mut self) {
+        if let Some(every) = self.plan.switches_every {
+            let delay = crate::network::exponential(&mut self.app_random, every);
+            self.world.trigger(delay, Trigger::Line(SWITCH));
+        }
+    }
+
+    /// Lets an operator ask one server for the other order.
+    pub(super) fn switch(&mut self) {
+        if self.is_busy {
+            let server = self.app_random.below(self.plan.servers as u64) as usize;
+            self.world.switch(server);
+            self.schedule_switch();
         }
     }
 }

@@ -18,6 +18,7 @@ impl Scenario {
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: self.config.clone(),
             founders_min: 1,
+            may_be_ring: true,
             is_quiet: false,
         }));
         let common = GroupCommon::new(self.config.history_messages);

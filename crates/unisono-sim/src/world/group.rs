@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
-    MessageNumber, Outcome, Phase, Port, ResetError, SendError, Seqno, Settings, Time, Uid,
+    MessageNumber, Order, Outcome, Phase, Port, ResetError, SendError, Seqno, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -256,6 +256,9 @@ fn note_change(
         Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
         _ => {}
     }
+    if matches!(event, Event::OrderChanged { sequencer, .. } if *sequencer == resident.uid) {
+        recorder.totals.switches += 1;
+    }
     let what = recorder.names.event(event);
     recorder.note(now, process, resident.life, what);
     match event {
@@ -388,6 +391,20 @@ impl World<GroupSide> {
         if resident.side.group.hand_over(resident.clock.read(now), to).is_ok() {
             let successor = self.recorder.names.life(to);
             self.recorder.note(now, process, life, What::HandOverAsked { successor });
+        }
+        self.drain(process);
+    }
+
+    /// Lets the application ask for a token if the group has a sequencer, and for `by_sequencer` otherwise.
+    pub(crate) fn switch(&mut self, process: usize, by_sequencer: Order) {
+        let now = self.now;
+        let Some(resident) = self.active(process) else { return };
+        let (life, group) = (resident.life, &mut resident.side.group);
+        let is_ring = group.info().order != Order::Token;
+        let order = if is_ring { Order::Token } else { by_sequencer };
+        // The core refuses during a reset, or while another switch is under way; then nothing happens.
+        if group.change_order(resident.clock.read(now), order).is_ok() {
+            self.recorder.note(now, process, life, What::OrderAsked { is_ring });
         }
         self.drain(process);
     }

@@ -11,7 +11,9 @@ use crate::rpc::{CallFailure, NotDrained, NotSent, Withdrawn};
 use crate::ticket::BatchOutcome;
 use std::time::Duration;
 use unisono_core::rpc::{AnswerError, ForwardError};
-use unisono_core::{ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing, Time};
+use unisono_core::{
+    ChangeOrderError, ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing, Time,
+};
 
 /// Minimum interval between two `getpid` system calls: 20 µs. A fork takes longer, so the child's first use of a handle
 /// always makes one.
@@ -84,6 +86,7 @@ of_fork! {
     ForceError: ForceError::Forked,
     Standing: Standing::Out,
     HandOverError: HandOverError::Forked,
+    ChangeOrderError: ChangeOrderError::Forked,
     ConfirmError: ConfirmError::Forked,
     SendFailure: SendError::Forked.into(),
     Ended: Ended::Forked,

@@ -5,10 +5,10 @@
 //! is a reset like any other; its event says that it was forced, and that messages may be lost. If a named member lives
 //! on elsewhere with a quorum, the group is split: that is what the operator vouches for.
 //!
-//! A process outside of the group asks twice. The first answer is a challenge that this member draws anew and takes once,
-//! so a recorded request forces nothing.
+//! A process outside of the group must meet a challenge, so a recorded request forces nothing.
 
 use super::halt::HEARD_WITHIN;
+use crate::challenge::Challenge;
 use crate::error::ForceError;
 use crate::group::{Group, Phase};
 use crate::identity::{Member, Uid};
@@ -16,14 +16,12 @@ use crate::log::Members;
 use crate::time::Time;
 use crate::wire::{Forcing, Frame};
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use core::time::Duration;
 
 /// A request lasts for 30 s: coordinators may outbid each other meanwhile, or a proposal that was prepared before may
 /// have to be completed first.
 const FORCE_LASTS: Duration = Duration::from_secs(30);
-/// A challenge is taken for 5 s.
-const CHALLENGE_LASTS: Duration = Duration::from_secs(5);
 
 /// What an operator vouched for.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +30,7 @@ pub(crate) struct Force {
     /// When it takes effect. Until then the named members are invited too.
     from: Time,
     until: Time,
-    /// The last challenge, the host that it was sent to, and until when it is taken.
-    challenge: Option<(u64, IpAddr, Time)>,
+    challenge: Challenge,
 }
 
 impl Force {
@@ -135,10 +132,7 @@ impl Group {
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return;
         }
-        let drawn = self.force.challenge.take();
-        let is_fresh = challenge != 0
-            && drawn.is_some_and(|(drawn, to, until)| (drawn, to) == (challenge, from.ip()) && now < until);
-        let answer = if is_fresh {
+        let answer = if self.force.challenge.is_met(now, from.ip(), challenge) {
             match self.force(now, without) {
                 Ok(()) => Forcing::Begun,
                 Err(ForceError::NotMember | ForceError::NotHalted | ForceError::Forked) => Forcing::NotHalted,
@@ -146,9 +140,7 @@ impl Group {
                 Err(ForceError::Answers(uid)) => Forcing::Answers(uid),
             }
         } else {
-            let drawn = self.random.next_u64() | 1;
-            self.force.challenge = Some((drawn, from.ip(), now + CHALLENGE_LASTS));
-            Forcing::Challenge(drawn)
+            Forcing::Challenge(self.force.challenge.draw(now, from.ip(), &mut self.random))
         };
         self.post_outside(from, Frame::Forcing { nonce, answer });
     }

@@ -107,7 +107,11 @@ impl Group {
         let excluded: Vec<Member> =
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
+        let order = self.log.history().order();
         self.log.cut(keep);
+        if self.broken(Planted::SwitchKeptOverCut) {
+            self.log.keep_order(order);
+        }
         if self.broken(Planted::KeptReportedFailed) {
             self.fail_rest_of_outbox();
         }

@@ -5,7 +5,7 @@ use super::{Former, ReplicaSide};
 use crate::record::{self, DirectoryRecord, Life, ReplicaRecord, What};
 use crate::world::{Side, World};
 use bytes::Bytes;
-use unisono_core::{Event, Phase, Time};
+use unisono_core::{Event, Migration, Order, Phase, Time};
 
 impl World<ReplicaSide> {
     /// Lets a server's program end its copy: at once, or by a leave if `leaves` and the state does not go with it.
@@ -56,6 +56,16 @@ impl World<ReplicaSide> {
                 server.group.end(cx.local);
                 server.end_part(cx, Over::JoinFailed);
             }
+        });
+    }
+
+    /// Lets an operator ask a server for the other order: a token if the group has a sequencer, and otherwise a sequencer.
+    pub(crate) fn switch(&mut self, process: usize) {
+        self.with_copy(process, |server, cx| {
+            let is_ring = server.group.info().order == Order::Token;
+            let order = if is_ring { Order::Sequencer(Migration::OnRequest) } else { Order::Token };
+            // The member refuses during a reset, or while another switch is under way; then nothing happens.
+            let _ = server.group.change_order(cx.local, order);
         });
     }
 

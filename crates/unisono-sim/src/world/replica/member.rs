@@ -33,6 +33,9 @@ impl Server {
             cx.note(ReplicaRecord::Joined { service, life });
         };
         match event {
+            Event::OrderChanged { sequencer, .. } if *sequencer == self.group.info().me => {
+                cx.recorder.totals.switches += 1;
+            }
             Event::Entered { seqno: 0, view } => {
                 let service = cx.common.service_of(self.service());
                 let names = &mut cx.recorder.names;

@@ -1,0 +1,120 @@
+//! Switches of the order while the group runs.
+
+use crate::network::*;
+use unisono_core::*;
+
+const SEQUENCER: Order = Order::Sequencer(Migration::OnRequest);
+
+fn found(n: usize, order: Order) -> Net {
+    let mut net = group_with(n, GroupConfig { resilience: 1, order, ..GroupConfig::default() }, unicast());
+    net.run(100 * MS);
+    net
+}
+
+fn change(net: &mut Net, index: usize, order: Order) -> Result<(), ChangeOrderError> {
+    let now = Time::from_nanos(net.now);
+    let done = net.group_mut(index).change_order(now, order);
+    net.drain(index);
+    done
+}
+
+/// Returns the switches that this member's application received: the seqno, and the order.
+fn switches(net: &Net, index: usize) -> Vec<(Seqno, Order)> {
+    let of = |event: &Event| match event {
+        Event::OrderChanged { seqno, order, .. } => Some((*seqno, *order)),
+        _ => None,
+    };
+    net.events[index].iter().filter_map(of).collect()
+}
+
+fn passes(net: &Net, n: usize) -> u64 {
+    (0..n).map(|index| net.group(index).counters().passes).sum()
+}
+
+// Each member asks once, with messages of all under way. No send fails, and all members are told at the same seqnos.
+#[test]
+fn any_member_switches_the_order_under_load() {
+    let mut net = found(4, SEQUENCER);
+    let mut sent = 0;
+    for (asker, order) in [(2, Order::Token), (1, SEQUENCER), (0, Order::Token), (3, SEQUENCER)] {
+        for round in 0..40 {
+            if round == 10 {
+                change(&mut net, asker, order).unwrap();
+            }
+            for index in 0..4 {
+                net.send(index, b"x").unwrap();
+                sent += 1;
+            }
+            net.run(MS);
+        }
+        net.run(100 * MS);
+        assert!((0..4).all(|index| net.group(index).info().order == order), "{asker}");
+        let before = passes(&net, 4);
+        for index in 0..4 {
+            net.send(index, b"x").unwrap();
+            sent += 1;
+        }
+        net.run(50 * MS);
+        assert_eq!(passes(&net, 4) > before, order == Order::Token);
+    }
+    let told = switches(&net, 0);
+    assert_eq!(told.len(), 4);
+    for index in 0..4 {
+        assert_eq!((net.delivered(index), net.epoch(index)), (sent, 0), "m{index}");
+        assert_eq!(switches(&net, index), told, "m{index}");
+    }
+}
+
+#[test]
+fn an_idle_group_switches_though_the_request_is_lost_twice() {
+    for (order, other) in [(SEQUENCER, Order::Token), (Order::Token, SEQUENCER)] {
+        let mut net = found(3, order);
+        let mut lost = 0;
+        net.filter(move |seen| {
+            let is_request = seen.has(|frame| matches!(frame, wire::Frame::SwitchRequest { .. }));
+            lost += u32::from(is_request);
+            if is_request && lost <= 2 { LOST } else { PROMPT }
+        });
+        let asker = (0..3).find(|&index| !net.group(index).marks().acting).unwrap();
+        change(&mut net, asker, other).unwrap();
+        assert_eq!(change(&mut net, asker, other), Err(ChangeOrderError::UnderWay));
+        net.run(200 * MS);
+        assert!((0..3).all(|index| net.group(index).info().order == other));
+        assert_eq!(change(&mut net, asker, other), Err(ChangeOrderError::InForce));
+    }
+}
+
+#[test]
+fn a_joiner_learns_the_order_in_force() {
+    let mut net = found(3, SEQUENCER);
+    change(&mut net, 1, Order::Token).unwrap();
+    net.run(100 * MS);
+    let joiner = net.add(EntryMode::Join, unicast());
+    net.run(400 * MS);
+    assert_eq!((net.phase(joiner), net.group(joiner).info().order), (Phase::Member, Order::Token));
+    net.send(joiner, b"x").unwrap();
+    net.send(0, b"x").unwrap();
+    net.run(100 * MS);
+    assert_eq!((net.delivered(joiner), net.delivered(2)), (2, 2));
+}
+
+// The sequencer numbers the switch, no other member receives it, and the sequencer crashes.
+#[test]
+fn a_switch_that_a_reset_cuts_off_was_never_in_force() {
+    let mut net = found(4, SEQUENCER);
+    let is_switch = |seen: &Seen| {
+        seen.has(|frame| matches!(frame, wire::Frame::Change { change: wire::Change::Order { .. }, .. }))
+    };
+    net.filter(move |seen| if is_switch(seen) { LOST } else { PROMPT });
+    change(&mut net, 0, Order::Token).unwrap();
+    net.run(5 * MS);
+    net.crash(0);
+    net.calm();
+    net.run(2_000 * MS);
+    net.send(2, b"x").unwrap();
+    net.run(100 * MS);
+    for index in 1..4 {
+        assert_eq!((net.size(index), net.group(index).info().order), (3, SEQUENCER), "m{index}");
+        assert_eq!((switches(&net, index), net.delivered(index)), (Vec::new(), 1));
+    }
+}
