@@ -430,6 +430,7 @@ fn object(group: &str, report: &Report) -> Value {
         "epoch": report.epoch.to_string(),
         "primary": report.primary,
         "order": order_name(report.order),
+        "order_since": report.order_since,
         "orderer": name(report, report.sequencer),
         "term": report.term,
         "resilience": report.resilience,

@@ -31,6 +31,7 @@ mod log;
 mod look;
 mod man;
 mod notes;
+mod order;
 mod output;
 mod passes;
 mod pcap;
@@ -83,6 +84,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Why(command) => look::run(View::Why, command.look, &settings, &output),
         Command::Stats(command) => look::run(View::Stats, command.look, &settings, &output),
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
+        Command::Order(command) => order::run(command, &settings, &output),
         Command::Force(command) => force::run(command, &settings, &output),
         Command::Rpc(command) => rpc::run(command, &settings, &output),
         Command::Dir(command) => dir::run(*command, &settings, &output),

@@ -1,5 +1,6 @@
 //! Prints events as lines of text or as JSON objects, each message with the view in which it was delivered.
 
+use crate::arguments::order_name;
 use crate::output::{Output, hex, visible, visible_json};
 use crate::roster::Roster;
 use serde_json::{Value, json};
@@ -99,6 +100,13 @@ impl Printer {
                 json!({"event": "orderer", "seq": seqno, "member": names.name(*sequencer), "view": view}),
                 format!("{seqno:>8}  {} is the sequencer from here on", names.name(*sequencer)),
             ),
+            Event::OrderChanged { seqno, order, sequencer } => {
+                let (order, orderer) = (order_name(*order), names.name(*sequencer));
+                (
+                    json!({"event": "order", "seq": seqno, "order": order, "orderer": orderer, "view": view}),
+                    format!("{seqno:>8}  the order is {order} from here on"),
+                )
+            }
             Event::Reset { seqno, excluded, degraded, forced, .. } => {
                 let names: Vec<&str> = excluded.iter().map(|member| member.name.as_str()).collect();
                 let mut words =

@@ -178,6 +178,47 @@ fn a_ring_is_shown_as_one_and_counts_its_passes() {
 }
 
 #[test]
+fn the_order_of_a_running_group_is_changed_from_outside() {
+    let _alone = alone();
+    let name = group("switched");
+    let mut members = listeners(&name);
+    let five = ["a", "b", "c", "d", "e"];
+    sent(&name, &five);
+    let mut last = 0;
+    for order in ["token", "migrating", "token", "sequencer"] {
+        let output = asked(["order", &name, order, "--json"]);
+        let (changed, status) = (json(&output), json(&asked(["status", &name, "--json"])));
+        assert_eq!((&changed["command"], &changed["order"]), (&"order".into(), &order.into()));
+        assert!(changed["seq"].as_u64() > Some(last), "{changed}");
+        last = changed["seq"].as_u64().unwrap();
+        assert_eq!((&status["order"], &status["order_since"]), (&order.into(), &last.into()), "{status}");
+        sent(&name, &five);
+    }
+    let again = asked(["order", &name, "sequencer"]);
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout),
+        format!("order sequencer already, since place {last}\n")
+    );
+
+    members.iter_mut().for_each(|member| member.until_messages(25));
+    for member in &members {
+        let switches = member.seen.iter().filter(|line| line["event"] == "order");
+        let orders: Vec<&str> = switches.map(|line| line["order"].as_str().unwrap()).collect();
+        assert_eq!(orders, ["token", "migrating", "token", "sequencer"]);
+        assert_eq!(member.messages(), members[0].messages());
+    }
+}
+
+#[test]
+fn a_switch_that_cannot_be_is_refused() {
+    let nobody = unisono(["order", &group("no-group"), "token"]);
+    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+    let sideways = unisono(["order", "kitchen", "sideways"]);
+    assert_eq!(sideways.status.code(), Some(2), "{sideways:?}");
+    assert!(String::from_utf8_lossy(&sideways.stderr).contains("sideways"), "{sideways:?}");
+}
+
+#[test]
 fn a_group_with_a_sequencer_is_shown_as_one() {
     let _alone = alone();
     for order in ["sequencer", "migrating"] {

@@ -46,6 +46,16 @@ impl Protocol {
         GroupConfig { broadcast_above_bytes, ..config }
     }
 
+    /// Returns the same protocol with a sequencer and with a token, each with its name. A migrating sequencer stays one.
+    pub(crate) fn under_both_orders(self) -> [(&'static str, Protocol); 2] {
+        let sequencer = match self.order {
+            OrderChoice::Token => OrderChoice::Sequencer,
+            order => order,
+        };
+        let of = |order| Protocol { order, ..self };
+        [("sequencer", of(sequencer)), ("token", of(OrderChoice::Token))]
+    }
+
     /// Returns the same protocol with the resilience limited to what a group of this size can have.
     pub(crate) fn among(self, members: u64) -> Protocol {
         let most = u8::try_from(members.saturating_sub(1)).unwrap_or(u8::MAX);

@@ -1,4 +1,4 @@
-//! `bench latency --report`: latency by members, by size, by resilience, by method and by transport.
+//! `bench latency --report`: latency by members, by size, by resilience and order, by method and by transport.
 
 use super::{Latency, measure};
 use crate::arguments::Transport;
@@ -15,9 +15,10 @@ const BYTES: [u64; 6] = [0, 256, 1024, 2048, 4096, 8000];
 /// Minimum number of members of the group whose resilience is varied.
 const RESILIENT_MEMBERS: u64 = 5;
 
-const COLUMNS: [Column; 13] = [
+const COLUMNS: [Column; 14] = [
     Column { heading: "members", field: "members" },
     Column { heading: "bytes", field: "bytes" },
+    Column { heading: "order", field: "order" },
     Column { heading: "method", field: "method" },
     Column { heading: "resilience", field: "resilience" },
     Column { heading: "transport", field: "transport" },
@@ -62,9 +63,11 @@ fn variations(command: &Latency, settings: &Settings) -> Vec<(&'static str, (Lat
     }
     let members = command.members.max(RESILIENT_MEMBERS);
     for resilience in 0..members.min(RESILIENT_MEMBERS) as u8 {
-        let protocol = Protocol { resilience, ..command.protocol };
-        let varied = Latency { members, protocol, ..command.clone() };
-        variations.push(("resilience", (varied, settings.clone())));
+        for (name, protocol) in command.protocol.under_both_orders() {
+            let protocol = Protocol { resilience, ..protocol };
+            let varied = Latency { members, protocol, ..command.clone() };
+            variations.push((name, (varied, settings.clone())));
+        }
     }
     variations
 }
@@ -113,12 +116,12 @@ fn charts() -> Vec<Chart> {
         ),
         chart(
             "resilience",
-            "By resilience",
+            "By resilience: a sequencer against a token, the median",
             "crashes survived without loss",
             vec![
-                Series::plain("resilience", "p50", resilience, p50),
-                Series::plain("resilience", "p90", resilience, p90),
-                Series::floor("resilience", "bare path", resilience, path),
+                Series::plain("sequencer", "sequencer", resilience, p50),
+                Series::plain("token", "token", resilience, p50),
+                Series::floor("sequencer", "bare path", resilience, path),
             ],
         ),
         chart(

@@ -1,4 +1,4 @@
-//! `bench throughput --report`: throughput by senders, by size, by method and by transport.
+//! `bench throughput --report`: throughput by senders, by resilience and by order, by size, by method and by transport.
 
 use super::{Throughput, measure};
 use crate::arguments::Transport;
@@ -13,10 +13,15 @@ use std::path::Path;
 const MEMBERS: [u64; 4] = [2, 3, 5, 8];
 const BYTES: [u64; 5] = [64, 256, 1024, 4096, 8000];
 
-const COLUMNS: [Column; 14] = [
+/// Minimum number of members of the group whose resilience is varied.
+const RESILIENT_MEMBERS: u64 = 5;
+
+const COLUMNS: [Column; 16] = [
     Column { heading: "members", field: "members" },
     Column { heading: "senders", field: "senders" },
     Column { heading: "bytes", field: "bytes" },
+    Column { heading: "order", field: "order" },
+    Column { heading: "resilience", field: "resilience" },
     Column { heading: "method", field: "method" },
     Column { heading: "transport", field: "transport" },
     Column { heading: "ordered/s", field: "ordered_per_s" },
@@ -46,8 +51,19 @@ pub(super) fn report(
 fn variations(command: &Throughput, settings: &Settings) -> Vec<(&'static str, (Throughput, Settings))> {
     let mut variations = Vec::new();
     for senders in 1..=command.members {
-        let varied = Throughput { senders: Some(senders), ..command.clone() };
-        variations.push(("senders", (varied, settings.clone())));
+        for (name, protocol) in command.protocol.under_both_orders() {
+            let varied = Throughput { senders: Some(senders), protocol, ..command.clone() };
+            variations.push((name, (varied, settings.clone())));
+        }
+    }
+    let members = command.members.max(RESILIENT_MEMBERS);
+    for resilience in 0..members.min(RESILIENT_MEMBERS) as u8 {
+        let names = ["sequencer, resilience", "token, resilience"];
+        for (name, (_, protocol)) in names.into_iter().zip(command.protocol.under_both_orders()) {
+            let protocol = Protocol { resilience, ..protocol };
+            let varied = Throughput { members, senders: Some(members), protocol, ..command.clone() };
+            variations.push((name, (varied, settings.clone())));
+        }
     }
     for (name, method) in [("pb", Method::Pb), ("bb", Method::Bb)] {
         for bytes in with(BYTES, command.bytes) {
@@ -70,6 +86,7 @@ fn variations(command: &Throughput, settings: &Settings) -> Vec<(&'static str, (
 fn charts() -> Vec<Chart> {
     let members = |object: &Value| object["members"].as_f64();
     let senders = |object: &Value| object["senders"].as_f64();
+    let resilience = |object: &Value| object["resilience"].as_f64();
     let bytes = |object: &Value| object["bytes"].as_f64();
     let ordered = |object: &Value| Some(object["ordered_per_s"].as_f64()? / 1e3);
     let megabytes = |object: &Value| object["mb_per_s"].as_f64();
@@ -78,10 +95,23 @@ fn charts() -> Vec<Chart> {
     vec![
         Chart {
             name: "senders",
-            title: "By senders",
+            title: "By senders: a sequencer against a token",
             x_label: "members that send",
             y_label: "thousand messages/s",
-            series: vec![Series::plain("senders", "group", senders, ordered)],
+            series: vec![
+                Series::plain("sequencer", "sequencer", senders, ordered),
+                Series::plain("token", "token", senders, ordered),
+            ],
+        },
+        Chart {
+            name: "resilience",
+            title: "By resilience, all send: a sequencer against a token",
+            x_label: "crashes survived without loss",
+            y_label: "thousand messages/s",
+            series: vec![
+                Series::plain("sequencer, resilience", "sequencer", resilience, ordered),
+                Series::plain("token, resilience", "token", resilience, ordered),
+            ],
         },
         Chart {
             name: "bytes",
