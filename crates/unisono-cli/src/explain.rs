@@ -5,6 +5,7 @@ use crate::output::Output;
 use crate::pcap;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::signals;
 use anyhow::Context;
 use clap::Args;
 use serde_json::json;
@@ -42,7 +43,10 @@ pub(crate) struct Explain {
 
 pub(crate) fn run(command: Explain, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let mut explainer = match &settings.key {
-        Some(path) => Explainer::with_key(Key::load(path)?.protection()),
+        Some(path) => {
+            signals::leave_no_core();
+            Explainer::with_key(Key::load(path)?.protection())
+        }
         None => Explainer::default(),
     };
     if let Some(datagram) = digits(&command.what) {

@@ -5,6 +5,7 @@ use crate::dir::{At, Reads, Session, object_digits, target};
 use crate::output::{Output, hex};
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::signals;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::fs::File as Opened;
@@ -86,7 +87,7 @@ struct Ls {
 /// Which file.
 #[derive(Args, Debug)]
 struct Which {
-    /// Capability of the file, or its path
+    /// Its capability, as @FILE or - for a line of standard input, or its path; ./ begins a path that would be another thing
     #[arg(value_name = "CAPABILITY|PATH")]
     target: String,
 
@@ -108,6 +109,7 @@ impl File {
 }
 
 pub(crate) fn run(command: &File, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    signals::leave_no_core();
     match &command.what {
         What::Put(command) => put(command, settings, output),
         What::Get(command) => get(command, settings, output),

@@ -3,6 +3,7 @@
 use crate::arguments::Common;
 use crate::output::Output;
 use crate::problem::Problem;
+use crate::signals;
 use clap::Args;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub(crate) struct Keygen {
 }
 
 pub(crate) fn run(command: Keygen, output: &Output) -> Result<(), Problem> {
+    signals::leave_no_core();
     let path = &command.file;
     let (written, said, keys) = match (command.next, command.retire) {
         (true, _) => (

@@ -6,7 +6,8 @@ use common::{Background, PATIENCE, alone, command, group, json};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Instant;
@@ -473,4 +474,80 @@ fn one_terminal_is_enough_to_try_it() {
     assert_eq!(made.status.code(), Some(0), "{made:?}");
     cluster.signal(Signal::TERM);
     assert_eq!(cluster.end(), Some(0));
+}
+
+/// A capability of no service, and its last number.
+const CAPABILITY: &str =
+    "000000000000000000000000000000aa:0000000000000001:ff:0123456789abcdef0123456789abcdef";
+
+#[test]
+fn a_capability_is_read_from_a_file_or_standard_input_and_shown_in_none_of_the_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("home.cap");
+    std::fs::write(&file, format!("{CAPABILITY}\n")).unwrap();
+    let named = format!("@{}", file.display());
+    let none = Path::new("none");
+    let set = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o600);
+    for (argument, input) in [(&named[..], ""), ("-", CAPABILITY)] {
+        let shown = asked(none, &["dir", "cap", "show", argument], input.as_bytes());
+        assert!(shown.status.success() && shown.stderr.is_empty(), "{shown:?}");
+        assert!(String::from_utf8(shown.stdout).unwrap().contains("0000000000000001"));
+    }
+    let restricted = asked(none, &["dir", "cap", "restrict", "-", "--rights", "04"], CAPABILITY.as_bytes());
+    assert!(restricted.stdout.starts_with(&CAPABILITY.as_bytes()[..50]), "{restricted:?}");
+
+    let warned = asked(none, &["dir", "cap", "show", CAPABILITY], b"");
+    let words = failure(&warned);
+    assert!(words.0 == 0 && words.1.contains("every user of this machine can read"), "{words:?}");
+
+    let spaced = format!("{CAPABILITY}0");
+    let at = format!("@{CAPABILITY}");
+    let cases: [(&[&str], &str, &str); 8] = [
+        (&["dir", "cap", "show", "-"], "", "standard input ended"),
+        (&["dir", "cap", "show", "-"], &spaced, "this text has 86"),
+        (&["dir", "cap", "show", "@none"], "", "there is no file none"),
+        (&["dir", "cap", "show", &at], "", "not a capability"),
+        (&["file", "get", "@none"], "", "there is no file none"),
+        (&["file", "get", "./@none"], "", "no file none"),
+        (&["dir", "ls", "--cap", "-"], "", "standard input ended"),
+        (&["dir", "replace", "a", "@none=-"], "", "there is no file none"),
+    ];
+    for (arguments, input, said) in cases {
+        let (status, words) = failure(&asked(none, arguments, input.as_bytes()));
+        assert!(status == 2 && words.contains(said), "{arguments:?}: {status}: {words}");
+        assert!(!words.contains("0123456789abcdef"), "{words}");
+    }
+    for mode in [0o640, 0o604] {
+        set(mode);
+        let (status, words) = failure(&asked(none, &["dir", "cap", "show", &named], b""));
+        assert!(status == 2 && words.contains("chmod 600"), "{status}: {words}");
+    }
+}
+
+#[test]
+fn a_command_that_holds_a_capability_leaves_no_core() {
+    // The kernel gives root the files in /proc of a process that leaves no core. A process of root shows nothing, so this
+    // one runs as another user.
+    let mut waiting = command();
+    if rustix::process::geteuid().is_root() {
+        waiting.uid(65_534);
+    }
+    waiting
+        .args(["dir", "cap", "show", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let Ok(mut waiting) = waiting.spawn() else {
+        let _ = writeln!(std::io::stderr(), "skipped: another user may not run the command");
+        return;
+    };
+    let environment = format!("/proc/{}/environ", waiting.id());
+    let end = Instant::now() + PATIENCE;
+    while std::fs::metadata(&environment).unwrap().uid() != 0 {
+        assert!(Instant::now() < end, "it would leave a core");
+        std::thread::yield_now();
+    }
+    drop(waiting.stdin.take());
+    assert_eq!(waiting.wait().unwrap().code(), Some(2));
 }

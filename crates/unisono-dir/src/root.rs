@@ -101,8 +101,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     File::open(path).map(Some)
 }
 
-/// True also for a capability with a digit too few or too many, so that no error shows the others.
-fn looks_like_a_capability(text: &str) -> bool {
+/// True for the digits of a capability, also with one too few or too many, so that no error shows the others.
+pub fn looks_like_a_capability(text: &str) -> bool {
     let text = text.trim();
     text.split(':').count() == 4 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit())
 }

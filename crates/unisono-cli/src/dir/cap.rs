@@ -1,6 +1,7 @@
 //! `unisono dir cap`: looks at capabilities, and makes others of them.
 
-use super::session::{At, Session, client, object_digits, parse_capability, secret, target};
+use super::capability::{parse_capability, target};
+use super::session::{At, Session, client, object_digits, secret};
 use crate::arguments::Common;
 use crate::output::{Output, tell};
 use crate::problem::Problem;
@@ -12,7 +13,7 @@ use unisono_dir::{Capability, Check, ClientError, Place, Rights, operation};
 /// Look at a capability, or make another one of it
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  unisono dir cap restrict CAPABILITY --rights 04   for the column `other` alone"
+    after_help = "Example:\n  unisono dir cap restrict @home.cap --rights 04   for the column `other` alone"
 )]
 pub(crate) struct Cap {
     #[command(subcommand)]
@@ -28,9 +29,9 @@ enum What {
 
 /// Say what a capability opens, without asking a server
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir cap show CAPABILITY")]
+#[command(after_help = "Example:\n  unisono dir cap show @home.cap")]
 struct Show {
-    /// The capability: PORT:OBJECT:RIGHTS:CHECK
+    /// The capability: @FILE, or - for a line of standard input
     capability: String,
 
     #[command(flatten)]
@@ -39,9 +40,9 @@ struct Show {
 
 /// Make a capability with fewer rights; the owner needs no server for that
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir cap restrict CAPABILITY --rights 04")]
+#[command(after_help = "Example:\n  unisono dir cap restrict @home.cap --rights 04")]
 struct Restrict {
-    /// The capability: PORT:OBJECT:RIGHTS:CHECK
+    /// The capability: @FILE, or - for a line of standard input
     capability: String,
 
     /// The rights that stay, two hexadecimal digits
@@ -59,7 +60,8 @@ struct Restrict {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  unisono dir cap revoke home/ann")]
 struct Revoke {
-    /// A capability with all rights, or a path that leads to one
+    /// A capability with all rights, as @FILE or - for a line of standard input, or a path that leads to one; ./ begins a path
+    /// that would be another thing
     #[arg(value_name = "CAPABILITY|PATH")]
     target: String,
 

@@ -1,6 +1,7 @@
 //! The commands that change rows. Each is one command of the service: it happens as a whole or not at all.
 
-use super::session::{At, Session, parse_capability, parse_masks, report, secret};
+use super::capability::{parse_capability, split_expected};
+use super::session::{At, Session, parse_masks, report, secret};
 use crate::output::{Output, quoted};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -68,12 +69,13 @@ pub(crate) fn rmdir(command: &Rmdir, settings: &Settings, output: &Output) -> Re
 
 /// Add a row with a capability, for any object of any service
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir append home/ann/printer CAPABILITY --masks ff,02,02")]
+#[command(after_help = "Example:\n  unisono dir append home/ann/printer @printer.cap --masks ff,02,02")]
 pub(crate) struct Append {
     /// Path of the new row
     path: String,
 
-    /// Its capability: PORT:OBJECT:RIGHTS:CHECK. Other users of this machine can see the command line
+    /// Its capability: @FILE, or - for a line of standard input. Its digits are taken too, but other users of this machine can
+    /// read a command line
     capability: String,
 
     /// Rights that each column lets through [default: ff,02,04 for a directory, ff,02,02 for anything else]
@@ -138,9 +140,9 @@ pub(crate) fn rm(command: &Rm, settings: &Settings, output: &Output) -> Result<(
 ///
 /// With =EXPECTED, only if a lookup of that row returns this capability at present.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  unisono dir replace home/now NEW=OLD home/before OLD")]
+#[command(after_help = "Example:\n  unisono dir replace home/now @new.cap=@old.cap home/before @old.cap")]
 pub(crate) struct Replace {
-    /// Pairs of a path and CAPABILITY or CAPABILITY=EXPECTED
+    /// Pairs of a path and CAPABILITY or CAPABILITY=EXPECTED, each as @FILE or - for a line of standard input
     #[arg(value_name = "PATH CAPABILITY[=EXPECTED]", required = true)]
     pairs: Vec<String>,
 
@@ -158,11 +160,8 @@ pub(crate) fn replace(command: &Replace, settings: &Settings, output: &Output) -
     }
     let mut capabilities = Vec::new();
     for [_, text] in pairs {
-        let (capability, expected) = match text.split_once('=') {
-            Some((capability, expected)) => (capability, Some(parse_capability(expected)?)),
-            None => (text.as_str(), None),
-        };
-        capabilities.push((parse_capability(capability)?, expected));
+        let (capability, expected) = split_expected(text);
+        capabilities.push((parse_capability(capability)?, expected.map(parse_capability).transpose()?));
     }
     let session = Session::begin(&command.at, settings)?;
     let rows = pairs.iter().zip(capabilities).map(|([path, _], (capability, expected))| {

@@ -3,6 +3,7 @@
 mod attendant;
 mod backup;
 mod cap;
+mod capability;
 mod change;
 mod check;
 mod cluster;
@@ -13,12 +14,14 @@ mod status;
 mod tree;
 mod watch;
 
-pub(crate) use session::{At, Reads, Session, object_digits, target};
+pub(crate) use capability::target;
+pub(crate) use session::{At, Reads, Session, object_digits};
 
 use crate::arguments::Common;
 use crate::output::Output;
 use crate::problem::Problem;
 use crate::settings::Settings;
+use crate::signals;
 use clap::{Args, Subcommand};
 
 /// Serve a directory, or ask it: names for protected objects, kept by several servers
@@ -83,6 +86,7 @@ impl Dir {
 }
 
 pub(crate) fn run(command: Dir, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    signals::leave_no_core();
     match command.what {
         What::Serve(command) => serve::run(&command, settings, output),
         What::Cluster(command) => cluster::run(&command, settings, output),

@@ -6,7 +6,6 @@ use crate::output::Output;
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
-use crate::signals;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
@@ -22,7 +21,8 @@ const SHORT_ANSWER: Duration = Duration::from_secs(1);
 /// Which directory a command begins at.
 #[derive(Args, Debug)]
 pub(crate) struct At {
-    /// File with the capability of the directory where paths begin, such as the root.cap that each server has in its folder
+    /// File with the capability of the directory where paths begin, such as the root.cap that each server has in its folder,
+    /// or - for a line of standard input
     #[arg(long, value_name = "FILE", env = "UNISONO_CAP")]
     pub(crate) cap: Option<PathBuf>,
 
@@ -39,8 +39,7 @@ impl At {
                  folder or a copy of it",
             )
         })?;
-        signals::leave_no_core();
-        Ok(unisono_dir::read_capability(file)?)
+        super::capability::of_cap(file)
     }
 }
 
@@ -140,27 +139,12 @@ pub(crate) fn parse_path(text: &str) -> Result<Path, Problem> {
     text.parse().map_err(Problem::usage)
 }
 
-/// Returns the capability that an argument is. The error contains nothing of it.
-pub(crate) fn parse_capability(text: &str) -> Result<Capability, Problem> {
-    text.parse().map_err(Problem::usage)
-}
-
 /// Returns masks, such as `ff,02,04`. Errors call them `argument`.
 pub(crate) fn parse_masks(argument: &str, text: &str) -> Result<Masks, Problem> {
     let masks: Result<Vec<Rights>, _> = text.split(',').map(str::parse).collect();
     let masks = masks
         .map_err(|error| Problem::usage(format!("{argument}: {error}, one for each column: ff,02,04")))?;
     Masks::new(&masks).ok_or_else(|| Problem::usage("a row has 1 to 4 masks, one for each column: ff,02,04"))
-}
-
-/// Returns what an argument names: the object of a capability, or that at a path.
-pub(crate) fn target(text: &str, at: &At) -> Result<Place, Problem> {
-    let looks_like_capability =
-        text.split(':').count() == 4 && text.bytes().all(|byte| byte == b':' || byte.is_ascii_hexdigit());
-    match looks_like_capability {
-        true => Ok(Place::of(parse_capability(text)?)),
-        false => Ok(Place { path: parse_path(text)?, capability: at.capability()? }),
-    }
 }
 
 /// Returns a fresh secret for an object.

@@ -94,6 +94,7 @@ impl Serving {
         let served =
             served.ok_or_else(|| Problem::usage("name a service, or the file of its private port"))?;
         if served.is_exposed {
+            signals::leave_no_core();
             tell(
                 "every user of this machine can read the private port in this command line: keep it in a file (--port-file)",
             );
