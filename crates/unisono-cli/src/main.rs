@@ -6,6 +6,7 @@
 
 // `eprintln!` panics where standard error cannot be written; `output::tell` does not.
 #![warn(clippy::print_stderr)]
+#![forbid(unsafe_code)]
 
 mod arguments;
 mod bench;

@@ -5,6 +5,7 @@ mod common;
 use common::{PATIENCE, block_on, fresh_name, options, until};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,6 +25,23 @@ fn in_child(checks: &[&dyn Fn() -> bool]) -> i32 {
         // SAFETY: `_exit` has no preconditions; it ends this process at once.
         unsafe { nix::libc::_exit(failed.map_or(0, |place| place as i32 + 1)) }
     })
+}
+
+/// Runs a check as in [`in_child`], in a child that is number 1 of a PID namespace of its own. Returns `None` without the right
+/// to make one.
+fn in_namespace(check: &dyn Fn() -> bool) -> Option<i32> {
+    let flags = nix::libc::c_long::from(nix::libc::CLONE_NEWPID | nix::libc::SIGCHLD);
+    // SAFETY: without CLONE_VM this makes a copy of the process, as `fork` does. The child takes no lock that another thread of
+    // the parent may hold.
+    match unsafe { nix::libc::syscall(nix::libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        -1 => None,
+        // SAFETY: `_exit` has no preconditions.
+        0 => unsafe { nix::libc::_exit(i32::from(!check())) },
+        child => match waitpid(nix::unistd::Pid::from_raw(child as i32), None).unwrap() {
+            WaitStatus::Exited(_, status) => Some(status),
+            other => panic!("{other:?}"),
+        },
+    }
 }
 
 /// Forks. In the parent it waits for the child and returns its exit status; in the child it returns `None`.
@@ -128,6 +146,19 @@ fn a_forked_child_gets_errors_and_changes_nothing() {
         }
         over.store(true, Ordering::Relaxed);
     });
+    // A child may have the number of its parent: here both are number 1 of their PID namespaces.
+    let nested = in_namespace(&|| {
+        let own = Group::create(&fresh_name("nested"), GroupConfig::default(), &options()).unwrap();
+        own.send("mine").unwrap();
+        let refused = in_namespace(&|| std::process::id() == 1 && own.send("child") == Err(REFUSED));
+        std::process::id() == 1 && refused == Some(0) && own.send("mine, too").is_ok()
+    });
+    match nested {
+        Some(status) => assert_eq!(status, 0),
+        None => {
+            let _ = writeln!(std::io::stderr(), "skipped: no right to make PID namespaces");
+        }
+    }
     // No member has noticed: all are members, and no packet number was used twice.
     second.send("after").unwrap();
     for group in [&first, &second] {

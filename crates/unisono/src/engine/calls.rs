@@ -388,7 +388,7 @@ impl Shared {
         make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
         let Some(mut state) = self.engine.lock_at_home() else { return Err(OpenError::Forked) };
-        if state.home.is_left(self.engine.now()) {
+        if !state.home.is_current() {
             return Err(OpenError::Forked);
         }
         match state.find(CALLS_TAG) {
@@ -432,7 +432,7 @@ impl Shared<Calls> {
         let engine = &*self.engine;
         let Some(mut state) = engine.lock_at_home() else { return Err(OpenError::Forked.into()) };
         let now = engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return Err(OpenError::Forked.into());
         }
         let calls = state.occupant::<Calls>(self.index);
@@ -465,7 +465,7 @@ impl Shared<Calls> {
     fn end_listening(&self, port: Port, forget: bool) {
         let Some(mut state) = self.engine.lock_unless_broken() else { return };
         let now = self.engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return;
         }
         let calls = state.occupant::<Calls>(self.index);

@@ -2,7 +2,6 @@
 //! reached (the address to bind and the interface that options name, if any), at each address.
 
 use super::following::Doubt;
-use super::fork::Home;
 use super::lease::{IoLease, WAKEUP};
 use super::send_queue::Reach;
 use super::shared::Shared;
@@ -19,6 +18,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use unisono_core::{ConfigError, Group, GroupTag, Time};
+use unisono_fork::Process;
 use unisono_udp::{Socket, SocketWaker, Wakeup, Watch};
 
 /// The engines of this process. In a forked child, the first list is that of its parent.
@@ -147,7 +147,7 @@ impl Engine {
         let watch = Watch::new()
             .and_then(|watch| watch.add(&wakeup, WAKEUP).map(|()| Arc::new(watch)))
             .map_err(|cause| socket_error("prepare to wait for sockets", cause))?;
-        let home = Home::new();
+        let home = Process::current();
         Ok(Engine {
             home,
             wish: *whereabouts.wish(),

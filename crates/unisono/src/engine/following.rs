@@ -136,7 +136,7 @@ impl Engine {
     /// whether such a process may enter here: the engine is there, or the options name the UDP port, so that no other engine
     /// can be there.
     pub(super) fn catch_up(&self, state: &mut State, place: &Place) -> bool {
-        if state.whereabouts.place() == place || state.home.is_elsewhere() {
+        if state.whereabouts.place() == place || !state.home.is_current() {
             return true;
         }
         if let Ok(network) = Network::look(Vec::new())

@@ -3,51 +3,14 @@
 //! A forked child has a copy of the parent's state, and shares the parent's sockets. If it sent, two processes would
 //! seal datagrams with the same packet numbers, which breaks the cipher. If it read a socket, the parent would miss
 //! what it read. If it dropped a handle, the parent's member would leave. So an engine remembers the process that made
-//! it. In any other process it sends nothing, reads no socket and sets no timer, and operations that would need this
-//! return errors.
+//! it ([`Process`](unisono_fork::Process)). In any other process it sends nothing, reads no socket and sets no timer, and
+//! operations that would need this return errors.
 
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::rpc::{CallFailure, NotDrained, NotSent, Withdrawn};
 use crate::ticket::BatchOutcome;
-use std::time::Duration;
 use unisono_core::rpc::{AnswerError, ForwardError};
-use unisono_core::{
-    ChangeOrderError, ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing, Time,
-};
-
-/// Minimum interval between two `getpid` system calls: 20 µs. A fork takes longer, so the child's first use of a handle
-/// always makes one.
-const ASK_EVERY: Duration = Duration::from_micros(20);
-
-/// The process that an engine belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Home {
-    process: u32,
-    asked_at: Time,
-    left: bool,
-}
-
-impl Home {
-    /// Returns the present process as the owner of an engine.
-    pub(super) fn new() -> Home {
-        Home { process: std::process::id(), asked_at: Time::ZERO, left: false }
-    }
-
-    /// True if the present process is another one: a forked child. Makes a system call.
-    pub(super) fn is_elsewhere(&self) -> bool {
-        std::process::id() != self.process
-    }
-
-    /// True if the present process is a forked child. Makes a system call, unless the last one was within `ASK_EVERY`.
-    pub(super) fn is_left(&mut self, now: Time) -> bool {
-        // A child in another time namespace may have an earlier clock.
-        if now.since(self.asked_at).max(self.asked_at.since(now)) >= ASK_EVERY {
-            self.asked_at = now;
-            self.left = self.left || self.is_elsewhere();
-        }
-        self.left
-    }
-}
+use unisono_core::{ChangeOrderError, ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing};
 
 /// The result of an operation in a forked child: an error, or nothing.
 pub(crate) trait OfFork {
@@ -100,19 +63,4 @@ of_fork! {
     NotDrained: NotDrained,
     AnswerError: AnswerError::Over,
     ForwardError: ForwardError::Over,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_child_is_recognized_whether_its_clock_is_later_or_earlier() {
-        let fork = Time::ZERO + Duration::from_secs(1);
-        for now in [fork + ASK_EVERY, Time::ZERO] {
-            let mut child = Home { process: u32::MAX, asked_at: fork, left: false };
-            assert!(child.is_left(now), "{now:?}");
-        }
-        assert!(!Home::new().is_left(fork));
-    }
 }

@@ -64,7 +64,6 @@ pub(crate) use park::{Listed, Parker, WaitList};
 pub(crate) use shared::{Attempt, Shared};
 
 use crate::reach::Wish;
-use fork::Home;
 use lease::{IoLease, Woken};
 use rustix::time::{ClockId, clock_gettime};
 use state::{State, is_off};
@@ -73,6 +72,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use turn::{Next, Sleeper, WakeupKind};
 use unisono_core::Time;
+use unisono_fork::Process;
 use unisono_udp::{SocketWaker, Wakeup, Watch};
 
 /// One engine. See the module.
@@ -87,7 +87,7 @@ pub(crate) struct Engine {
     fallback: Watch,
     /// Wakes the lease holder in a pinned socket.
     socket_waker: SocketWaker,
-    home: Home,
+    home: Process,
     /// What its process wants of its address.
     wish: Wish,
     /// Its address depends on this machine's network.
@@ -113,7 +113,7 @@ impl Engine {
     /// have that thread, so the lock is never released.
     fn lock_at_home(&self) -> Option<MutexGuard<'_, State>> {
         let locked = match self.state.try_lock() {
-            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => return None,
+            Err(TryLockError::WouldBlock) if !self.home.is_current() => return None,
             Err(TryLockError::WouldBlock) => self.state.lock(),
             Err(TryLockError::Poisoned(broken)) => Err(broken),
             Ok(state) => Ok(state),
@@ -131,7 +131,7 @@ impl Engine {
     /// Locks. Returns `None` if a thread panicked in the engine, and where [`Engine::lock_at_home`] does.
     fn lock_unless_broken(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
-            Err(TryLockError::WouldBlock) if self.home.is_elsewhere() => None,
+            Err(TryLockError::WouldBlock) if !self.home.is_current() => None,
             Err(TryLockError::WouldBlock) => self.state.lock().ok(),
             locked => locked.ok(),
         }
@@ -154,7 +154,7 @@ impl Engine {
 
     /// Serves every slot that has to be served, and wakes the lease holder if there is something for it to see.
     fn settle(&self, state: &mut State, now: Time) {
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return;
         }
         state.settle(now);
@@ -164,7 +164,7 @@ impl Engine {
     /// Ends a change of a slot by a thread that does not wait: serves the slot, and sees to it that a thread takes the
     /// lease.
     fn finish(&self, mut state: MutexGuard<'_, State>, index: usize, now: Time) {
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return;
         }
         state.touch(index);

@@ -94,7 +94,7 @@ impl<O: Occupant> Shared<O> {
             None => (self.engine.now(), None),
         };
         // An attempt that has to wait checks this in `block_until`.
-        if lacking.is_none() && state.home.is_left(self.engine.now()) {
+        if lacking.is_none() && !state.home.is_current() {
             return Some(T::of_fork());
         }
         self.block_until(Time::NEVER, state, now, lacking, |occupant, _| attempt(occupant))
@@ -116,10 +116,10 @@ impl<O: Occupant> Shared<O> {
                 Some(interest) => Err(interest),
             };
             match tried {
-                _ if state.home.is_left(now) => return Some(T::of_fork()),
+                _ if !state.home.is_current() => return Some(T::of_fork()),
                 Ok(done) => break Some(done),
                 Err(_) if until <= now => break None,
-                Err(_) if engine.home.is_elsewhere() => return Some(T::of_fork()),
+                Err(_) if !engine.home.is_current() => return Some(T::of_fork()),
                 Err(interest) => {
                     lease = lease.or_else(|| state.turn.take(now, false));
                     let risen = match &mut lease {
@@ -156,7 +156,7 @@ impl<O: Occupant> Shared<O> {
         let engine = &*self.engine;
         let Some(mut state) = engine.lock_at_home() else { return Poll::Ready(T::of_fork()) };
         let now = engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return Poll::Ready(T::of_fork());
         }
         let polled = match engine.attempt(&mut state, self.index, now, false, &mut attempt) {
@@ -177,7 +177,7 @@ impl<O: Occupant> Shared<O> {
         let engine = &*self.engine;
         let Some(mut state) = engine.lock_at_home() else { return T::of_fork() };
         let now = engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return T::of_fork();
         }
         let result = act(state.occupant(self.index), now);
@@ -208,7 +208,7 @@ impl<O: Occupant> Shared<O> {
     pub(super) fn end(&self, act: impl FnOnce(&mut O, Time)) -> bool {
         let Some(mut state) = self.engine.lock_unless_broken() else { return false };
         let now = self.engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return false;
         }
         act(state.occupant(self.index), now);
@@ -237,7 +237,7 @@ impl Shared {
         let engine = &*self.engine;
         let Some(mut state) = engine.lock_at_home() else { return };
         let now = engine.now();
-        if state.home.is_left(now) {
+        if !state.home.is_current() {
             return;
         }
         let member = state.occupant::<Membership>(self.index);
@@ -277,11 +277,11 @@ impl Shared {
                 }
             }
             match tried {
-                _ if state.home.is_left(now) => return T::of_fork(),
+                _ if !state.home.is_current() => return T::of_fork(),
                 Ok(done) => break done,
                 // One attempt may have left something for the other.
                 Err(()) if !state.is_settled() && !state.send_blocked() => {}
-                Err(()) if engine.home.is_elsewhere() => return T::of_fork(),
+                Err(()) if !engine.home.is_current() => return T::of_fork(),
                 Err(()) => {
                     lease = lease.or_else(|| state.turn.take(now, false));
                     let risen = match &mut lease {

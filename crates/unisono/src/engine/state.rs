@@ -2,7 +2,6 @@
 
 use super::calls::Access;
 use super::following::Doubt;
-use super::fork::Home;
 use super::lease::{IoLease, LISTENERS, Received, Sockets, UNICAST};
 use super::send_queue::SendQueue;
 use super::slot::{Occupant, Slot};
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use unisono_core::{GroupTag, Time, wire};
+use unisono_fork::Process;
 use unisono_udp::{Socket, Watch};
 
 /// Minimum time to the next alarm while the send buffer is full, because what could not be sent may leave a timer due
@@ -60,7 +60,7 @@ pub(crate) struct State {
     /// Number of slots in use.
     occupied: usize,
     /// The process that this engine belongs to.
-    pub(super) home: Home,
+    pub(super) home: Process,
     /// The fallback thread has ended.
     pub(crate) closed: bool,
     /// Time at which the slots were last served.
@@ -91,7 +91,7 @@ impl State {
         unicast: Arc<Socket>,
         lease: IoLease,
         waker_port: u16,
-        (home, whereabouts, doubt): (Home, Whereabouts, Arc<Doubt>),
+        (home, whereabouts, doubt): (Process, Whereabouts, Arc<Doubt>),
     ) -> State {
         let sends = !whereabouts.place().is_nowhere;
         State {

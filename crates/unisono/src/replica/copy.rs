@@ -31,6 +31,7 @@ use unisono_core::replica::{
 };
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{EntryMode, GroupConfig, Time, Uid};
+use unisono_fork::Process;
 
 /// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const REPLICA_NOTICES_MAX: usize = 64;
@@ -56,7 +57,7 @@ pub(super) struct Copy<S> {
     /// When this replica began, by the system's clock, in nanoseconds.
     origin_ns: u64,
     /// The process in which its threads run.
-    process: u32,
+    process: Process,
     state: Mutex<State<S>>,
 }
 
@@ -302,7 +303,7 @@ impl<S: StateMachine> Copy<S> {
             client,
             errands: Errands::default(),
             origin_ns: clock_ns(),
-            process: std::process::id(),
+            process: Process::current(),
             state: Mutex::new(State::new(copy)),
         }
     }
@@ -350,7 +351,7 @@ impl<S: StateMachine> Copy<S> {
 
     /// True in a forked child, which has none of the threads.
     pub(super) fn is_elsewhere(&self) -> bool {
-        std::process::id() != self.process
+        !self.process.is_current()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State<S>> {
