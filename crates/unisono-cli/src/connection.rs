@@ -111,6 +111,12 @@ pub(crate) fn enter(
         tell(format_args!(
             "no member of {name} answered (asked from {from} {asked}): this process founded it; {unseen}"
         ));
+        if let Some((address, version)) = entered.info().other_version {
+            tell(format_args!(
+                "{address} sends datagrams of a group of this name in version {version} of the wire format, which nothing \
+                 proves: if they are genuine there are two groups now, so use the same release in all processes"
+            ));
+        }
     }
     watch::watch(group, &entered, settings)?;
     Ok(entered)

@@ -317,7 +317,8 @@ pub enum JoinFailure {
     Halted,
     /// No member answered, and a process sends datagrams for a group of this name in another version of the wire
     /// format. If that is the group, this process cannot join it, and founding another would split it. Anyone can forge
-    /// such a datagram; if a group of this version answers, the process joins that one all the same.
+    /// such a datagram: if a group of this version answers, the process joins that one all the same, and a process with
+    /// a key that may found the group does so after three searches.
     OtherVersion {
         /// Address of that process.
         by: SocketAddr,

@@ -5,8 +5,9 @@
 //!
 //! - It is counted, and reported as an [`Episode`](crate::Episode).
 //! - It keeps a joiner from founding a second group of the name. It never keeps a joiner from a group that answers. So
-//!   an attacker without the key can keep a group from being founded for as long as it sends, but cannot disturb one that
-//!   exists. A process that founds without looking (`EntryMode::Found`) is not affected.
+//!   an attacker without the key can keep a group without a key from being founded for as long as it sends, but cannot
+//!   disturb one that exists. A process with a key founds all the same after three searches (`locate`), because a
+//!   forged byte must not outweigh a key. A process that founds without looking (`EntryMode::Found`) is not affected.
 //! - A member answers it with a bare header of its own version, so that a joiner of the other version learns that the
 //!   group exists. The answer is no longer than the datagram. A bare header is never answered, so two members cannot
 //!   answer each other for ever.

@@ -16,7 +16,7 @@ use crate::membership::leave::LEAVE_LINGER;
 use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::time::{Pace, Time};
-use crate::wire::{Change, Condition, Frame, HereIs, Refusal, Welcome};
+use crate::wire::{Change, Condition, Frame, HereIs, ProtectionKind, Refusal, Welcome};
 use alloc::boxed::Box;
 use bytes::Bytes;
 use core::cmp::Reverse;
@@ -36,7 +36,8 @@ const ASKS_MAX: u32 = 12;
 /// A process that hears `Locate` from a smaller uid puts its own founding off by 150 ms: by then the other process has
 /// founded the group, or has asked again.
 const PRECEDENCE: Duration = Duration::from_millis(150);
-/// It puts founding off for at most three times `locate` in all: the other process may only want to join.
+/// It puts founding off for at most three times `locate` in all: the other process may only want to join. A process with a
+/// key puts it off for that long if there are datagrams of another version.
 const PRECEDENCE_MAX: u32 = 3;
 /// A process that only joins stops locating after ten times the setting `locate`.
 const JOIN_PATIENCE: u32 = 10;
@@ -244,9 +245,19 @@ impl Group {
         if let (Phase::Locating, None, Some((by, version))) =
             (self.phase, &joining.found, self.other_versions.believed())
         {
-            // The group may exist in that version: found no second one, and do not report that there is none.
-            self.join_failed(JoinFailure::OtherVersion { by, version });
-            return;
+            // The group may exist in that version: found no second one, and do not report that there is none. But such a
+            // datagram proves nothing, and every process can forge it: it must not outweigh a key for longer than the
+            // longest search.
+            if self.protection.kind() == ProtectionKind::Checksum || !joining.may_found() {
+                self.join_failed(JoinFailure::OtherVersion { by, version });
+                return;
+            }
+            // This leaves time to give precedence to a process that waits likewise.
+            let longest = (self.settings.locate * PRECEDENCE_MAX).saturating_sub(PRECEDENCE);
+            if now < joining.began_at + longest {
+                joining.give_up_at = joining.began_at + longest;
+                return;
+            }
         }
         match (self.phase, &joining.otherwise) {
             (Phase::Locating, Otherwise::Found(config)) if joining.found.is_none() && !joining.exists => {

@@ -3,7 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use std::time::Duration;
-use unisono_core::wire::{Checksum, HEADER_BYTES, VERSION};
+use unisono_core::wire::{
+    Checksum, HEADER_BYTES, KeyContext, Protection, ProtectionKind, TAG_BYTES, VERSION, parts,
+};
 use unisono_core::*;
 
 const STEP: Duration = Duration::from_millis(1);
@@ -25,6 +27,30 @@ struct World {
     processes: Vec<Process>,
     /// Receiver, sender and bytes.
     flights: Vec<(usize, usize, Vec<u8>)>,
+    /// The processes have a key.
+    keyed: bool,
+}
+
+/// Stands for a key: it fills in a tag that depends on the packet number alone.
+struct Keyed;
+
+impl Protection for Keyed {
+    fn kind(&self) -> ProtectionKind {
+        ProtectionKind::Sealed
+    }
+
+    fn salt(&mut self) -> u64 {
+        1
+    }
+
+    fn seal(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        *parts(datagram).unwrap().tag = [number as u8; TAG_BYTES];
+        true
+    }
+
+    fn open(&mut self, _: &KeyContext, number: u64, datagram: &mut [u8]) -> bool {
+        *parts(datagram).unwrap().tag == [number as u8; TAG_BYTES]
+    }
 }
 
 fn address(place: usize) -> SocketAddr {
@@ -33,7 +59,7 @@ fn address(place: usize) -> SocketAddr {
 
 impl World {
     fn new() -> World {
-        World { now: Time::from_nanos(1), processes: Vec::new(), flights: Vec::new() }
+        World { now: Time::from_nanos(1), processes: Vec::new(), flights: Vec::new(), keyed: false }
     }
 
     fn add(&mut self, version: u8, entry: EntryMode) -> usize {
@@ -43,8 +69,8 @@ impl World {
         let me = Member { uid: Uid(number), name, address: address(place) };
         let (port, random) = (Port::from_name("versions"), Random::from_u64(number));
         let settings = Settings { transport: Transport::Unicast, ..Settings::default() };
-        let core = Group::new(self.now, me, port, entry, Bytes::new(), settings, Box::new(Checksum), random)
-            .unwrap();
+        let protection: Box<dyn Protection> = if self.keyed { Box::new(Keyed) } else { Box::new(Checksum) };
+        let core = Group::new(self.now, me, port, entry, Bytes::new(), settings, protection, random).unwrap();
         self.processes.push(Process { version, core, events: Vec::new(), sent: Vec::new() });
         self.drain(place);
         place
@@ -168,6 +194,39 @@ fn a_group_that_answers_is_joined_despite_datagrams_of_another_version() {
     assert!(world.is_in(joiner) && world.processes[joiner].core.info().members.len() == 2);
     assert_eq!(world.processes[joiner].core.info().other_version, None, "not forgotten");
     assert!(world.is_in(member));
+}
+
+/// Lets two processes enter while forged datagrams of another version arrive all the time. Returns the world after three
+/// searches.
+fn world_of_forgeries(keyed: bool, entry: &EntryMode) -> World {
+    let mut world = World { keyed, ..World::new() };
+    let places = [7, 7].map(|version| world.add(version, entry.clone()));
+    let mut forged = world.processes[0].sent[0][..12].to_vec();
+    forged[VERSION_AT] = 9;
+    let end = world.now + Settings::default().locate * 3 + STEP * 2;
+    while world.now < end {
+        places.iter().for_each(|place| world.deliver(*place, 5, &forged));
+        world.run(STEP * 10);
+    }
+    world
+}
+
+// Without the key everybody can send such datagrams: a founder with a key would wait for ever.
+#[test]
+fn a_process_with_a_key_founds_after_three_searches_whatever_others_send() {
+    let may_found = EntryMode::JoinOrFound(GroupConfig::default());
+    let world = world_of_forgeries(true, &may_found);
+    let phases = [0, 1].map(|place| world.processes[place].core.phase());
+    assert_eq!(phases, [Phase::Member; 2]);
+    let views = [0, 1].map(|place| world.processes[place].core.info().members.len());
+    assert_eq!(views, [2, 2], "one founds, the other joins");
+    let expected = Some(JoinFailure::OtherVersion { by: address(5), version: 9 });
+    let world = world_of_forgeries(false, &may_found);
+    assert_eq!([world.failure(0), world.failure(1)], [expected, expected]);
+    // A process that only joins has nothing better to report.
+    let mut world = world_of_forgeries(true, &EntryMode::Join);
+    world.run(Settings::default().locate * 10);
+    assert_eq!(world.failure(0), expected);
 }
 
 // A bit error can change the version byte of one datagram: no answer is sent, and the group is founded.
