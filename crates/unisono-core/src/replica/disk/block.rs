@@ -28,6 +28,8 @@ const MAGIC: [u8; 4] = *b"uniB";
 const SLOT_HEAD_BYTES: usize = 4 + 2 + 4 + 2 + 8;
 /// Sequence number of the slot that says that nothing counts yet.
 const NOTHING_YET: u64 = 0;
+/// Maximum value of a counter in a block. No disk gets there by counting; one beyond it was forged, and would overflow.
+const COUNTER_MAX: u64 = 1 << 62;
 
 /// A random number of 128 bits: the instance of a service.
 pub type Digest16 = u128;
@@ -362,7 +364,13 @@ impl Slot {
             anew,
             name,
         };
-        from.is_empty().then_some(Slot { sequence, block, log_bytes, log_mark })
+        let counters = [sequence, starts, generation, promised, log, log_bytes]
+            .into_iter()
+            .chain(block.view.as_ref().map(|(number, _)| *number))
+            .chain(block.snapshot.as_ref().map(|snapshot| snapshot.position))
+            .chain(block.anew.iter().map(|escape| escape.from));
+        let is_counted = counters.into_iter().all(|counter| counter <= COUNTER_MAX);
+        (from.is_empty() && is_counted).then_some(Slot { sequence, block, log_bytes, log_mark })
     }
 }
 
@@ -431,6 +439,30 @@ pub(super) mod tests {
         assert!(matches!(long.write(), Err(StoreError::TooLarge { .. })));
         let longer = Slot { block: Block { name: "x".repeat(1 << 17), ..sample() }, ..slot(1) };
         assert!(matches!(longer.write(), Err(StoreError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_counter_that_would_overflow_is_not_read() {
+        let most = COUNTER_MAX;
+        let reads = |slot: Slot| {
+            let file = slot.write().unwrap();
+            matches!(read_slot(&file, 0..SLOT_BYTES), Read::Block(_))
+        };
+        let spoilt: [fn(&mut Slot, u64); 6] = [
+            |slot, count| slot.sequence = count,
+            |slot, count| slot.block.starts = count,
+            |slot, count| slot.block.promised = count,
+            |slot, count| slot.block.view = Some((count, vec![])),
+            |slot, count| slot.block.log = count,
+            |slot, count| slot.log_bytes = count,
+        ];
+        for spoil in spoilt {
+            for (count, is_read) in [(most, true), (most + 1, false), (u64::MAX, false)] {
+                let mut slot = slot(2);
+                spoil(&mut slot, count);
+                assert_eq!(reads(slot), is_read, "{count}");
+            }
+        }
     }
 
     #[test]
