@@ -75,6 +75,7 @@ impl Backup {
 
     /// Checks that a server can go on with the state in it, and returns the root's capability at that time.
     pub(crate) fn root(&self) -> Result<Capability, NotABackup> {
+        self.state.check().map_err(|reason| NotABackup::Malformed(reason.0))?;
         // The first part holds all but the table.
         let parts = self.state.parts.get(1..).unwrap_or_default();
         let table = Table::restore(parts).map_err(|reason| NotABackup::Malformed(reason.0))?;
@@ -256,6 +257,14 @@ mod tests {
     use super::*;
     use unisono_table::{Check, Command, Port};
 
+    /// The part of a service that remembers no command: version, epoch, position, digest, length of the log; time, no member
+    /// and no client.
+    fn first_part() -> Bytes {
+        let mut part = vec![0; 1 + 24 + 8 + 32 + 8 + 8 + 4 + 4];
+        part[0] = 2;
+        part.into()
+    }
+
     fn backup() -> Backup {
         let block = Block {
             service: 5,
@@ -277,7 +286,7 @@ mod tests {
         let secret = Bytes::from_static(&[5; 16]);
         let port = Port(number(Ports::of_secret(&secret).unwrap().service.public()));
         table.execute(Command::Found { port, secret: Check::from_bits(1), service: secret });
-        let parts = [vec![Bytes::from_static(b"memory")], table.snapshot()].concat();
+        let parts = [vec![first_part()], table.snapshot()].concat();
         Backup { number: 1, state: DiskState { block, place: 20, parts } }
     }
 
@@ -332,8 +341,22 @@ mod tests {
         other.execute(Command::Found { port: Port(7), secret: Check::from_bits(1), service });
         for table in [empty, other] {
             let mut bad = backup();
-            bad.state.parts = [vec![Bytes::from_static(b"memory")], table.snapshot()].concat();
+            bad.state.parts = [vec![first_part()], table.snapshot()].concat();
             assert!(bad.root().is_err());
+        }
+        // A first part that cannot be read, and one that refuses all commands of a client for ever.
+        let mut long = first_part().to_vec();
+        long.truncate(long.len() - 4);
+        long.put_u32(1);
+        long.put_u64(77);
+        [1, u64::MAX, u64::MAX].into_iter().for_each(|number| long.put_u64(number));
+        long.put_u8(0);
+        long.put_u32(0);
+        for part in [Bytes::from_static(b"memory"), first_part().slice(1..), long.into()] {
+            let mut bad = backup();
+            bad.state.parts[0] = part;
+            let words = bad.root().unwrap_err().to_string();
+            assert!(words.contains("memory of commands"), "{words}");
         }
     }
 

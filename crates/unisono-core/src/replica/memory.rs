@@ -37,6 +37,9 @@ const CLIENT_MARGIN_MS: u64 = 60_000;
 /// The same for a client that has ended: only copies of its datagrams can still arrive.
 const ENDED_MARGIN_MS: u64 = 5_000;
 
+/// Maximum time of the order in milliseconds, a sanity limit.
+const NOW_MAX_MS: u64 = 1 << 62;
+
 /// The memory of commands. See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
@@ -318,6 +321,19 @@ impl Memory {
         Some(memory)
     }
 
+    /// True if members that counted and remembered as they do can have got here. Another memory would refuse commands for
+    /// ever.
+    pub(super) fn is_plausible(&self) -> bool {
+        let end_ms = self.now_ms.saturating_add(COMMAND_WAITS_MAX_MS);
+        let is_in_time = |client: &Client| {
+            client.waits_until_ms <= end_ms && client.due_ms <= end_ms.saturating_add(CLIENT_MARGIN_MS)
+        };
+        self.now_ms <= NOW_MAX_MS
+            && self.clients.len() <= REMEMBERED_CLIENTS_MAX
+            && self.commands <= COMMANDS_MAX
+            && self.clients.values().all(is_in_time)
+    }
+
     fn read_client(&mut self, uid: Uid, from: &mut Bytes) -> Option<Client> {
         let mut client = Client {
             finished_below: from.try_get_u64().ok()?,
@@ -386,6 +402,27 @@ mod tests {
                 self.memory.remember(client, call, self.position, outcome);
             }
             known
+        }
+    }
+
+    #[test]
+    fn a_memory_that_no_member_writes_is_not_plausible() {
+        let mut tried = Tried::default();
+        tried.memory.tick(MEMBER, 1);
+        tried.command(CLIENT, 1, 1);
+        tried.memory.look_up(CLIENT, 2, 1, u64::MAX);
+        tried.memory.end(Uid(9));
+        assert!(tried.memory.is_plausible());
+        let spoilt: [fn(&mut Memory); 4] = [
+            |memory| memory.now_ms = u64::MAX,
+            |memory| memory.commands = COMMANDS_MAX + 1,
+            |memory| memory.clients.get_mut(&CLIENT).unwrap().waits_until_ms = u64::MAX,
+            |memory| memory.clients.get_mut(&CLIENT).unwrap().due_ms = u64::MAX,
+        ];
+        for spoil in spoilt {
+            let mut memory = tried.memory.clone();
+            spoil(&mut memory);
+            assert!(!memory.is_plausible());
         }
     }
 

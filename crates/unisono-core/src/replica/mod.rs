@@ -44,6 +44,7 @@ mod word;
 
 pub use durable::{DiskStart, Job, JobNumber, Place};
 pub use machine::*;
+pub use replicated::check_first_part;
 pub use snapshot::{CopyStatus, Donor, Hashed, Present, Snapshot};
 pub use types::*;
 

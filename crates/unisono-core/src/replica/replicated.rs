@@ -591,6 +591,18 @@ fn read_beginning(parts: &[Bytes]) -> Result<Beginning, NotRestored> {
     Ok((order, head))
 }
 
+/// Checks the first part of an [applied state](super::Replica::applied_state), which holds all but the user's state.
+///
+/// # Errors
+/// No server writes such a part.
+pub fn check_first_part(part: Bytes) -> Result<(), NotRestored> {
+    let head = read_head(part).ok_or(NotRestored("its memory of commands cannot be read"))?;
+    match head.memory.is_plausible() {
+        true => Ok(()),
+        false => Err(NotRestored("its memory of commands is none that a service gets to")),
+    }
+}
+
 fn read_head(mut from: Bytes) -> Option<Head> {
     if from.try_get_u8().ok()? != HEAD_VERSION {
         return None;

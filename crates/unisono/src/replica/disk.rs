@@ -19,7 +19,7 @@ use thiserror::Error;
 use unisono_core::replica::disk::{
     Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError, instance_begun,
 };
-use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, Job, JobNumber};
+use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, Job, JobNumber, NotRestored, check_first_part};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
 pub use unisono_core::replica::disk::DiskDurability;
@@ -350,6 +350,14 @@ pub struct DiskState {
 }
 
 impl DiskState {
+    /// Checks that a server can go on with the first part. The others are the user's to check.
+    ///
+    /// # Errors
+    /// No server writes such a part.
+    pub fn check(&self) -> Result<(), NotRestored> {
+        check_first_part(self.parts.first().cloned().unwrap_or_default())
+    }
+
     /// Makes the empty folder of a server that has this state. A server that is started with it begins a service anew, as
     /// [`DiskOptions::begin_anew`] says. `identity` is that of the new disk: a random number, since no two disks may have
     /// the same.
