@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use unisono::replica::{DiskError, DiskOptions};
+use unisono::replica::{DiskError, DiskOptions, check_folder};
 
 /// Name of the file in a folder, and what it begins with: magic and version, then 8 bytes of identity. The backup follows.
 const RESTORING_FILE: &str = "restoring";
@@ -89,6 +89,7 @@ pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
         return Err(RestoreError::NotEmpty { folder: folder.into() });
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    check_folder(folder)?;
     let beside = folder.join("restoring-new");
     let written = OpenOptions::new()
         .write(true)

@@ -2,14 +2,14 @@
 
 use super::StateMachine;
 use super::copy::Copy;
-use super::folder::{BLOCK_FILE, Folder};
+use super::folder::{BLOCK_FILE, Folder, check_alone};
 use super::options::Founding;
 use super::transfer::{self, sha256};
 use crate::opening::random;
 use crate::rpc::{ServeOptions, Server};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -335,6 +335,14 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
         begins_anew: options.begin_anew.then_some(since_1970.as_millis() as u64),
     };
     Ok((start, store))
+}
+
+/// Checks that a folder for a server belongs to this user or root, and that nobody else may write to it.
+///
+/// # Errors
+/// It does not exist, or other users may change files in it.
+pub fn check_folder(folder: &Path) -> Result<(), DiskError> {
+    check_alone(folder).map_err(|error| DiskError::Folder { folder: folder.into(), error })
 }
 
 /// The state of a serving server with a disk, from [`Replica::disk_state`](super::Replica::disk_state). It shares memory

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
@@ -70,6 +70,7 @@ impl Directory {
         }
         // The absolute path, so that the process may change its own folder.
         let path = &fs::canonicalize(path).map_err(failed("find", path))?;
+        check_alone(path)?;
         let lock_path = path.join(LOCK_FILE);
         let lock = open_file(OpenOptions::new().write(true).create(true).truncate(false), "open", &lock_path)
             .map_err(|error| not_writable(error, path))?;
@@ -104,8 +105,44 @@ fn open_file(options: &mut OpenOptions, operation: &str, path: &Path) -> Result<
     let opened = options.mode(0o600).custom_flags(flags.bits() as i32).open(path);
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() => Err(not_own_file(path, found.is_symlink())),
-        _ => opened.map_err(failed(operation, path)),
+        _ => {
+            let file = opened.map_err(failed(operation, path))?;
+            keep_private(&file).map_err(failed("restrict the mode of", path))?;
+            Ok(file)
+        }
     }
+}
+
+/// Takes the rights of other users to a file, which may have come here by a copy that kept no mode.
+fn keep_private(file: &File) -> io::Result<()> {
+    match file.metadata()?.mode() & 0o077 {
+        0 => Ok(()),
+        _ => file.set_permissions(fs::Permissions::from_mode(0o600)),
+    }
+}
+
+/// Refuses a folder in which other users may change files: one of another user, except root, or one that others may write
+/// to.
+pub(super) fn check_alone(path: &Path) -> Result<(), FileError> {
+    let found = fs::metadata(path).map_err(failed("look at", path))?;
+    let mode = found.mode() & 0o7777;
+    let text = match found.uid() {
+        owner if owner != 0 && owner != rustix::process::geteuid().as_raw() => of_another(owner, mode),
+        _ if mode & 0o022 != 0 => format!(
+            "other users may write to it (mode {mode:04o}): type `chmod go-w {0}`, or name a new folder in it",
+            path.display()
+        ),
+        _ => return Ok(()),
+    };
+    Err(FileError { what: FileErrorKind::NotOwnFile, text })
+}
+
+fn of_another(owner: u32, mode: u32) -> String {
+    let me = rustix::process::geteuid().as_raw();
+    format!(
+        "it belongs to user {owner} (mode {mode:04o}), and this process runs as user {me}: start it as user {owner}, or give \
+         it the folder (chown -R)"
+    )
 }
 
 fn not_own_file(path: &Path, is_link: bool) -> FileError {
@@ -119,12 +156,7 @@ fn not_writable(error: FileError, path: &Path) -> FileError {
     let me = rustix::process::geteuid().as_raw();
     match fs::metadata(path) {
         Ok(found) if error.what == FileErrorKind::Denied && found.uid() != me => {
-            let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-            let text = format!(
-                "it belongs to user {owner} (mode {mode:04o}), and this process runs as user {me}: start it as user {owner}, \
-                 or give it the folder (chown -R)"
-            );
-            FileError { text, ..error }
+            FileError { text: of_another(found.uid(), found.mode() & 0o7777), ..error }
         }
         _ => error,
     }
@@ -331,7 +363,6 @@ mod tests {
     use bytes::Bytes;
     use rustix::fs::{FileType, Mode};
     use rustix::io::Errno;
-    use std::os::unix::fs::PermissionsExt;
     use unisono_core::replica::Digest;
     use unisono_core::replica::disk::{Block, Created, DiskDurability, Store};
 
@@ -401,6 +432,30 @@ mod tests {
         drop(folder);
         // The same folder for both is no second process.
         Folder::open(&data, Some(&data.join("../data"))).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused_and_own_files_become_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        Folder::open(&data, None).unwrap().write(BLOCK_FILE, 0, b"x").unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o770, 0o702, 0o777] {
+            set(&data, mode);
+            let refused = Folder::open(&data, None).unwrap_err();
+            assert!(refused.text.contains("chmod go-w"), "{refused}");
+        }
+        // Others may look at the names, as a service manager sets it up.
+        set(&data, 0o755);
+        set(&data.join(BLOCK_FILE), 0o644);
+        Folder::open(&data, None).unwrap().read(BLOCK_FILE).unwrap();
+        assert_eq!(fs::metadata(data.join(BLOCK_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        std::os::unix::fs::chown(&data, Some(12), None).unwrap();
+        let refused = Folder::open(&data, None).unwrap_err();
+        assert!(refused.text.contains("belongs to user 12"), "{refused}");
     }
 
     #[test]

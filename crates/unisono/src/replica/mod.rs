@@ -118,7 +118,9 @@ mod tests;
 mod transfer;
 mod waits;
 
-pub use disk::{DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState};
+pub use disk::{
+    DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState, check_folder,
+};
 pub use error::{NotServed, ReadFailure, ReplicaEnd, ReplicaError};
 use options::OPEN_WITHIN;
 pub use options::{Founding, ReplicaOptions};

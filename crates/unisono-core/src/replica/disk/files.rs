@@ -102,7 +102,8 @@ pub enum FileErrorKind {
     Locked,
     /// The path is not a folder.
     NotFolder,
-    /// In place of a file, the folder has a symbolic link or something else.
+    /// In place of a file, the folder has a symbolic link or something else, or the folder belongs to another user, or others
+    /// may write to it.
     NotOwnFile,
     /// The disk fails, or another reason.
     Failed,
