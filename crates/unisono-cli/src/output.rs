@@ -220,14 +220,23 @@ pub(crate) fn visible_json(json: &str) -> Cow<'_, str> {
     if !json.contains(steers) {
         return Cow::Borrowed(json);
     }
-    let escape = |c: char| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    let escaped =
+        |c: char| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+    let escape = |c: char| if steers(c) { escaped(c) } else { c.to_string() };
     Cow::Owned(json.chars().map(escape).collect())
 }
 
-/// True for control characters, and for characters that end a line or change its direction, which make a text look like
-/// another.
+/// True for control characters, for characters that end a line or change its direction, and for those that show nothing,
+/// which all make a text look like another. (Unicode: default ignorable, and the blank pattern of Braille.)
 fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
 /// Returns the word quoted for a shell.
@@ -272,8 +281,26 @@ mod tests {
     }
 
     #[test]
+    fn what_shows_nothing_is_seen() {
+        for c in [
+            '\u{200b}',
+            '\u{200f}',
+            '\u{ad}',
+            '\u{61c}',
+            '\u{2060}',
+            '\u{feff}',
+            '\u{fe0f}',
+            '\u{3164}',
+            '\u{e0041}',
+        ] {
+            assert_eq!(visible(&format!("adm{c}in")), format!("adm\\u{{{:x}}}in", c as u32));
+        }
+        assert_eq!(visible("עברית 日本語　नमस्ते é 🦀"), "עברית 日本語　नमस्ते é 🦀");
+    }
+
+    #[test]
     fn json_means_the_same_and_steers_nothing() {
-        let text = "tab\t \u{1b}[31m \u{9b}2J \u{7f}\u{202e}bob";
+        let text = "tab\t \u{1b}[31m \u{9b}2J \u{7f}\u{202e}bob\u{200b}\u{e0041}";
         let json = serde_json::to_string(text).unwrap();
         let shown = visible_json(&json);
         assert!(!shown.contains(steers), "{shown}");
