@@ -48,7 +48,7 @@ pub use archive::{Backup, NotABackup};
 pub use client::{Client, ClientError, Done, OPERATION_WITHIN, Pending, SILENCE, SaveError, Saved, Watch};
 pub use operation::Operation;
 pub use root::{CapabilityFileError, ROOT_FILE, looks_like_a_capability, read_capability};
-pub use server::{RestoreError, Server, ServerEnd, ServerOptions, StartError, restore};
+pub use server::{RestoreError, Server, ServerEnd, ServerOptions, StartError, check_backup, restore};
 pub use status::{
     BegunAnew, STATUS_QUESTION, ServerStatus, Standing, State, diverged, servers_heard, standing,
 };

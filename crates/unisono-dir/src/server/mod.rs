@@ -14,7 +14,7 @@ mod status_desk;
 mod watch_desk;
 
 pub(crate) use backup_desk::{Begun, PieceQuestion, begin_question};
-pub use restoring::{RestoreError, restore};
+pub use restoring::{RestoreError, check_backup, restore};
 pub(crate) use watch_desk::TOO_MANY;
 
 use crate::machine::Directory;

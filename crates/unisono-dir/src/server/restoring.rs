@@ -73,6 +73,15 @@ pub enum RestoreError {
     Disk(#[from] DiskError),
 }
 
+/// Reads a backup, and checks that a server can go on with the state in it.
+///
+/// # Errors
+/// It cannot be read, or is no backup of a directory service.
+pub fn check_backup(from: impl Read) -> Result<Backup, NotABackup> {
+    let (_, backup) = Backup::read(from)?;
+    backup.root().map(|_| backup)
+}
+
 /// Checks a backup, and puts it into an empty folder, in which a server then begins anew.
 pub fn restore(file: &Path, folder: &Path) -> Result<Backup, RestoreError> {
     let not_a_backup = |reason| RestoreError::NotABackup { file: file.into(), reason };
