@@ -11,6 +11,7 @@
 //! | [`mod@enumerate`] | tries every order of few crashes of servers with disks |
 //! | [`mod@mutants`] | plants bugs and measures how soon the checkers catch each |
 //! | [`mod@growth`] | measures the costs of groups of growing size |
+//! | [`mod@papers`] | takes the papers' measurements again, on a simulated testbed of their time |
 //! | [`properties`] | the checkers |
 //! | [`record`] | the records that the checkers read |
 //!
@@ -33,6 +34,7 @@ pub mod growth;
 mod injector;
 pub mod mutants;
 mod network;
+pub mod papers;
 mod plan;
 mod process;
 pub mod properties;

@@ -1,0 +1,179 @@
+//! Rows: each point with what the testbed says of it, and whether that is good.
+
+use super::laboratory::{Laboratory, Side};
+use super::points::{Point, Use, points};
+use super::quantities;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use toml::Value;
+
+/// A parameter that was fitted on a point makes it come out within this share.
+const FITTED_WITHIN: f64 = 0.03;
+/// Rounding of the numbers that are compared.
+const ROUNDING: f64 = 1e-9;
+
+/// A point and its numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Name of the point.
+    pub point: String,
+    /// Figure to which it belongs.
+    pub figure: String,
+    /// What it is good for.
+    #[serde(rename = "use")]
+    pub use_: Use,
+    /// What was measured.
+    pub what: String,
+    /// Place in the paper and conditions.
+    #[serde(flatten)]
+    pub conditions: BTreeMap<String, Value>,
+    /// Unit of the numbers.
+    pub unit: String,
+    /// The paper's number.
+    pub paper: Option<f64>,
+    /// That of the papers' system on the testbed.
+    pub simulated: Option<f64>,
+    /// That of our own core on the testbed.
+    pub ours: Option<f64>,
+    /// That of real processes on this machine.
+    pub here: Option<f64>,
+    /// Unit of `here`.
+    pub here_unit: Option<String>,
+    /// The paper's number over that of the figure's first row.
+    pub paper_ratio: Option<f64>,
+    /// The same of `here`.
+    pub here_ratio: Option<f64>,
+    /// Simulated over paper, less 1; the difference if the point bounds that.
+    pub error: Option<f64>,
+    /// Bound of the error.
+    pub tolerance: Option<f64>,
+    /// True if the error is within its bound, or the point's rule holds; none if nothing is to be judged.
+    pub good: Option<bool>,
+    /// Why it is an exception.
+    pub why: Option<String>,
+    /// Why our own core differs.
+    pub ours_why: Option<String>,
+}
+
+/// Returns the points that one of these names means: `all`, a paper, a figure, or a point.
+///
+/// # Errors
+/// The first name that means no point.
+pub fn select(names: &[String]) -> Result<Vec<Point>, String> {
+    let points = points();
+    let means = |name: &str, point: &Point| {
+        name == "all" || [point.paper(), point.figure(), point.id.as_str()].contains(&name)
+    };
+    match names.iter().find(|name| !points.iter().any(|point| means(name, point))) {
+        Some(unknown) => Err(unknown.clone()),
+        None => Ok(points.into_iter().filter(|point| names.iter().any(|name| means(name, point))).collect()),
+    }
+}
+
+/// Measures points on this number of threads. `progress` learns how many are done.
+pub fn run(
+    points: &[Point],
+    lab: &Laboratory,
+    threads: usize,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Vec<Row> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let rows = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(point) = points.get(index) else { break };
+                    let row = row(point, lab);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).insert(index, row);
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    with_ratios(rows.into_values().collect())
+}
+
+fn row(point: &Point, lab: &Laboratory) -> Row {
+    let found = quantities::measure(point, Side::Papers, lab);
+    let ours = quantities::measure(point, Side::Ours, lab).number;
+    let error = found.number.zip(point.value).map(|(simulated, paper)| match point.absolute {
+        Some(_) => simulated - paper,
+        None => simulated / paper - 1.0,
+    });
+    let tolerance = match point.use_ {
+        Use::Fit => Some(FITTED_WITHIN),
+        _ => point.absolute.or(point.tolerance),
+    };
+    let is_within = || Some(error?.abs() <= tolerance? + ROUNDING);
+    let good = match point.use_ {
+        Use::Fit | Use::Predict | Use::Count => Some(is_within().unwrap_or(false)),
+        Use::Order => Some(found.rule.unwrap_or(false)),
+        Use::Given | Use::Exception | Use::Print | Use::Quote => None,
+    };
+    Row {
+        point: point.id.clone(),
+        figure: point.figure().into(),
+        use_: point.use_,
+        what: point.what.clone(),
+        conditions: point.conditions.clone(),
+        unit: point.unit.clone(),
+        paper: point.value,
+        simulated: found.number,
+        ours,
+        here: None,
+        here_unit: None,
+        paper_ratio: None,
+        here_ratio: None,
+        error,
+        tolerance,
+        good,
+        why: point.why.clone(),
+        ours_why: point.ours_why.clone(),
+    }
+}
+
+/// Adds the ratios to the figure's first row of the same quantity.
+fn with_ratios(mut rows: Vec<Row>) -> Vec<Row> {
+    let mut first: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for row in &mut rows {
+        if let Some(paper) = row.paper {
+            let base = *first.entry((row.figure.clone(), row.what.clone())).or_insert(paper);
+            row.paper_ratio = (base != 0.0).then(|| paper / base);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::costs::Costs;
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_name_is_a_paper_a_figure_or_a_point() {
+        let count = |name: &str| select(&names(&[name])).unwrap().len();
+        assert!(count("all") > count("KT93") && count("KT93") > count("KT93-27"));
+        assert_eq!(count("KT93-27-r1"), 1);
+        assert_eq!(select(&names(&["KT93", "KT94"])).unwrap_err(), "KT94");
+    }
+
+    #[test]
+    fn rows_are_the_same_on_any_number_of_threads() {
+        let points = select(&names(&["KTHB89-6"])).unwrap();
+        let numbers = |threads| {
+            let lab = Laboratory::new(Costs::default(), 1);
+            let rows = run(&points, &lab, threads, &|_| {});
+            rows.into_iter().map(|row| (row.simulated, row.ours)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(1), numbers(2));
+    }
+}
