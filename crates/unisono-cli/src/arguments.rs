@@ -57,6 +57,7 @@ pub(crate) enum Command {
     Bench(crate::bench::Bench),
     Lab(crate::lab::Command),
     Sim(crate::sim::Sim),
+    Papers(crate::papers::Papers),
     Explain(crate::explain::Explain),
     Keygen(crate::keygen::Keygen),
     Completions(crate::completions::Completions),
@@ -91,6 +92,7 @@ impl Command {
             Command::Completions(command) => &command.common,
             Command::Man(command) => &command.common,
             Command::Sim(command) => return command.common(),
+            Command::Papers(command) => return command.common(),
             Command::Worker(command) => return Common { log: command.log, ..Common::default() },
         }
         .clone()

@@ -34,6 +34,7 @@ mod man;
 mod notes;
 mod order;
 mod output;
+mod papers;
 mod passes;
 mod pcap;
 mod printer;
@@ -94,6 +95,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Bench(command) => bench::run(command, &settings, &output),
         Command::Lab(command) => lab::run(command, &output),
         Command::Sim(command) => sim::run(command, &output),
+        Command::Papers(command) => papers::run(command, &output),
         Command::Explain(command) => explain::run(command, &settings, &output),
         Command::Keygen(command) => keygen::run(command, &output),
         Command::Completions(command) => completions::run(&command, &output),

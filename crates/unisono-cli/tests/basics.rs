@@ -30,6 +30,10 @@ const COMMANDS: &[&[&str]] = &[
     &["sim", "mutants"],
     &["sim", "enumerate"],
     &["sim", "growth"],
+    &["papers", "list"],
+    &["papers", "costs"],
+    &["papers", "run"],
+    &["papers", "predict"],
     &["bench", "latency"],
     &["bench", "throughput"],
     &["bench", "failover"],
@@ -65,8 +69,8 @@ fn every_command_has_help_with_an_example_and_the_common_flags() {
             "--log-format ",
         ] {
             // The simulator sends nothing, so it has no flags of the network.
-            let meant =
-                command[0] != "sim" || ["--config", "--json", "--log ", "--log-format "].contains(&flag);
+            let sends = !["sim", "papers"].contains(&command[0]);
+            let meant = sends || ["--config", "--json", "--log ", "--log-format "].contains(&flag);
             assert!(!meant || text.contains(flag), "{command:?} lacks {flag}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{command:?} has long lines");
@@ -269,6 +273,13 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["sim", "replay", "1", "--profile", "unheard-of"],
         &["sim", "enumerate", "--history", "crash4@1"],
         &["sim", "enumerate", "--steps", "5"],
+        &["papers", "run", "KT94"],
+        &["papers", "run", "KT93-27", "--quick", "--report", "/dev/null/report"],
+        &["papers", "predict", "delay", "--members", "1"],
+        &["papers", "predict", "delay", "--members", "4", "--resilience", "4"],
+        &["papers", "predict", "delay", "--set", "nonsense=x2"],
+        &["papers", "predict", "throughput", "--set", "copy=-1"],
+        &["papers", "predict", "delay", "--members", "3", "--senders", "4"],
         &["rpc", "call", ""],
         &["rpc", "call", "two\nlines", "x"],
         &["rpc", "call", "x", "y", "--deadline", "soon"],

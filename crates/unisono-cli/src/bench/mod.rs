@@ -13,7 +13,7 @@ mod parallel;
 mod placement;
 mod protocol;
 pub(crate) mod replica;
-mod report;
+pub(crate) mod report;
 mod reset;
 pub(crate) mod rpc;
 mod side;

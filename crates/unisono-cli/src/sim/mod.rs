@@ -40,7 +40,7 @@ pub(crate) struct Sim {
 /// The common flags of these commands. They send nothing, so the flags of the network are missing.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Common options")]
-struct Manner {
+pub(crate) struct Manner {
     /// Settings file in TOML
     #[arg(long, global = true, value_name = "FILE", env = "UNISONO_CONFIG")]
     config: Option<PathBuf>,
@@ -180,12 +180,14 @@ struct Sizes {
 impl Sim {
     /// Returns the common flags.
     pub(crate) fn common(&self) -> Common {
-        Common {
-            config: self.manner.config.clone(),
-            json: self.manner.json,
-            log: self.manner.log,
-            ..Common::default()
-        }
+        self.manner.common()
+    }
+}
+
+impl Manner {
+    /// Returns the common flags.
+    pub(crate) fn common(&self) -> Common {
+        Common { config: self.config.clone(), json: self.json, log: self.log, ..Common::default() }
     }
 }
 

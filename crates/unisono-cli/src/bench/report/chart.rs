@@ -61,34 +61,70 @@ impl Series {
 impl Chart {
     /// Returns the plot as SVG; none if there is nothing to draw.
     pub(super) fn draw(&self, points: &[Point]) -> Option<String> {
-        let (mut colours, mut floor_colours) = (COLOURS.iter().cycle(), FLOOR_COLOURS.iter().cycle());
-        let mut plots = Vec::new();
-        for series in &self.series {
-            let numbers = series.points(points);
-            if numbers.is_empty() {
-                continue;
-            }
-            let colour = *if series.floor { &mut floor_colours } else { &mut colours }.next()?;
-            let dots = ScatterPlot::new().with_data(numbers.clone()).with_color(colour).with_size(3.5);
-            let line = LinePlot::new()
-                .with_data(numbers)
-                .with_color(colour)
-                .with_stroke_width(2.0)
-                .with_legend(series.label.as_str());
-            plots.push(Plot::Line(if series.floor { line.with_dashed() } else { line }));
-            plots.push(Plot::Scatter(dots));
-        }
-        if plots.is_empty() {
-            return None;
-        }
-        let layout = Layout::auto_from_plots(&plots)
-            .with_width(WIDTH)
-            .with_height(HEIGHT)
-            .with_y_axis_min(0.0)
-            .with_legend_position(LegendPosition::OutsideRightTop)
-            .with_legend_box(false)
-            .with_x_label(self.x_label)
-            .with_y_label(self.y_label);
-        Some(SvgBackend.render_scene(&render_multiple(plots, layout)))
+        let curve = |series: &Series| Curve {
+            label: series.label.clone(),
+            look: if series.floor { Look::Floor } else { Look::Line },
+            points: series.points(points),
+        };
+        draw(&self.series.iter().map(curve).collect::<Vec<_>>(), self.x_label, self.y_label)
     }
+}
+
+/// A line of a plot with its numbers.
+pub(crate) struct Curve {
+    pub(crate) label: String,
+    pub(crate) look: Look,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// How a curve is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// A line in a colour of its own.
+    Line,
+    /// A dashed line in the colour of the line before it.
+    Dashed,
+    /// Dots alone, in the colour of the line before them.
+    Dots,
+    /// A dashed line in grey.
+    Floor,
+}
+
+/// Returns a plot as SVG; none if there is nothing to draw.
+pub(crate) fn draw(curves: &[Curve], x_label: &str, y_label: &str) -> Option<String> {
+    let (mut colours, mut floor_colours) = (COLOURS.iter().cycle(), FLOOR_COLOURS.iter().cycle());
+    let mut colour = COLOURS[0];
+    let mut plots = Vec::new();
+    for Curve { label, look, points } in curves.iter().filter(|curve| !curve.points.is_empty()) {
+        match look {
+            Look::Line => colour = colours.next()?,
+            Look::Floor => colour = floor_colours.next()?,
+            Look::Dashed | Look::Dots => {}
+        }
+        let size = if *look == Look::Dots { 5.0 } else { 3.5 };
+        let dots = ScatterPlot::new().with_data(points.clone()).with_color(colour).with_size(size);
+        if *look == Look::Dots {
+            plots.push(Plot::Scatter(dots.with_legend(label.as_str())));
+            continue;
+        }
+        let line = LinePlot::new()
+            .with_data(points.clone())
+            .with_color(colour)
+            .with_stroke_width(2.0)
+            .with_legend(label.as_str());
+        plots.push(Plot::Line(if *look == Look::Line { line } else { line.with_dashed() }));
+        plots.push(Plot::Scatter(dots));
+    }
+    if plots.is_empty() {
+        return None;
+    }
+    let layout = Layout::auto_from_plots(&plots)
+        .with_width(WIDTH)
+        .with_height(HEIGHT)
+        .with_y_axis_min(0.0)
+        .with_legend_position(LegendPosition::OutsideRightTop)
+        .with_legend_box(false)
+        .with_x_label(x_label)
+        .with_y_label(y_label);
+    Some(SvgBackend.render_scene(&render_multiple(plots, layout)))
 }

@@ -18,7 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(super) use chart::{Chart, Series};
+pub(crate) use chart::{Curve, Look, draw};
 pub(super) use page::Column;
+pub(crate) use page::{escaped, head};
 
 /// A report while its measurements are taken.
 pub(super) struct Page {

@@ -27,9 +27,9 @@ pub(in crate::bench) struct Column {
     pub(in crate::bench) field: &'static str,
 }
 
-/// Returns the page with its plots and its table.
-pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]) -> String {
-    let title = escaped(report.title);
+/// Returns the beginning of a page: its title, and the facts about the machine and the command.
+pub(crate) fn head(title: &str) -> String {
+    let title = escaped(title);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
@@ -40,7 +40,14 @@ pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]
             if name == "command" { format!("<code>{}</code>", escaped(&fact)) } else { escaped(&fact) };
         let _ = writeln!(page, "<tr><td>{name}</td><td>{fact}</td></tr>");
     }
-    page.push_str("</table>\n<h2>Plots</h2>\n");
+    page.push_str("</table>\n");
+    page
+}
+
+/// Returns the page with its plots and its table.
+pub(super) fn page(report: &Page, plots: &[(&Chart, String)], columns: &[Column]) -> String {
+    let mut page = head(report.title);
+    page.push_str("<h2>Plots</h2>\n");
     for (chart, svg) in plots {
         // Plots use the same names inside, which would clash in one page.
         let svg = svg.replace("kuva-", &format!("{}-", chart.name));
@@ -90,6 +97,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Returns the text with the characters escaped that mean something in HTML.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,0 +1,134 @@
+//! `unisono papers`: the papers' tables and figures again, on a simulated testbed of their time and on this machine.
+//!
+//! The testbed is in the simulator; here are the commands, the report and the page about it.
+
+mod figures;
+mod here;
+mod page;
+mod predict;
+mod report;
+mod run;
+
+use crate::arguments::Common;
+use crate::lab::quality::Rate;
+use crate::output::Output;
+use crate::problem::Problem;
+use crate::sim::Manner;
+use clap::{Args, Subcommand};
+use std::collections::BTreeMap;
+use unisono_sim::papers::{Change, Costs, points};
+
+/// Run the papers' measurements again, on a simulated testbed of their time
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono papers run KT93-27 --quick")]
+pub(crate) struct Papers {
+    #[command(subcommand)]
+    what: What,
+
+    #[command(flatten)]
+    manner: Manner,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    List(List),
+    Costs(ShowCosts),
+    Run(run::Run),
+    Predict(predict::Predict),
+}
+
+/// Name the papers' figures, with the number of points of each
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono papers list")]
+struct List {}
+
+/// Print every constant of the testbed, with its origin
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  unisono papers costs")]
+struct ShowCosts {
+    #[command(flatten)]
+    changes: Changes,
+}
+
+/// How the testbed differs from the papers'.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "The testbed")]
+struct Changes {
+    /// Change costs: to a value, or to a multiple of what they are; `papers costs` names them
+    #[arg(long = "set", value_name = "KEY=VALUE|KEY=xFACTOR", value_delimiter = ',')]
+    set: Vec<String>,
+
+    /// Rate of the simulated Ethernet
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+}
+
+impl Changes {
+    fn are_none(&self) -> bool {
+        self.set.is_empty() && self.rate.is_none()
+    }
+
+    /// Returns the costs with these changes.
+    fn costs(&self) -> Result<Costs, Problem> {
+        let mut costs = Costs::default();
+        for change in &self.set {
+            costs.set(change).map_err(|error| Problem::usage(format!("--set {change}: {error}")))?;
+        }
+        if let Some(rate) = self.rate {
+            let change = Change::To(rate.bits() as f64 / 1e6);
+            costs
+                .change("rate", change)
+                .map_err(|error| Problem::usage(format!("--rate {rate}: {error}")))?;
+        }
+        Ok(costs)
+    }
+}
+
+impl Papers {
+    /// Returns the common flags.
+    pub(crate) fn common(&self) -> Common {
+        self.manner.common()
+    }
+}
+
+pub(crate) fn run(command: Papers, output: &Output) -> Result<(), Problem> {
+    match command.what {
+        What::List(_) => list(output),
+        What::Costs(command) => costs(&command, output),
+        What::Run(command) => run::run(&command, output),
+        What::Predict(command) => predict::run(&command, output),
+    }
+}
+
+fn list(output: &Output) -> Result<(), Problem> {
+    let mut figures: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for point in points() {
+        let ids = figures.entry((point.paper().into(), point.figure().into())).or_default();
+        if ids.last() != Some(&point.id) {
+            ids.push(point.id);
+        }
+    }
+    for ((paper, figure), ids) in figures {
+        output.say(format_args!("{figure:20} {:>3} points: {}", ids.len(), ids.join(", ")))?;
+        output.object(&serde_json::json!({"paper": paper, "figure": figure, "points": ids}))?;
+    }
+    Ok(())
+}
+
+fn costs(command: &ShowCosts, output: &Output) -> Result<(), Problem> {
+    for parameter in command.changes.costs()?.parameters() {
+        let origin = serde_json::to_value(parameter.origin).map_err(std::io::Error::other)?;
+        output.say(format_args!(
+            "{:14} {:8} {:>9} {:8} {:8} {:28} {}",
+            parameter.parameter,
+            parameter.machine.name(),
+            figures::number(parameter.value),
+            parameter.unit,
+            origin.as_str().unwrap_or_default(),
+            parameter.from.unwrap_or_default(),
+            parameter.meaning
+        ))?;
+        output.object(parameter)?;
+    }
+    Ok(())
+}

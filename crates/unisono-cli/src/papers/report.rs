@@ -1,0 +1,176 @@
+//! `--report DIR`: one page with a plot for each figure.
+
+use super::figures;
+use crate::bench::report::{Curve, Look, draw, escaped, head};
+use crate::output::Output;
+use crate::problem::Problem;
+use anyhow::Context;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use unisono_sim::papers::{Costs, Row, Use};
+
+const TITLE: &str = "The papers, re-run";
+
+/// What the horizontal axis of a figure can be: the first of these that varies within it.
+const AXES: [&str; 6] = ["members", "senders", "groups", "clients", "r", "destinations"];
+
+/// Makes the folder before anything is measured.
+pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
+    let unwritable = |error| Problem::usage(format!("cannot write into {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(unwritable)?;
+    let probe = folder.join(".papers");
+    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(unwritable)
+}
+
+/// Writes the page.
+pub(super) fn write(folder: &Path, rows: &[Row], costs: &Costs, output: &Output) -> Result<(), Problem> {
+    let mut page = head(TITLE);
+    page.push_str(
+        "<p>Dots: the paper. Lines: its protocol on a simulated testbed of its time. Dashed: our own \
+         protocol on the same testbed.</p>\n<h2>Figures</h2>\n",
+    );
+    for (figure, rows) in by_figure(rows) {
+        for (number, (caption, svg)) in plots(&figure, &rows).into_iter().enumerate() {
+            // Plots use the same names inside, which would clash in one page.
+            let svg = svg.replace("kuva-", &format!("{figure}-{number}-"));
+            let _ = writeln!(page, "<figure><figcaption>{}</figcaption>{svg}</figure>", escaped(&caption));
+        }
+    }
+    table_of_rows(&mut page, rows);
+    table_of_constants(&mut page, rows);
+    table_of_costs(&mut page, costs);
+    let path = folder.join("papers.html");
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    output.say(format_args!("the report: {}", path.display()))?;
+    Ok(output.object(&json!({"command": "papers", "report": path.display().to_string()}))?)
+}
+
+fn by_figure(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
+    let mut figures: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match figures.iter_mut().find(|(figure, _)| *figure == row.figure) {
+            Some((_, of_figure)) => of_figure.push(row),
+            None => figures.push((row.figure.clone(), vec![row])),
+        }
+    }
+    figures
+}
+
+/// Draws a plot for each quantity of a figure that has a curve.
+fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
+    let mut quantities: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.simulated.is_some()) {
+        quantities.entry((&row.what, &row.unit)).or_default().push(row);
+    }
+    let plot = |((what, unit), rows): ((&str, &str), Vec<&Row>)| {
+        let axis = AXES.into_iter().find(|axis| varies(&rows, axis))?;
+        let svg = draw(&curves(&rows, axis), axis, unit)?;
+        Some((format!("{figure}: {what}"), svg))
+    };
+    quantities.into_iter().filter_map(plot).collect()
+}
+
+fn number(row: &Row, key: &str) -> Option<f64> {
+    row.conditions.get(key)?.as_integer().map(|number| number as f64)
+}
+
+fn varies(rows: &[&Row], axis: &str) -> bool {
+    let mut values = rows.iter().filter_map(|row| number(row, axis));
+    values.next().is_some_and(|first| values.any(|other| other != first))
+}
+
+/// Returns a curve for each set of other conditions: the paper's dots, the simulated line, and ours.
+fn curves(rows: &[&Row], axis: &str) -> Vec<Curve> {
+    let mut families: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let other = |key: &&str| !AXES.contains(key);
+        let keys = ["bytes", "method", "service", "op"].into_iter().filter(|key| other(key));
+        let word = |key: &str| row.conditions.get(key).map(|value| format!("{key} {value}"));
+        families.entry(keys.filter_map(word).collect::<Vec<_>>().join(", ")).or_default().push(row);
+    }
+    let mut curves = Vec::new();
+    for (family, rows) in families {
+        let points = |of: fn(&Row) -> Option<f64>| {
+            let mut points: Vec<(f64, f64)> =
+                rows.iter().filter_map(|row| Some((number(row, axis)?, of(row)?))).collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            points
+        };
+        let family = family.replace('"', "");
+        let mut curve = |label: &str, look, of| {
+            curves.push(Curve { label: format!("{label} {family}"), look, points: points(of) });
+        };
+        curve("simulated", Look::Line, |row| row.simulated);
+        curve("ours", Look::Dashed, |row| row.ours);
+        curve("paper", Look::Dots, |row| row.paper);
+    }
+    curves
+}
+
+fn table_of_rows(page: &mut String, rows: &[Row]) {
+    page.push_str(
+        "<h2>All points</h2>\n<div class=\"wide\"><table>\n<tr><th>point</th><th>use</th><th>conditions</th>\
+         <th>paper</th><th>simulated</th><th>error</th><th>ours</th><th>unit</th><th>here</th><th>why</th></tr>\n",
+    );
+    let shown = |number: Option<f64>| number.map_or_else(String::new, figures::number);
+    for row in rows.iter().filter(|row| !matches!(row.use_, Use::Given | Use::Quote)) {
+        let why = row.why.as_deref().or(row.ours_why.as_deref()).unwrap_or_default();
+        let cells = [
+            row.point.clone(),
+            format!("{:?}", row.use_).to_lowercase(),
+            figures::conditions(row),
+            shown(row.paper),
+            shown(row.simulated),
+            figures::error(row),
+            shown(row.ours),
+            row.unit.clone(),
+            figures::here(row).trim_start_matches("; ").into(),
+            why.into(),
+        ];
+        let _ =
+            writeln!(page, "<tr>{}</tr>", cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat());
+    }
+    page.push_str("</table></div>\n");
+}
+
+fn table_of_constants(page: &mut String, rows: &[Row]) {
+    page.push_str(
+        "<h2>How near a constant comes</h2>\n<p>If each number of a figure were predicted to be its first one, \
+         the largest error would be this. Where that is small, a prediction is no evidence.</p>\n<table>\n\
+         <tr><th>figure</th><th>quantity</th><th>a constant</th><th>the testbed</th></tr>\n",
+    );
+    for (figure, what, constant, simulated) in figures::constants(rows) {
+        let _ = writeln!(
+            page,
+            "<tr><td>{figure}</td><td>{}</td><td>{:.0} %</td><td>{:.0} %</td></tr>",
+            escaped(&what),
+            100.0 * constant,
+            100.0 * simulated
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+fn table_of_costs(page: &mut String, costs: &Costs) {
+    page.push_str(
+        "<h2>Costs</h2>\n<table>\n<tr><th>cost</th><th>machine</th><th>value</th><th>unit</th><th>origin</th>\
+         <th>from</th><th>meaning</th></tr>\n",
+    );
+    for parameter in costs.parameters() {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:?}</td><td>{}</td><td>{}</td></tr>",
+            parameter.parameter,
+            parameter.machine.name(),
+            figures::number(parameter.value),
+            parameter.unit,
+            parameter.origin,
+            parameter.from.unwrap_or_default(),
+            escaped(parameter.meaning)
+        );
+    }
+    page.push_str("</table>\n");
+}
