@@ -10,7 +10,9 @@ use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
 use crate::rpc::{CallFailure, NotDrained, NotSent, Withdrawn};
 use crate::ticket::BatchOutcome;
 use unisono_core::rpc::{AnswerError, ForwardError};
-use unisono_core::{ChangeOrderError, ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing};
+use unisono_core::{
+    ChangeOrderError, ConfirmError, ForceError, HandOverError, ResetError, SendError, Standing,
+};
 
 /// The result of an operation in a forked child: an error, or nothing.
 pub(crate) trait OfFork {
