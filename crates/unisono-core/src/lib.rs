@@ -52,6 +52,7 @@
 //!
 //! - [`rpc`]: calls, driven in the same way.
 //! - [`replica`]: replicated state machines on top of both.
+//! - [`locks`]: a table of locks, for such a state machine.
 //! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
 //!   the checksum.
 //! - [`look`]: the report that a member sends about its group to a process outside.
@@ -75,6 +76,7 @@ mod flow;
 mod fragment;
 mod group;
 mod identity;
+pub mod locks;
 mod log;
 pub mod look;
 mod membership;
