@@ -76,6 +76,7 @@
 //! | [`Ticket`], [`Batch`] | the outcome of one message, of several messages, that were sent without waiting |
 //! | [`look`] | asks a group for a report; the caller need not be a member |
 //! | [`replica::Replica`] | this process's copy of a state that all members keep, in memory or on disk |
+//! | [`locks::LockService`] | locks and leader election |
 //! | [`rpc::Client`], [`rpc::Server`] | calls: ask a service, offer one |
 //!
 //! [`Options`] say how a process takes part: its name, address, [`Key`] and seeds. [`GroupConfig`] says how the group
@@ -262,6 +263,7 @@ mod error;
 mod golden;
 mod group;
 mod key;
+pub mod locks;
 mod log;
 mod names;
 mod opening;

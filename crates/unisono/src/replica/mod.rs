@@ -116,7 +116,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod transfer;
-mod waits;
+pub(crate) mod waits;
 
 pub use disk::{
     DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState, check_folder,
@@ -495,6 +495,13 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             copies: copy.map_or_else(Vec::new, core::Replica::copies),
             digest: copy.and_then(core::Replica::chain),
         }
+    }
+
+    /// Returns the uid of this process's present life in the group: that of the member that receives its commands
+    /// ([`Command::received_by`]). `None` while it is in no group.
+    pub fn me(&self) -> Option<Uid> {
+        let life = self.copy().lock().life.clone()?;
+        Some(life.group.info().me)
     }
 
     /// Returns the last address that sent a datagram of this group under another key, or with a key where this process has

@@ -72,7 +72,7 @@ impl<K: Copy + Eq + Hash, T> Waits<K, T> {
 }
 
 /// Polls on the calling thread until it is ready; `None` if that takes until `until`.
-pub(super) fn block_on<T>(
+pub(crate) fn block_on<T>(
     until: Option<Instant>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {

@@ -1,4 +1,4 @@
-//! Processes that elect a leader and share locks. The file `locks.rs` beside this one is the part to copy.
+//! Processes that elect a leader and share locks, with `unisono::locks`.
 //!
 //! Start it in three terminals:
 //!
@@ -13,13 +13,13 @@
 //! it, the others refuse it. Kill the leader, or stop it for a while with `kill -STOP`: another one leads, with a
 //! higher fence.
 
-mod locks;
-
-use locks::{Held, LockService};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
+use unisono::locks::{Held, LockService};
+use unisono::replica::{Founding, ReplicaOptions};
 use unisono::{Formation, Options};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -27,7 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, group, me, _, all] = &args[..] else { return Err("type GROUP NAME --form NAMES".into()) };
     let formation = Formation::majority_of(all.split(',').map(str::parse).collect::<Result<_, _>>()?);
     let options = Options { name: me.parse()?, ..Options::default() };
-    let locks = LockService::open(group, formation, &options, |notice| eprintln!("{notice:?}"))?;
+    let founding = Founding::JoinOrForm(formation);
+    let notice = |notice| eprintln!("{notice:?}");
+    let locks = LockService::open(group, founding, ReplicaOptions::default(), &options, notice)?;
     println!("entered");
     let leading = elect(&locks);
     let held = Arc::<Mutex<BTreeMap<String, Held>>>::default();
@@ -50,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
         }
     }
-    locks.end();
+    locks.end(Duration::from_secs(1));
     Ok(())
 }
 
@@ -59,7 +61,7 @@ fn elect(locks: &LockService) -> Arc<Mutex<Option<u64>>> {
     let leading = Arc::<Mutex<Option<u64>>>::default();
     let (locks, shown) = (locks.clone(), Arc::clone(&leading));
     thread::spawn(move || {
-        let ended = locks.lead(|fence| {
+        let ended = locks.lead("leader", |fence| {
             *shown.lock().unwrap() = fence;
             match fence {
                 Some(fence) => println!("leading with fence {fence}"),
