@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Stats(look::Stats),
     Links(look::Links),
     Order(crate::order::Order),
+    Lock(crate::lock::Lock),
     Force(force::Force),
     Rpc(crate::rpc::Rpc),
     Dir(Box<crate::dir::Dir>),
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Man(crate::man::Man),
     #[command(hide = true)]
     Worker(crate::worker::Worker),
+    #[command(hide = true)]
+    LockGuard(crate::lock::guard::Guard),
 }
 
 impl Command {
@@ -79,6 +82,7 @@ impl Command {
             Command::Stats(command) => &command.look.common,
             Command::Links(command) => &command.look.common,
             Command::Order(command) => &command.common,
+            Command::Lock(command) => &command.common,
             Command::Force(command) => &command.common,
             Command::Demo(command) => &command.common,
             Command::Rpc(command) => command.common(),
@@ -93,6 +97,7 @@ impl Command {
             Command::Man(command) => &command.common,
             Command::Sim(command) => return command.common(),
             Command::Papers(command) => return command.common(),
+            Command::LockGuard(_) => return Common::default(),
             Command::Worker(command) => return Common { log: command.log, ..Common::default() },
         }
         .clone()

@@ -28,10 +28,12 @@ mod lab;
 mod lines;
 mod listen;
 mod location;
+mod lock;
 mod log;
 mod look;
 mod man;
 mod notes;
+mod opening;
 mod order;
 mod output;
 mod papers;
@@ -87,6 +89,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Stats(command) => look::run(View::Stats, command.look, &settings, &output),
         Command::Links(command) => look::run(View::Links, command.look, &settings, &output),
         Command::Order(command) => order::run(command, &settings, &output),
+        Command::Lock(command) => lock::run(command, &settings, &output),
         Command::Force(command) => force::run(command, &settings, &output),
         Command::Rpc(command) => rpc::run(command, &settings, &output),
         Command::Dir(command) => dir::run(*command, &settings, &output),
@@ -100,6 +103,7 @@ fn run(command: Command) -> Result<(), Problem> {
         Command::Keygen(command) => keygen::run(command, &output),
         Command::Completions(command) => completions::run(&command, &output),
         Command::Man(command) => man::run(&command, &output),
+        Command::LockGuard(command) => lock::guard::run(&command),
         Command::Worker(command) => Ok(worker::run(&command)?),
     }
 }

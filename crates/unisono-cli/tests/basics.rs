@@ -18,6 +18,7 @@ const COMMANDS: &[&[&str]] = &[
     &["why"],
     &["stats"],
     &["links"],
+    &["lock"],
     &["force"],
     &["doctor"],
     &["explain"],

@@ -4,10 +4,10 @@ use super::{Served, Serving};
 use crate::arguments::{Common, OrderChoice};
 use crate::connection;
 use crate::copies;
-use crate::form::{self, FormOptions, SlowOption};
+use crate::form::{FormOptions, SlowOption};
+use crate::opening::{LOOKS_EVERY, Opening, SHORT_OPENING};
 use crate::output::{self, Output, several, tell, visible};
 use crate::problem::Problem;
-use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
@@ -17,21 +17,13 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Block, Command, Created, DiskDurability, DiskOptions, Founding, Kind, NotRestored, NotServed, Notice,
-    Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, Server, StateMachine,
+    Block, Command, Created, DiskDurability, DiskOptions, Kind, NotRestored, NotServed, Notice, Outcome,
+    Replica, ReplicaEnd, ReplicaError, ReplicaOptions, Server, StateMachine,
 };
-use unisono::{Bytes, Formation, GroupConfig, JoinFailure, OpenError, Options, SlowMember};
+use unisono::{Bytes, GroupConfig, Options, SlowMember};
 
 /// Time to answer accepted requests after a signal, and for another member to get the state: 3 s.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// Time for the state to arrive, once the group is entered: 60 s.
-const STATE_WITHIN: Duration = Duration::from_secs(60);
-/// Interval at which a process that opens its copy looks how far it is: 100 ms.
-const LOOKS_EVERY: Duration = Duration::from_millis(100);
-/// A join looks for its group for 10 times `--locate`.
-const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
-/// An opening that takes less than this, 2 s, prints no progress.
-const SHORT_OPENING: Duration = Duration::from_secs(2);
 
 /// Keep a counter together with all other processes that run this: each call counts once, even if members crash
 ///
@@ -151,11 +143,18 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     let (slow_member, order) = (command.slow.slow_member, command.order.order());
     let config = GroupConfig { slow_member, order, ..GroupConfig::default() };
     let how = ReplicaOptions { config, ..ReplicaOptions::default() };
-    let opening =
-        Opening { name: &served.name, create: command.create, formation, how: how.clone(), settings };
+    let opening = Opening {
+        name: &served.name,
+        create: command.create,
+        formation,
+        command: "rpc counter",
+        advice: advice(&served.name),
+        no_state: None,
+        settings,
+    };
     let replica = match command.disk.options() {
         Some(disk) => on_disk(&served.name, disk, how, &options)?,
-        None => opening.open(&options)?,
+        None => in_memory(&opening, how, &options)?,
     };
     let interrupted = replica.clone();
     signals::on_interrupt(move |_| {
@@ -168,6 +167,25 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         replica.end(FAREWELL);
     }
     served
+}
+
+/// Opens the copy of a server without a disk; returns when it has the state.
+fn in_memory(opening: &Opening<'_>, how: ReplicaOptions, options: &Options) -> Result<Replica<Sum>, Problem> {
+    let (founding, members_min) = opening.founding();
+    let how = ReplicaOptions { config: GroupConfig { members_min, ..how.config }, ..how };
+    let replica = Replica::begin(opening.name, founding, Sum(0), how, options)
+        .map_err(|error| opening.problem(error, options))?;
+    opening.wait(&replica, options)?;
+    Ok(replica)
+}
+
+/// Returns what to do if no member of the counter answers.
+fn advice(name: &str) -> String {
+    format!(
+        "to found {} with others, start each with the same list, as with `--form a,b,c --name a`; to found it alone, add \
+         --create",
+        visible(name)
+    )
 }
 
 /// Opens the copy of a server with a disk; returns when it serves, however long that takes.
@@ -212,93 +230,6 @@ fn waiting_words(name: &str, block: &Block, waits_for: &[u8], replaces: bool, op
     };
     let (server, at) = (block.server, connection::whereabouts(options)());
     format!("server {server} of {name}, {at}, waits for {}: {needed}{reach} …", copies::servers(waits_for))
-}
-
-/// A copy that is about to open.
-struct Opening<'a> {
-    name: &'a str,
-    create: bool,
-    formation: Option<Formation>,
-    how: ReplicaOptions,
-    settings: &'a Settings,
-}
-
-impl Opening<'_> {
-    /// Opens the copy; returns when it has the state.
-    fn open(&self, options: &Options) -> Result<Replica<Sum>, Problem> {
-        let (founding, members_min) = match &self.formation {
-            Some(formation) => (Founding::JoinOrForm(formation.clone()), formation.at_least),
-            None if self.create => (Founding::Create, 1),
-            None => (Founding::Join, 1),
-        };
-        let config = GroupConfig { members_min, ..self.how.config.clone() };
-        let how = ReplicaOptions { config, ..self.how.clone() };
-        let replica = Replica::begin(self.name, founding, Sum(0), how, options)
-            .map_err(|error| self.problem(error, options))?;
-        let (words, at) = (self.words(options), connection::whereabouts(options));
-        let (name, own_options, entering) = (self.name.to_owned(), options.clone(), replica.clone());
-        let _waiting = progress::tell_if_long(SHORT_OPENING, move || {
-            // A member with this name is this process itself if it has entered.
-            let namesake =
-                form::namesake(&name, &own_options).filter(|_| entering.status().members.is_empty());
-            namesake.unwrap_or_else(|| format!("{words} {}", at()))
-        });
-        let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
-        while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
-            let is_joining = self.formation.is_none() && replica.status().state == ReplicaState::Entering;
-            if is_joining && begun.elapsed() > looks_for {
-                replica.end(Duration::ZERO);
-                return Err(Problem::failed(self.not_joined(options)));
-            }
-            if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN {
-                replica.end(Duration::ZERO);
-                return Err(Problem::failed("the state has not arrived; try again"));
-            }
-        }
-        Ok(replica)
-    }
-
-    fn form_within(&self) -> Duration {
-        self.formation.as_ref().map_or(Duration::ZERO, |formation| formation.within)
-    }
-
-    /// Returns what the user reads if opening takes long.
-    fn words(&self, options: &Options) -> String {
-        match &self.formation {
-            Some(formation) => form::waits_for(self.name, formation, options),
-            None => format!("looking for {} …", visible(self.name)),
-        }
-    }
-
-    /// Returns the message for a process that has not joined in time.
-    fn not_joined(&self, options: &Options) -> String {
-        if let Some(namesake) = form::namesake(self.name, options) {
-            return namesake;
-        }
-        let name = visible(self.name);
-        format!(
-            "no member of {name} answers; to found {name} with others, start each with the same list, as with \
-             `--form a,b,c --name a`; to found it alone, add --create"
-        )
-    }
-
-    fn problem(&self, error: ReplicaError, options: &Options) -> Problem {
-        let ReplicaError::Ended(ReplicaEnd::NotEntered(reason)) = &error else { return error.into() };
-        match (&**reason, &self.formation) {
-            (OpenError::Join(JoinFailure::NotFormed), Some(formation)) => Problem::failed(form::not_formed(
-                self.name,
-                formation,
-                "rpc counter",
-                self.settings,
-                &options.name,
-            )),
-            (OpenError::Join(JoinFailure::TimedOut), Some(_)) => {
-                Problem::failed(form::not_admitted(self.name, options))
-            }
-            (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
-            _ => error.into(),
-        }
-    }
 }
 
 /// Serves until this copy ends.

@@ -1,0 +1,234 @@
+//! Waits for a lock, runs a command while this process holds it, and ends the command when the lock is lost.
+//!
+//! The main thread reads one channel: signals, the outcome of the claim, the loss of the lock, the end of the command. It
+//! also starts the command's [guard](super::guard), because the kernel tells the guard when the thread that started it
+//! ends.
+
+use super::{FAREWELL, Lock, guard};
+use crate::connection;
+use crate::opening::{Opening, SHORT_OPENING};
+use crate::output::{tell, visible};
+use crate::problem::Problem;
+use crate::progress;
+use crate::settings::Settings;
+use crate::signals;
+use crate::threads;
+use anyhow::Context;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use unisono::Options;
+use unisono::locks::{Held, LockRefusal, LockService, LockStanding, NotAcquired};
+use unisono::replica::{Founding, ReplicaOptions};
+
+/// Time between SIGTERM and SIGKILL for a command whose lock is lost.
+const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
+
+/// What the main thread waits for.
+enum News {
+    /// This process received a signal.
+    Signal(i32),
+    /// The claim has an outcome.
+    Acquired(Result<Held, Problem>),
+    /// The lock is lost, for this reason.
+    Lost(String),
+    /// The command has ended.
+    Ended,
+}
+
+/// Returns the exit status of the command.
+pub(super) fn run(
+    command: &Lock,
+    lock: &str,
+    settings: &Settings,
+    options: &Options,
+) -> Result<i32, Problem> {
+    connection::tell_of_no_address(options);
+    let group = &*command.group;
+    let (to, news) = mpsc::channel();
+    pass_signals_on(to.clone())?;
+    let notice = |notice| super::tell_notice(&notice);
+    let service = LockService::begin(group, Founding::Join, ReplicaOptions::default(), options, notice)?;
+    let claim = Claim {
+        group: group.to_owned(),
+        lock: lock.to_owned(),
+        waits: !command.no_wait,
+        timeout: command.timeout,
+        settings: settings.clone(),
+        options: options.clone(),
+        service: service.clone(),
+    };
+    let outcome = to.clone();
+    threads::start("claim", move || drop(outcome.send(News::Acquired(claim.acquire()))))?;
+    let held = loop {
+        match news.recv().context("the thread that waits for the lock has ended")? {
+            News::Signal(signal) => break Err(Problem::interrupted(signal)),
+            News::Acquired(outcome) => break outcome,
+            News::Lost(_) | News::Ended => {}
+        }
+    };
+    let status = held.and_then(|held| execute(command, lock, held, &to, &news));
+    // The leave ends the claim, by one event of the order.
+    service.end(FAREWELL);
+    status
+}
+
+/// What this process asks for.
+struct Claim {
+    group: String,
+    lock: String,
+    waits: bool,
+    timeout: Option<Duration>,
+    settings: Settings,
+    options: Options,
+    service: LockService,
+}
+
+impl Claim {
+    /// Joins the processes that keep the locks, and waits in line.
+    fn acquire(self) -> Result<Held, Problem> {
+        let Claim { group, lock, .. } = &self;
+        let opening = Opening {
+            name: group,
+            create: false,
+            formation: None,
+            command: "lock",
+            advice: super::advice(group, &self.settings),
+            no_state: Some(super::no_locks(group)),
+            settings: &self.settings,
+        };
+        opening.wait(self.service.replica(), &self.options)?;
+        let (waiting, waited_for) = (self.service.clone(), lock.clone());
+        let _waiting = progress::tell_if_long(SHORT_OPENING, move || words_of_line(&waiting, &waited_for));
+        let acquired = match self.timeout {
+            _ if !self.waits => self.service.try_acquire(lock),
+            Some(timeout) => self.service.acquire_within(lock, timeout),
+            None => self.service.acquire(lock),
+        };
+        let (lock, group) = (visible(lock), visible(group));
+        acquired.map_err(|failure| match failure {
+            NotAcquired::Refused(LockRefusal::Held) => Problem::failed(format!(
+                "{lock} is held{}: nothing was run",
+                holder(&self.service, &self.lock).map_or(String::new(), |holder| format!(" by {holder}"))
+            )),
+            NotAcquired::TimedOut => {
+                let within = humantime::format_duration(self.timeout.unwrap_or_default());
+                Problem::failed(format!("{lock} was not free within {within}: nothing was run"))
+            }
+            NotAcquired::Ended => {
+                let end = self.service.replica().wait();
+                Problem::failed(format!("no lock of {group}: {end}"))
+            }
+            failure => Problem::failed(failure),
+        })
+    }
+}
+
+/// Returns the name of the member that has the lock.
+fn holder(service: &LockService, lock: &str) -> Option<String> {
+    let holder = service.replica().look(|machine| machine.table().holder(lock))?;
+    let members = service.replica().status().members;
+    let holder = members.into_iter().find(|member| member.uid == holder.member)?;
+    Some(visible(holder.name.as_str()).into_owned())
+}
+
+fn words_of_line(service: &LockService, lock: &str) -> String {
+    let claims = service.replica().look(|machine| machine.table().line(lock).count());
+    let holder = holder(service, lock).unwrap_or_else(|| "another process".into());
+    format!("waiting for {}: {holder} has it, {} in line …", visible(lock), claims.saturating_sub(1))
+}
+
+/// Sends each signal that this process receives to the main thread.
+fn pass_signals_on(to: Sender<News>) -> anyhow::Result<()> {
+    let mut signals = Signals::new(signals::interrupts()).context("cannot wait for signals")?;
+    threads::start("signals", move || {
+        for signal in signals.forever() {
+            if to.send(News::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Runs the command until it ends, or until the lock is lost.
+fn execute(
+    command: &Lock,
+    lock: &str,
+    held: Held,
+    to: &Sender<News>,
+    news: &Receiver<News>,
+) -> Result<i32, Problem> {
+    let LockStanding::Holds(fence) = held.standing() else {
+        return Err(Problem::failed(format!("{} was lost before the command began", visible(lock))));
+    };
+    let mut child = guard::start(&command.command, fence)?;
+    let group = Pid::from_child(&child);
+    watch_standing(held, &command.group, to.clone())?;
+    let ended = to.clone();
+    threads::start("ended", move || {
+        // It stays a zombie, so that no other process gets the number of its group.
+        while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+            .is_err_and(|error| error == rustix::io::Errno::INTR)
+        {}
+        let _ = ended.send(News::Ended);
+    })?;
+    let lost = supervise(group, news);
+    // What the command left in its group does not outlive the lock.
+    signal_group(group, Signal::KILL);
+    let status = child.wait().context("cannot wait for the command")?;
+    match lost {
+        Some(reason) => Err(Problem::failed(reason)),
+        None => Ok(guard::code(status)),
+    }
+}
+
+/// Waits until the command has ended, and ends it when the lock is lost. Returns why the lock was lost, if it was.
+fn supervise(group: Pid, news: &Receiver<News>) -> Option<String> {
+    let (mut lost, mut kills_at) = (None, None::<Instant>);
+    loop {
+        let rest = kills_at.map(|at| at.saturating_duration_since(Instant::now()));
+        match news.recv_timeout(rest.unwrap_or(Duration::MAX)) {
+            Ok(News::Ended) | Err(RecvTimeoutError::Disconnected) => return lost,
+            Ok(News::Signal(number)) => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    signal_group(group, signal);
+                }
+            }
+            Ok(News::Lost(reason)) if lost.is_none() => {
+                tell(format_args!("{reason}: the command is ended"));
+                lost = Some(reason);
+                signal_group(group, Signal::TERM);
+                kills_at = Some(Instant::now() + TERMINATES_WITHIN);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                signal_group(group, Signal::KILL);
+                kills_at = None;
+            }
+            Ok(News::Lost(_) | News::Acquired(_)) => {}
+        }
+    }
+}
+
+fn signal_group(group: Pid, signal: Signal) {
+    // Fails only if all processes of the group have ended.
+    let _ = kill_process_group(group, signal);
+}
+
+/// Sends the reason when this process may no longer act under the lock.
+fn watch_standing(held: Held, group: &str, to: Sender<News>) -> anyhow::Result<()> {
+    let (group, lock) = (visible(group).into_owned(), visible(held.name()).into_owned());
+    threads::start("standing", move || {
+        let mut standing = held.standing();
+        while let LockStanding::Holds(_) = standing {
+            standing = held.standing_after(standing);
+        }
+        let reason = match standing {
+            LockStanding::Suspended => {
+                format!("{group} is halted, without the members that it needs: {lock} may be lost")
+            }
+            _ => format!("{lock} is lost: {group} excluded this process, which was paused or cut off"),
+        };
+        let _ = to.send(News::Lost(reason));
+    })
+}

@@ -1,0 +1,143 @@
+//! `unisono lock`: runs a command while this process holds a lock, or keeps the locks of a group.
+
+pub(crate) mod guard;
+mod hold;
+mod serve;
+
+use crate::arguments::{Common, OrderChoice};
+use crate::connection::{self, typed};
+use crate::form::{FormOptions, SlowOption};
+use crate::output::{self, Output, tell, visible};
+use crate::problem::Problem;
+use crate::rpc::notice_words;
+use crate::settings::Settings;
+use crate::units;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use std::ffi::OsString;
+use std::time::Duration;
+use unisono::locks::LockTable;
+use unisono::replica::Notice;
+
+/// Time to leave the group in order.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+const HELP: &str = "\
+Examples:
+  unisono lock jobs --serve --form a,b,c --name a    on three machines or in three terminals, as a, b and c
+  unisono lock jobs nightly -- ./backup              on any machine: runs ./backup once it has the lock
+
+UNISONO_FENCE is a number that rises with each grant of a lock. A process that is paused may go on for a
+moment after it has lost the lock: let what the command writes to refuse a lower number than it has seen.
+
+Exit status: that of the command, or 128 + N if signal N ended it; 127 if there is no such program; 1 if the
+lock was not had, or was lost before the command ended.";
+
+/// Run a command while this process holds a lock, on one of several machines at a time
+///
+/// The process waits in line for the lock, runs the command in a process group of its own, and releases the lock when the
+/// command has ended. If this process dies or is cut off, the group excludes it after about half a second, and the next
+/// process in line gets the lock. A command whose lock is lost is ended: with SIGTERM, after 2 s with SIGKILL. SIGTERM and
+/// SIGINT are passed on to it.
+///
+/// With --serve the process keeps the locks together with others and holds none. Without --serve it only joins these
+/// processes: it never founds a group.
+#[derive(Args, Debug)]
+#[command(after_help = HELP, override_usage = "unisono lock [OPTIONS] <GROUP> <NAME> -- <CMD>...\n       \
+    unisono lock [OPTIONS] <GROUP> --serve <--form <NAME,…>|--create>")]
+pub(crate) struct Lock {
+    /// Name of the group that keeps the locks
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    group: String,
+
+    /// Name of the lock: 1 to 255 bytes without control characters
+    #[arg(value_name = "NAME", value_parser = lock_name, required_unless_present = "serve")]
+    lock: Option<String>,
+
+    /// The command to run, and its arguments
+    #[arg(value_name = "CMD", last = true, required_unless_present = "serve")]
+    command: Vec<OsString>,
+
+    /// Fail at once, with exit status 1, if another process has the lock
+    #[arg(long, conflicts_with = "serve")]
+    no_wait: bool,
+
+    /// Wait in line at most for this time, such as 500ms or 2m, or a number of seconds
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, conflicts_with = "serve")]
+    timeout: Option<Duration>,
+
+    /// Keep the locks with the other processes that do so, and hold none
+    #[arg(long, conflicts_with_all = ["lock", "command"])]
+    serve: bool,
+
+    /// With --serve: found the locks alone. They end with this process
+    #[arg(long, requires = "serve", conflicts_with = "form")]
+    create: bool,
+
+    #[command(flatten)]
+    form: FormOptions,
+
+    /// Which member assigns the sequence numbers, if this process founds the group
+    #[arg(long, value_enum, default_value_t)]
+    order: OrderChoice,
+
+    #[command(flatten)]
+    slow: SlowOption,
+
+    /// Name of this member [default: the host and the process number]
+    #[arg(long, value_name = "ME")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+fn lock_name(text: &str) -> Result<String, String> {
+    LockTable::check_name(text).map(|()| text.into()).map_err(|refusal| refusal.to_string())
+}
+
+pub(crate) fn run(command: Lock, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let options = connection::options(settings, command.name.as_deref())?;
+    match &command.lock {
+        None => serve::run(&command, settings, &options, output),
+        Some(_) if command.form.is_given() => {
+            Err(Problem::usage("--form is for processes that keep the locks: add --serve, or leave it out"))
+        }
+        Some(lock) => {
+            let status = hold::run(&command, lock, settings, &options)?;
+            output::exit(status)
+        }
+    }
+}
+
+/// Returns what to do if no process keeps the locks of the group.
+fn advice(group: &str, settings: &Settings) -> String {
+    let command = typed("lock", group, settings);
+    format!(
+        "to keep its locks on three machines, start `{command} --serve --form a,b,c --name a` on the first, and the same with \
+         --name b and --name c on the others; to keep them in one process, `{command} --serve --create`"
+    )
+}
+
+/// Returns what to say if the members of the group have no state of locks.
+fn no_locks(group: &str) -> String {
+    let group = visible(group);
+    format!("no member of {group} has locks: is another service, or a plain group, called {group}?")
+}
+
+/// Prints what an operator should know.
+fn tell_notice(notice: &Notice) {
+    match notice {
+        Notice::OtherGroup { address, gives_way } => {
+            let (how, which) = match gives_way {
+                true => ("more", "this group gives way"),
+                false => ("less", "it gives way"),
+            };
+            tell(format_args!(
+                "another group of this name keeps locks of its own, and has a member at {address}; it has ordered {how}, so \
+                 {which}"
+            ));
+        }
+        notice => tell(notice_words(notice)),
+    }
+}

@@ -1,0 +1,81 @@
+//! `unisono lock GROUP --serve`: keeps the locks of a group together with other processes.
+
+use super::{FAREWELL, Lock};
+use crate::connection;
+use crate::opening::Opening;
+use crate::output::{self, Output, several, visible};
+use crate::problem::Problem;
+use crate::settings::Settings;
+use crate::signals;
+use crate::watch;
+use serde_json::json;
+use unisono::locks::LockService;
+use unisono::replica::{ReplicaEnd, ReplicaOptions};
+use unisono::{GroupConfig, Options, Quorum, SlowMember};
+
+pub(super) fn run(
+    command: &Lock,
+    settings: &Settings,
+    options: &Options,
+    output: &Output,
+) -> Result<(), Problem> {
+    let group = &*command.group;
+    if !command.create && !command.form.is_given() {
+        return Err(Problem::usage(format!(
+            "--serve needs --form or --create: {}",
+            super::advice(group, settings)
+        )));
+    }
+    if command.slow.slow_member == SlowMember::Wait {
+        return Err(Problem::usage("locks do not wait for a slow member: give --slow-member a time"));
+    }
+    let formation = match command.form.is_given() {
+        true => command.form.founding(GroupConfig::default(), command.name.as_deref())?.formation,
+        false => None,
+    };
+    connection::warn_of_no_key(options);
+    connection::tell_of_no_address(options);
+    let opening = Opening {
+        name: group,
+        create: command.create,
+        formation,
+        command: "lock --serve",
+        advice: super::advice(group, settings),
+        no_state: None,
+        settings,
+    };
+    let (founding, members_min) = opening.founding();
+    // Only processes that keep the locks count in a quorum. Processes that hold locks come and go.
+    let quorum = match command.create {
+        true => Quorum::MajorityOfNamed(vec![options.name.clone()]),
+        false => Quorum::MajorityOfView,
+    };
+    let (slow_member, order) = (command.slow.slow_member, command.order.order());
+    let config = GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() };
+    let how = ReplicaOptions { config, ..ReplicaOptions::default() };
+    let service = LockService::begin(group, founding, how, options, |notice| super::tell_notice(&notice))
+        .map_err(|error| opening.problem(error, options))?;
+    let interrupted = service.clone();
+    signals::on_interrupt(move |_| {
+        interrupted.end(FAREWELL);
+        output::exit(0);
+    })?;
+    opening.wait(service.replica(), options)?;
+    let foreign = service.clone();
+    watch::watch_for_strangers(group, options.key.is_some(), move || foreign.replica().foreign())?;
+    introduce(&service, group, options, output);
+    match service.replica().wait() {
+        ReplicaEnd::Closed => Ok(()),
+        end => Err(Problem::failed(end)),
+    }
+}
+
+/// Announces that this process keeps the locks.
+fn introduce(service: &LockService, group: &str, options: &Options, output: &Output) {
+    let (name, members) = (options.name.as_str(), service.replica().status().members.len());
+    let several = several(members as u64, "member");
+    output.announce(
+        format_args!("{} keeps the locks of {}, {several}", visible(name), visible(group)),
+        &json!({ "event": "serving", "name": name, "group": group, "members": members }),
+    );
+}

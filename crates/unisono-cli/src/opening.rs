@@ -1,0 +1,134 @@
+//! Opens this process's copy of a replicated service in memory: founds the service with others or alone, or joins it,
+//! and waits for the state.
+
+use crate::connection;
+use crate::form;
+use crate::output::visible;
+use crate::problem::Problem;
+use crate::progress;
+use crate::settings::Settings;
+use std::time::{Duration, Instant};
+use unisono::replica::{Founding, Replica, ReplicaEnd, ReplicaError, ReplicaState, StateMachine};
+use unisono::{Formation, JoinFailure, OpenError, Options, look};
+
+/// Time for the state to arrive, once the group is entered: 60 s.
+const STATE_WITHIN: Duration = Duration::from_secs(60);
+/// Time for the first bytes of the state to arrive, once a group is joined: 10 s. A group without a state sends none.
+const STATE_BEGINS_WITHIN: Duration = Duration::from_secs(10);
+/// Interval at which a process that opens its copy looks how far it is: 100 ms.
+pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// A join looks for its group for 10 times `--locate`.
+const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
+/// Time for an answer of any member, while the group takes long to admit this process.
+const LOOK: Duration = Duration::from_millis(500);
+/// An opening that takes less than this, 2 s, prints no progress.
+pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
+
+/// A copy that is about to open.
+pub(crate) struct Opening<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) create: bool,
+    pub(crate) formation: Option<Formation>,
+    /// The command that starts other members, for advice.
+    pub(crate) command: &'a str,
+    /// What to do if no member answers.
+    pub(crate) advice: String,
+    /// What to say if the members of the group do not begin to give the state; `None` to wait longer.
+    pub(crate) no_state: Option<String>,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Opening<'_> {
+    /// Returns how the service is entered, and the minimum number of members if this process founds it.
+    pub(crate) fn founding(&self) -> (Founding, u16) {
+        match &self.formation {
+            Some(formation) => (Founding::JoinOrForm(formation.clone()), formation.at_least),
+            None if self.create => (Founding::Create, 1),
+            None => (Founding::Join, 1),
+        }
+    }
+
+    /// Waits until the copy has the state.
+    pub(crate) fn wait<S: StateMachine + Send + 'static>(
+        &self,
+        replica: &Replica<S>,
+        options: &Options,
+    ) -> Result<(), Problem> {
+        let (words, at) = (self.words(options), connection::whereabouts(options));
+        let (name, own_options, entering) = (self.name.to_owned(), options.clone(), replica.clone());
+        let _waiting = progress::tell_if_long(SHORT_OPENING, move || {
+            // A member with this name is this process itself if it has entered.
+            let namesake =
+                form::namesake(&name, &own_options).filter(|_| entering.status().members.is_empty());
+            namesake.unwrap_or_else(|| format!("{words} {}", at()))
+        });
+        let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
+        let mut entered = None;
+        while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
+            let only_joins = self.formation.is_none();
+            let failure = match replica.status().state {
+                ReplicaState::Entering if only_joins && begun.elapsed() > looks_for => {
+                    let is_late = begun.elapsed() > looks_for + STATE_WITHIN;
+                    (is_late || !self.is_slow(options)).then(|| self.not_joined(options))
+                }
+                ReplicaState::Fetching { bytes_here: 0, .. } if self.no_state.is_some() => {
+                    let entered = entered.get_or_insert_with(Instant::now);
+                    self.no_state.clone().filter(|_| entered.elapsed() > STATE_BEGINS_WITHIN)
+                }
+                _ if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN => {
+                    Some("the state has not arrived; try again".into())
+                }
+                _ => None,
+            };
+            if let Some(failure) = failure {
+                replica.end(Duration::ZERO);
+                return Err(Problem::failed(failure));
+            }
+        }
+        Ok(())
+    }
+
+    fn form_within(&self) -> Duration {
+        self.formation.as_ref().map_or(Duration::ZERO, |formation| formation.within)
+    }
+
+    /// True if members answer, and the group only takes long to admit this process, because it is being reset. Only for
+    /// processes that use a service and keep none.
+    fn is_slow(&self, options: &Options) -> bool {
+        self.no_state.is_some()
+            && form::namesake(self.name, options).is_none()
+            && look(self.name, options, LOOK).is_ok()
+    }
+
+    /// Returns what the user reads if opening takes long.
+    fn words(&self, options: &Options) -> String {
+        match &self.formation {
+            Some(formation) => form::waits_for(self.name, formation, options),
+            None => format!("looking for {} …", visible(self.name)),
+        }
+    }
+
+    /// Returns the message for a process that has not joined in time.
+    fn not_joined(&self, options: &Options) -> String {
+        form::namesake(self.name, options)
+            .unwrap_or_else(|| format!("no member of {} answers; {}", visible(self.name), self.advice))
+    }
+
+    pub(crate) fn problem(&self, error: ReplicaError, options: &Options) -> Problem {
+        let ReplicaError::Ended(ReplicaEnd::NotEntered(reason)) = &error else { return error.into() };
+        match (&**reason, &self.formation) {
+            (OpenError::Join(JoinFailure::NotFormed), Some(formation)) => Problem::failed(form::not_formed(
+                self.name,
+                formation,
+                self.command,
+                self.settings,
+                &options.name,
+            )),
+            (OpenError::Join(JoinFailure::TimedOut), Some(_)) => {
+                Problem::failed(form::not_admitted(self.name, options))
+            }
+            (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
+            _ => error.into(),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Tests of `unisono lock` with processes, of which some are killed, stopped or halted.
+
+mod common;
+
+use common::{Background, LOOKS_LONG, PATIENCE, WATCHFUL, alone, command, group, unisono};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Starts the process that keeps the locks of a group alone.
+fn keep(group: &str) -> Background {
+    serve(group, &["--create", "--name", "keeper"])
+}
+
+fn serve(group: &str, more: &[&str]) -> Background {
+    let mut server = Background::start(&[&["lock", group, "--serve"], &WATCHFUL[..], more].concat());
+    server.until("the locks", |seen| !seen.is_empty());
+    server
+}
+
+/// Returns the arguments that run a shell script under a lock.
+fn under<'a>(group: &'a str, lock: &'a str, options: &[&'a str], script: &'a str) -> Vec<&'a str> {
+    let command = ["--", "sh", "-c", script];
+    [&["lock", group, lock], &LOOKS_LONG[..], &WATCHFUL, options, &command].concat()
+}
+
+/// A `unisono lock` in the background, killed when this value is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn start(group: &str, script: &str) -> Holder {
+        let mut holder = command();
+        holder.args(under(group, "door", &[], script)).stdin(Stdio::null());
+        Holder(holder.stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Waits for its end, and returns its exit status with what it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let said = std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap();
+        (self.0.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder in which commands leave files.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Returns a script that leaves a file with its fence, its process number and that of a child, and goes on until the
+    /// file `end` is there.
+    fn script(&self, name: &str) -> String {
+        let (file, end) = (self.path(name), self.path("end"));
+        format!(
+            "sleep 600 & echo $UNISONO_FENCE $$ $! > {0}.part; mv {0}.part {0}; \
+             while [ ! -e {1} ]; do sleep 0.02; done; kill $!",
+            file.display(),
+            end.display()
+        )
+    }
+}
+
+/// Waits until a holder has left this file. Returns its fence and its processes.
+fn left(file: &Path) -> (u64, Vec<Pid>) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Ok(text) = std::fs::read_to_string(file) {
+            let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+            let pid = |number: &u64| Pid::from_raw(i32::try_from(*number).unwrap()).unwrap();
+            return (numbers[0], numbers[1..].iter().map(pid).collect());
+        }
+        assert!(Instant::now() < deadline, "no {}", file.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until these processes have ended.
+fn until_gone(processes: &[Pid]) {
+    let deadline = Instant::now() + PATIENCE;
+    let lives = |process: &Pid| {
+        // A zombie that its new parent has not taken yet does nothing more.
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        test_kill_process(*process).is_ok() && !stat.contains(") Z ")
+    };
+    while processes.iter().any(lives) {
+        assert!(Instant::now() < deadline, "{processes:?} go on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_command_returns_its_status_and_gets_its_fence() {
+    let _alone = alone();
+    let group = &group("lock");
+    let _keeper = keep(group);
+    let mut before = 0;
+    for status in [0, 7] {
+        let done = unisono(under(group, "door", &[], &format!("echo $UNISONO_FENCE; exit {status}")));
+        assert_eq!(done.status.code(), Some(status), "{done:?}");
+        let fence: u64 = String::from_utf8_lossy(&done.stdout).trim().parse().unwrap();
+        assert!(fence > before, "{fence} after {before}");
+        before = fence;
+    }
+    let ended = unisono(under(group, "door", &[], "kill -USR1 $$"));
+    assert_eq!(ended.status.code(), Some(128 + 10), "{ended:?}");
+    let absent = unisono([&["lock", group, "door"], &LOOKS_LONG[..], &["--", "./no-such-program"]].concat());
+    assert_eq!(absent.status.code(), Some(127));
+    assert!(String::from_utf8_lossy(&absent.stderr).contains("no-such-program"), "{absent:?}");
+}
+
+#[test]
+fn the_next_in_line_gets_the_lock_when_its_holder_is_killed_and_the_command_dies_too() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let mut first = Holder::start(group, &folder.script("first"));
+    let (fence, processes) = left(&folder.path("first"));
+    let second = Holder::start(group, &folder.script("second"));
+    let refused = unisono(under(group, "door", &["--no-wait"], "true"));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is held by"), "{refused:?}");
+    let late = unisono(under(group, "door", &["--timeout", "50ms"], "true"));
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    assert!(String::from_utf8_lossy(&late.stderr).contains("was not free within 50ms"), "{late:?}");
+    assert!(!folder.path("second").exists());
+    first.0.kill().unwrap();
+    until_gone(&processes);
+    let (next, _) = left(&folder.path("second"));
+    assert!(next > fence, "{next} after {fence}");
+    std::fs::write(folder.path("end"), "").unwrap();
+    assert_eq!(second.end().0, Some(0));
+    let free = unisono(under(group, "door", &["--no-wait"], "true"));
+    assert_eq!(free.status.code(), Some(0), "{free:?}");
+}
+
+#[test]
+fn signals_go_to_the_command() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let ready = folder.path("ready");
+    let script = format!(
+        "trap 'exit 5' TERM; trap 'exit 6' INT; echo 0 > {0}.part; mv {0}.part {0}; while :; do sleep 0.02; done",
+        ready.display()
+    );
+    for (signal, status) in [(Signal::TERM, 5), (Signal::INT, 6)] {
+        let holder = Holder::start(group, &script);
+        left(&ready);
+        holder.signal(signal);
+        let (ended, said) = holder.end();
+        assert_eq!(ended, Some(status), "{said}");
+        std::fs::remove_file(&ready).unwrap();
+    }
+    // While it waits in line there is no command.
+    let holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
+    let mut waiter = Holder::start(group, "true");
+    let mut said = BufReader::new(waiter.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for door")));
+    waiter.signal(Signal::TERM);
+    assert_eq!(waiter.0.wait().unwrap().code(), Some(128 + 15));
+    drop(holder);
+}
+
+#[test]
+fn a_holder_that_was_stopped_ends_its_command_when_it_goes_on() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let first = Holder::start(group, &folder.script("first"));
+    let (fence, processes) = left(&folder.path("first"));
+    let second = Holder::start(group, &folder.script("second"));
+    first.signal(Signal::STOP);
+    let (next, _) = left(&folder.path("second"));
+    assert!(next > fence, "{next} after {fence}");
+    first.signal(Signal::CONT);
+    let (status, said) = first.end();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("door is lost"), "{said}");
+    until_gone(&processes);
+    std::fs::write(folder.path("end"), "").unwrap();
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn a_halted_group_ends_the_command_and_fences_rise_across_foundings() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let start = || {
+        let names = ["a", "b", "c"];
+        let mut servers = names.map(|name| {
+            let options = ["--form", "a,b,c", "--name", name];
+            Background::start(&[&["lock", group, "--serve"], &WATCHFUL[..], &options].concat())
+        });
+        for (server, name) in servers.iter_mut().zip(names) {
+            server.until("the locks", |seen| !seen.is_empty());
+            let said = &server.seen[0];
+            assert_eq!((&said["event"], &said["name"]), (&"serving".into(), &name.into()), "{said}");
+            assert_eq!(said["group"], **group);
+        }
+        servers
+    };
+    let mut servers = start();
+    let holder = Holder::start(group, &folder.script("before"));
+    let (before, processes) = left(&folder.path("before"));
+    // One of three may die.
+    drop(servers[0].process.kill());
+    let done = unisono(under(group, "window", &[], "true"));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    // Two may not, if they do so at the same time.
+    servers[1..].iter_mut().for_each(|server| server.process.kill().unwrap());
+    let (status, said) = holder.end();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("may be lost"), "{said}");
+    until_gone(&processes);
+    drop(servers);
+    let servers = start();
+    let anew = unisono(under(group, "door", &[], "echo $UNISONO_FENCE"));
+    assert_eq!(anew.status.code(), Some(0), "{anew:?}");
+    let after: u64 = String::from_utf8_lossy(&anew.stdout).trim().parse().unwrap();
+    assert!(after > before, "{after} after {before}");
+    drop(servers);
+}
+
+#[test]
+fn a_lock_is_refused_where_no_process_keeps_it() {
+    let _alone = alone();
+    let nobody = group("lock");
+    let absent = unisono(["lock", &nobody, "door", "--", "true"]);
+    assert_eq!(absent.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&absent.stderr);
+    assert!(said.contains(&format!("unisono lock {nobody} --serve --form a,b,c --name a")), "{said}");
+    for wrong in [
+        &["lock", &nobody][..],
+        &["lock", &nobody, "door"],
+        &["lock", &nobody, "", "--", "true"],
+        &["lock", &nobody, "a\nb", "--", "true"],
+        &["lock", &nobody, &"x".repeat(256), "--", "true"],
+        &["lock", &nobody, "--serve"],
+        &["lock", &nobody, "--serve", "--create", "--", "true"],
+        &["lock", &nobody, "door", "--form", "a,b", "--name", "a", "--", "true"],
+    ] {
+        let refused = unisono(wrong);
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_plain_group_and_another_service_keep_no_locks() {
+    let _alone = alone();
+    let plain = &group("plain");
+    let _listener = Background::listen(plain, &[]);
+    let refused = unisono(under(plain, "door", &[], "true"));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has locks"), "{refused:?}");
+    let sums = &group("sums");
+    let mut counter = Background::start(&["rpc", "counter", sums, "--create"]);
+    counter.until("the counter", |seen| !seen.is_empty());
+    let refused = unisono(under(sums, "door", &[], "true"));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}
