@@ -305,27 +305,6 @@ fn copies_of_a_question_cost_no_signature_and_few_answers() {
 }
 
 #[test]
-fn copies_of_a_question_from_other_addresses_cost_no_signature_and_get_no_answer() {
-    let mut world = World::new();
-    let port = world.start_echo(1, PRIVATE);
-    let question = Frame::LocatePort { nonce: 7, port, key: KEY };
-    assert_eq!(ask(&mut world, 9, 1, &question).count(), 1);
-    (world.recorded, world.recording) = (Some(1), Vec::new());
-    for copy in 0..1000_u16 {
-        let datagram = sealed_frame(9, u64::from(copy) + 2, &question);
-        world.put(100 + copy, 1, true, datagram, Duration::from_micros(20 * u64::from(copy)));
-    }
-    world.run(MS * 30);
-    assert_eq!((world.recording.len(), signed(&mut world, 1)), (0, 1));
-    // A client that has moved gets an answer at its new address when the old answer is no longer kept.
-    world.run(MS * 30);
-    let datagram = sealed_frame(9, 2000, &question);
-    world.put(99, 1, true, datagram, Duration::ZERO);
-    world.run(MS * 5);
-    assert_eq!((world.recording.len(), signed(&mut world, 1)), (1, 2));
-}
-
-#[test]
 fn a_copy_of_a_question_gets_the_same_answer_again() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);

@@ -1,8 +1,7 @@
 //! The last answers to questions for a port, so that a copy of a question costs no signature.
 //!
 //! A copy gets the same answer again, byte for byte, because the client may have missed it. A copy that follows its
-//! answer at once gets none: the client had no time to miss it. A copy from another address gets none either: sending
-//! it costs an attacker nothing, and a client that has moved asks again when the answer is no longer kept.
+//! answer at once gets none: the client had no time to miss it.
 
 use crate::identity::Port;
 use crate::rpc::common::Sender;
@@ -37,8 +36,8 @@ struct Answer {
 pub(super) enum Known {
     /// It is new.
     No,
-    /// It was answered a moment ago, or at another address.
-    Settled,
+    /// It was answered a moment ago.
+    JustAnswered,
     /// It gets this answer again.
     Again(Box<PortHere>),
 }
@@ -52,14 +51,13 @@ impl Answered {
         (nonce, port, key): (u64, Port, PublicKey),
     ) -> Known {
         let is_it = |answer: &&mut Answer| {
-            answer.to.uid == from.uid
+            (answer.to.uid, answer.to.address) == (from.uid, from.address)
                 && (answer.here.nonce, answer.here.port, answer.key) == (nonce, port, key)
                 && now.since(answer.made_at) < KEPT_FOR
         };
         match self.0.iter_mut().rev().find(is_it) {
             None => Known::No,
-            Some(answer) if answer.to.address != from.address => Known::Settled,
-            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::Settled,
+            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::JustAnswered,
             Some(answer) => {
                 answer.sent_at = now;
                 Known::Again(answer.here.clone())
