@@ -1,7 +1,7 @@
 //! Calls (RPC) on the testbed: clients that call servers, one call after the other [KTHB89 §3, KTV93 §3].
 //!
-//! A call is three packets: request, reply, and an acknowledgement of the reply that nobody waits for. At a server calls are
-//! served in the order in which they came. A client keeps the server that answered its search first; which one that is, is
+//! A call is three packets: request, reply, and an acknowledgement of the reply, for which neither side waits. A server takes
+//! calls in the order in which they came. A client keeps the server that answered its search first; which one that is, is
 //! drawn. So the load is not spread evenly, and how much servers achieve together differs from run to run [KTV93 §4.2].
 
 use super::costs::{Costs, MachineName};

@@ -51,7 +51,7 @@ impl Ledger {
         self.done >= self.goal
     }
 
-    /// Forgets the delays so far, and goes on for so many messages.
+    /// Forgets the delays so far, and goes on for `messages` messages.
     pub(super) fn go_on(&mut self, messages: u64) {
         self.goal = self.done + messages;
         for sender in &mut self.senders {

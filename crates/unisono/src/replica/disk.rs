@@ -337,7 +337,7 @@ pub(super) fn open(name: &str, options: &DiskOptions) -> Result<(DiskStart, Stor
     Ok((start, store))
 }
 
-/// Checks that a folder for a server belongs to this user or root, and that nobody else may write to it.
+/// Checks that a folder for a server belongs to this user or root, and that no other user may write to it.
 ///
 /// # Errors
 /// It does not exist, or other users may change files in it.
