@@ -133,8 +133,11 @@ pub(crate) struct History {
     term: (Seqno, Uid),
     /// The terms before it; the first of all terms is the term at `base`.
     earlier_terms: VecDeque<(Seqno, Uid)>,
-    /// How the group is ordered, each with the first seqno at which that is in force; the first is the one at `base`.
-    orders: Vec<(Seqno, Order)>,
+    /// How the group is ordered at the end of the log, with the first seqno at which that is in force. It lies apart from
+    /// the earlier orders for the reason that the term does.
+    order: (Seqno, Order),
+    /// The orders before it; the first of all orders is the one at `base`.
+    earlier_orders: Vec<(Seqno, Order)>,
     /// Seqnos of joins, leaves, switches of the order and resets beyond `base`, ascending.
     changes: Vec<Seqno>,
     /// Seqno of the last join, leave or switch of the order ever, or of the epoch's beginning.
@@ -162,7 +165,8 @@ impl History {
             views: Vec::from([(base.seqno, Arc::new(base.members.clone()))]),
             term: base.term,
             earlier_terms: VecDeque::new(),
-            orders: Vec::from([base.order]),
+            order: base.order,
+            earlier_orders: Vec::new(),
             changes: Vec::new(),
             last_change: base.seqno,
             at_base: marks.clone(),
@@ -279,12 +283,12 @@ impl History {
     /// Returns how the group is ordered at the end of the log.
     #[inline]
     pub(crate) fn order(&self) -> Order {
-        self.orders[self.orders.len() - 1].1
+        self.order.1
     }
 
     /// Returns the seqno of the event from which on the group is ordered so.
     pub(crate) fn order_since(&self) -> Seqno {
-        self.orders[self.orders.len() - 1].0
+        self.order.0
     }
 
     /// Returns how the group is ordered after the entry at `seqno`; below `base`, as at `base`.
@@ -294,8 +298,11 @@ impl History {
 
     /// Returns the last switch of the order at `seqno` or before: its seqno and the order.
     fn switch_at(&self, seqno: Seqno) -> (Seqno, Order) {
-        let found = self.orders.iter().rev().find(|(from, _)| *from <= seqno);
-        *found.unwrap_or(&self.orders[0])
+        if self.order.0 <= seqno {
+            return self.order;
+        }
+        let earlier = self.earlier_orders.iter().rev().find(|(from, _)| *from <= seqno);
+        *earlier.or(self.earlier_orders.first()).unwrap_or(&self.order)
     }
 
     /// Returns the last such event at `seqno` or before, and the sequencer that it names.
@@ -519,7 +526,7 @@ impl History {
             }
             Change::Order { order, sequencer } => {
                 self.begin_term(seqno, *sequencer);
-                self.orders.push((seqno, *order));
+                self.begin_order(seqno, *order);
             }
             // It is an entry of another kind ([`Entry::of_change`]).
             Change::Role { .. } => return,
@@ -587,8 +594,10 @@ impl History {
         {
             self.earlier_terms.pop_front();
         }
-        while self.orders.len() > 1 && self.orders[1].0 <= self.base {
-            self.orders.remove(0);
+        while !self.earlier_orders.is_empty()
+            && self.earlier_orders.get(1).unwrap_or(&self.order).0 <= self.base
+        {
+            self.earlier_orders.remove(0);
         }
         while self.changes.first().is_some_and(|&seqno| seqno <= self.base) {
             self.changes.remove(0);
@@ -597,7 +606,12 @@ impl History {
 
     /// See [`super::Log::keep_order`].
     pub(super) fn keep_order(&mut self, order: Order) {
-        self.orders.push((self.received, order));
+        self.begin_order(self.received, order);
+    }
+
+    /// Notes that the group is ordered so from `seqno` on.
+    fn begin_order(&mut self, seqno: Seqno, order: Order) {
+        self.earlier_orders.push(core::mem::replace(&mut self.order, (seqno, order)));
     }
 
     /// Drops all entries beyond `keep`, those beyond a gap included.
@@ -622,7 +636,11 @@ impl History {
             self.term = before;
         }
         // A switch that is cut off was never in force.
-        self.orders.retain(|(seqno, _)| *seqno <= keep.max(self.base));
+        while self.order.0 > self.received
+            && let Some(before) = self.earlier_orders.pop()
+        {
+            self.order = before;
+        }
         self.changes.retain(|seqno| *seqno <= keep);
         self.last_change = self.last_change.min(self.changes.last().copied().unwrap_or(self.base));
         let mut marks = self.at_base.clone();

@@ -31,6 +31,11 @@ pub(super) struct Switch {
 }
 
 impl Switch {
+    /// True if some member has wanted another order since the last one came into force.
+    fn has_wish(&self) -> bool {
+        self.wanted.is_some() || self.asked.is_some()
+    }
+
     /// Returns the order that is wanted, if one is.
     fn wish(&self, now: Time) -> Option<Order> {
         let asked = self.asked.filter(|(_, until)| now < *until);
@@ -119,6 +124,9 @@ impl Group {
 
     /// Asks the sequencer for the order that this member's application wants, unless the log has it by now.
     pub(crate) fn ask_to_switch(&mut self, now: Time) {
+        if !self.order.switch.has_wish() {
+            return;
+        }
         let in_force = self.log.history().order();
         let known = &mut self.order.switch;
         known.asked = known.asked.filter(|(order, until)| *order != in_force && now < *until);
