@@ -140,6 +140,10 @@ named! {
         PassNotRepeated,
         /// In a ring a confirmation may name a pass, which is no event.
         ConfirmNamesPass,
+        /// In a ring a member takes the token as soon as it knows the pass, whatever it lacks below.
+        TokenTakenWithHole,
+        /// In a ring the token rests while messages wait for room.
+        RestsOnFullWindow,
         /// The token moves, and the next change is numbered, before a switch of the order is accepted.
         SwitchBeforeAcceptance,
         /// Whether an event that names a sequencer is a pass is told by the order at the end of the log.

@@ -67,6 +67,8 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::PassGoesBack
         | CoreBug::PassNotRepeated
         | CoreBug::ConfirmNamesPass
+        | CoreBug::TokenTakenWithHole
+        | CoreBug::RestsOnFullWindow
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance
         | CoreBug::SwitchKeptOverCut

@@ -110,6 +110,8 @@ pub(crate) const STUCK: u64 = 0x7374_7563_6b21_2121;
 
 /// And runs in which the token goes round.
 const ORDER: u64 = 0x6f72_6465_7221_2121;
+/// And runs of rings in which all members send at once.
+const RUSH: u64 = 0x7275_7368_2121_2121;
 /// And runs in which the order changes.
 const SWITCHES: u64 = 0x7377_6974_6368_2121;
 
@@ -219,6 +221,18 @@ pub(crate) struct Workload {
     pub(crate) switches: f64,
     /// Maximum delay before a process starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
+    /// The time in which all members send as fast as they may, if there is one.
+    pub(crate) rush: Option<Rush>,
+}
+
+/// A rush: all members send at once, more than the group can order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rush {
+    /// When it begins and ends, in nanoseconds.
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// Mean interval between two messages of one member, in nanoseconds.
+    pub(crate) every: u64,
 }
 
 /// Streaks: a member sends many messages in a row, so that nearly all of the group's messages are its own.
@@ -358,6 +372,9 @@ impl Plan {
         if profile == Profile::Token || draws_a_ring(seed, profile) {
             plan.config.order = Order::Token;
         }
+        if profile == Profile::Token {
+            plan.draw_rush(&mut Random::from_u64(RUSH ^ seed));
+        }
         if let Some(random) = &mut draws_switches(seed, profile) {
             plan.workload.switches = random.pick(&[0.005, 0.02, 0.05]);
         }
@@ -408,6 +425,7 @@ impl Plan {
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
             switches: 0.0,
             restart_max: random.millis(5, 2000),
+            rush: None,
         };
         Plan {
             places: members + random.below(3) as usize,
@@ -443,6 +461,16 @@ impl Plan {
     /// Keeps entries from a process for a while in some worlds.
     fn draw_stuck(&mut self, random: &mut Random) {
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
+    }
+
+    /// In some worlds all members send at once when the faults are over: with a small history more than fits.
+    fn draw_rush(&mut self, random: &mut Random) {
+        if random.chance(0.15) {
+            let from = self.parts.healed + 3 * SECOND;
+            self.workload.rush =
+                Some(Rush { from, until: from + SECOND, every: random.spread(100_000, MILLISECOND) });
+            self.config.history_messages = random.spread(16, 64) as u32;
+        }
     }
 
     /// All members start at once. Faults begin only after 2 s: a founder can give way only while it is alone and has
@@ -560,6 +588,7 @@ impl Plan {
             hand_overs: 0.0,
             switches: 0.0,
             restart_max: SECOND,
+            rush: None,
         };
     }
 

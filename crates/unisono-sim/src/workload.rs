@@ -29,7 +29,18 @@ impl Director {
             self.world.trigger(pause, Trigger::Act { process: process as u16, life });
             return;
         }
-        let pause = exponential(&mut self.app_random, workload.every);
+        let mut pause = exponential(&mut self.app_random, workload.every);
+        if let Some(rush) = workload.rush {
+            if (rush.from..rush.until).contains(&self.world.now) {
+                self.send(process);
+                let pause = exponential(&mut self.app_random, rush.every);
+                self.world.trigger(pause, Trigger::Act { process: process as u16, life });
+                return;
+            }
+            if self.world.now < rush.from {
+                pause = pause.min(rush.from - self.world.now);
+            }
+        }
         let draw = self.app_random.fraction();
         // If only a core is healed, a member that leaves the core may leave it without a quorum.
         let may_leave = self.is_open && (self.injector.is_on || !self.plan.heals_core_only);

@@ -415,8 +415,10 @@ impl Group {
         if broadcast && multicast {
             self.outbox.note_multicast(first, next - 1);
         }
-        if broadcast && self.is_ring() {
-            self.outbox.note_to_all(first, next - 1);
+        match broadcast {
+            _ if !self.is_ring() => {}
+            true => self.outbox.note_to_all(first, next - 1),
+            false => self.note_submitted(sequencer),
         }
         if !waited {
             self.expect_number(now);

@@ -305,6 +305,16 @@ impl History {
         *earlier.or(self.earlier_orders.first()).unwrap_or(&self.order)
     }
 
+    /// Returns the seqno of the last event known, gaps below it or not, that names a sequencer, if it names `uid`.
+    pub(crate) fn last_pass_to(&self, uid: Uid) -> Option<Seqno> {
+        let known = (self.received + 1..=self.end()).rev();
+        let named = known.filter_map(|seqno| match self.get(seqno)? {
+            Entry::Role(named) => Some((seqno, *named)),
+            _ => None,
+        });
+        named.take(1).find(|(_, named)| *named == uid).map(|(seqno, _)| seqno)
+    }
+
     /// Returns the last such event at `seqno` or before, and the sequencer that it names.
     pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
         if self.term.0 <= seqno {

@@ -170,6 +170,9 @@ impl Group {
         if is_news {
             self.order.note_role_change();
         }
+        if self.is_ring() {
+            self.note_rest_elsewhere(term);
+        }
     }
 
     /// Fails the join when the role has moved and the new sequencer is heard: only the sequencer that welcomed this

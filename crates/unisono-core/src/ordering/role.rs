@@ -25,7 +25,13 @@ impl Group {
 
     /// Takes the role if the log says so (docs/protocol/sequencer.md: once per event, holding everything through it).
     pub(crate) fn take_role(&mut self, now: Time) {
-        let (event, named) = self.log.history().term();
+        let (mut event, mut named) = self.log.history().term();
+        if self.is_ring()
+            && self.broken(Planted::TokenTakenWithHole)
+            && let Some(pass) = self.log.history().last_pass_to(self.me.uid)
+        {
+            (event, named) = (pass, self.me.uid);
+        }
         let promised = self.recovery.has_promised();
         if named != self.me.uid || promised || !self.order.may_take(event) {
             self.watch_for_successor(now, event, named);

@@ -40,6 +40,8 @@ pub(super) struct Ring {
     asked_at: Option<Time>,
     /// How this member's last pass was said so far.
     said: Said,
+    /// The member to which this one has sent messages by name that have no seqno yet.
+    submitted_to: Option<Uid>,
 }
 
 /// How a pass was said.
@@ -80,8 +82,8 @@ impl Ring {
 
     /// Notes that this member takes the token.
     pub(super) fn take(&mut self, now: Time, delivered: Seqno) {
-        let (unshown, asked_at) = (self.unshown, self.asked_at);
-        *self = Ring { unshown, asked_at, taken: (now, delivered), ..Ring::default() };
+        let (unshown, asked_at, submitted_to) = (self.unshown, self.asked_at, self.submitted_to);
+        *self = Ring { unshown, asked_at, submitted_to, taken: (now, delivered), ..Ring::default() };
     }
 
     /// Notes that this member has passed the token on.
@@ -162,7 +164,8 @@ impl Group {
 
     /// Returns the member to which the token must go: one that must show what it holds, or `next`.
     fn site_called_for(&mut self, now: Time, ring: &[Uid], next: Uid) -> Option<Uid> {
-        if !self.ring_is_settled(now) {
+        let is_full = self.order.shut_since.is_some();
+        if !self.ring_is_settled(now) || (is_full && self.broken(Planted::RestsOnFullWindow)) {
             return None;
         }
         if let Some(to) = self.site_to_show(ring, next) {
@@ -210,6 +213,24 @@ impl Group {
             self.post(to, Frame::Heartbeat(heartbeat));
         } else {
             self.order.beat_now(true);
+        }
+    }
+
+    /// Notes that own messages went to this member by name.
+    pub(crate) fn note_submitted(&mut self, to: Uid) {
+        self.order.ring.submitted_to = Some(to);
+    }
+
+    /// Notes that the token of the term that began at `term` rests at another member. What this member has sent by name
+    /// to one that had the token before lies there until the token comes round, which only a message calls for. So it
+    /// goes to the member at which the token rests, too.
+    pub(super) fn note_rest_elsewhere(&mut self, term: Seqno) {
+        let site = self.named();
+        if term == self.term() && self.order.ring.submitted_to.is_some_and(|to| to != site) {
+            self.order.ring.submitted_to = None;
+            if !self.outbox.all_numbered() {
+                self.outbox.restart();
+            }
         }
     }
 

@@ -57,6 +57,7 @@ mod streams;
 mod switch_at_seqno;
 mod tables;
 mod termination;
+mod token_moves;
 mod total_order;
 mod uniformity;
 mod views;
@@ -186,6 +187,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
     ];
     if terms.may_be_ring {
         all.push(Box::new(ring::Ring::new(terms)));
+        all.push(Box::new(token_moves::TokenMoves::new(terms)));
         all.push(Box::new(switch_at_seqno::SwitchAtSeqno::new(terms)));
     }
     // Faults cost datagrams too.
