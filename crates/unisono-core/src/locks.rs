@@ -9,6 +9,7 @@
 //! of the group too.
 
 use crate::Uid;
+use crate::planted::Planted;
 use crate::replica::NotRestored;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -38,8 +39,15 @@ pub struct LockTable {
     claims: usize,
     /// Number of the last claim.
     last_number: u64,
-    /// Fence of the last grant of any lock.
-    last_fence: u64,
+    fences: Fences,
+}
+
+/// The fences that were given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fences {
+    /// That of the last grant of any lock.
+    last: u64,
+    planted: Option<Planted>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +166,7 @@ impl LockTable {
                 None
             }
             None => {
-                let fence = next_fence(&mut self.last_fence, &waiter);
+                let fence = self.fences.next(&waiter);
                 self.lines.insert(name.into(), Line { fence, claims: VecDeque::from([waiter]) });
                 Some(fence)
             }
@@ -173,9 +181,12 @@ impl LockTable {
         let at = line.claims.iter().position(is_it).ok_or(NotClaimed)?;
         line.claims.remove(at);
         self.claims -= 1;
+        if at == 0 && line.claims.len() > 1 && self.fences.broken(Planted::LockWaiterSkipped) {
+            line.claims.swap(0, 1);
+        }
         match line.claims.front() {
             None => drop(self.lines.remove(name)),
-            Some(first) if at == 0 => line.fence = next_fence(&mut self.last_fence, first),
+            Some(first) if at == 0 => line.fence = self.fences.next(first),
             Some(_) => {}
         }
         Ok(())
@@ -183,14 +194,16 @@ impl LockTable {
 
     /// Ends all claims of members for which `is_member` is false. Call it at every change of the group's members.
     pub fn members(&mut self, is_member: impl Fn(Uid) -> bool) {
-        let (last_fence, mut claims) = (&mut self.last_fence, 0);
+        let (fences, mut claims) = (&mut self.fences, 0);
         self.lines.retain(|_, line| {
             let holder = line.claims.front().map(|waiter| waiter.number);
-            line.claims.retain(|waiter| is_member(waiter.member));
+            let keeps =
+                |waiter: &Waiter| Some(waiter.number) == holder && fences.broken(Planted::LockKeptByExcluded);
+            line.claims.retain(|waiter| is_member(waiter.member) || keeps(waiter));
             claims += line.claims.len();
             match line.claims.front() {
                 None => return false,
-                Some(first) if Some(first.number) != holder => line.fence = next_fence(last_fence, first),
+                Some(first) if Some(first.number) != holder => line.fence = fences.next(first),
                 Some(_) => {}
             }
             true
@@ -210,12 +223,12 @@ impl LockTable {
 
     /// Returns the claims of a lock: the holder, then the waiters in the order of their claims.
     pub fn line(&self, name: &str) -> impl Iterator<Item = LockClaim> {
-        self.lines.get(name).into_iter().flat_map(Line::shown)
+        self.lines.get(name).into_iter().flat_map(|line| line.shown(self.holders()))
     }
 
     /// Returns the locks that are held, by name, each with its claims.
     pub fn locks(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = LockClaim>)> {
-        self.lines.iter().map(|(name, line)| (name.as_str(), line.shown()))
+        self.lines.iter().map(|(name, line)| (name.as_str(), line.shown(self.holders())))
     }
 
     /// Returns the number of locks that are held.
@@ -228,11 +241,21 @@ impl LockTable {
         self.lines.is_empty()
     }
 
+    /// Returns how many claims of a line have the lock.
+    fn holders(&self) -> usize {
+        if self.fences.broken(Planted::LockHeldByTwo) { 2 } else { 1 }
+    }
+
+    /// Switches a bug on. Without the feature `planted` this does nothing.
+    pub fn plant(&mut self, bug: Planted) {
+        self.fences.planted = Some(bug);
+    }
+
     /// Returns the table as bytes, for a [snapshot](crate::replica::StateMachine::snapshot). The bytes of equal tables are
     /// equal.
     pub fn snapshot(&self) -> Bytes {
         let mut out = Vec::from(HEADER);
-        for number in [self.last_number, self.last_fence, self.lines.len() as u64] {
+        for number in [self.last_number, self.fences.last, self.lines.len() as u64] {
             out.extend(number.to_be_bytes());
         }
         for (name, line) in &self.lines {
@@ -266,35 +289,47 @@ impl LockTable {
             let rises = line.claims.iter().zip(line.claims.iter().skip(1)).all(|(a, b)| a.number < b.number);
             LockTable::check_name(name).is_ok()
                 && !line.claims.is_empty()
-                && line.fence <= self.last_fence
+                && line.fence <= self.fences.last
                 && line.claims.iter().all(known)
                 && rises
         });
         let bounded = self.lines.len() <= LOCKS_MAX && self.claims <= LOCK_CLAIMS_MAX;
         // Each grant of a founding raises the fence by 1 at least, so half of the numbers are left.
-        lines_hold && bounded && self.last_fence <= u64::MAX / 2 && self.last_number <= u64::MAX / 2
+        lines_hold && bounded && self.fences.last <= u64::MAX / 2 && self.last_number <= u64::MAX / 2
     }
 }
 
 impl Line {
-    fn shown(&self) -> impl Iterator<Item = LockClaim> {
-        self.claims.iter().enumerate().map(|(at, waiter)| LockClaim {
+    /// Returns the claims, the first `holders` of which have the lock.
+    fn shown(&self, holders: usize) -> impl Iterator<Item = LockClaim> {
+        self.claims.iter().enumerate().map(move |(at, waiter)| LockClaim {
             number: waiter.number,
             member: waiter.member,
-            fence: (at == 0).then_some(self.fence),
+            fence: (at < holders).then_some(self.fence),
         })
     }
 }
 
-/// Returns the fence of a grant to this claim: its clock, but more than the fence before.
-fn next_fence(last: &mut u64, granted: &Waiter) -> u64 {
-    *last = granted.clock_us.max(*last + 1);
-    *last
+impl Fences {
+    /// Returns the fence of a grant to this claim: its clock, but more than the fence before.
+    fn next(&mut self, granted: &Waiter) -> u64 {
+        let after = self.last + u64::from(!self.broken(Planted::FenceRepeats));
+        let clock_us = if self.broken(Planted::FenceWithoutClock) { 0 } else { granted.clock_us };
+        self.last = clock_us.max(after);
+        self.last
+    }
+
+    /// True if this planted bug is switched on.
+    #[inline]
+    fn broken(&self, bug: Planted) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
+    }
 }
 
 fn read_table(rest: &mut &[u8]) -> Option<LockTable> {
-    let mut table =
-        LockTable { last_number: number(rest)?, last_fence: number(rest)?, ..LockTable::default() };
+    let last_number = number(rest)?;
+    let fences = Fences { last: number(rest)?, ..Fences::default() };
+    let mut table = LockTable { last_number, fences, ..LockTable::default() };
     for _ in 0..number(rest)? {
         let (length, after) = rest.split_first()?;
         let (name, after) = after.split_at_checked((*length).into())?;
@@ -363,7 +398,7 @@ mod tests {
         let mut table = line_of_three();
         table.release("door", Uid(2), 2).unwrap();
         assert_eq!(line(&table), [(1, Some(100)), (3, None)]);
-        assert_eq!(table.last_fence, 100);
+        assert_eq!(table.fences.last, 100);
     }
 
     #[test]
@@ -479,7 +514,7 @@ mod tests {
         let mut empty_line = line_of_three();
         empty_line.lines.get_mut("door").unwrap().claims.clear();
         let mut high = line_of_three();
-        high.last_fence = u64::MAX;
+        high.fences.last = u64::MAX;
         let mut unknown = line_of_three();
         unknown.last_number = 1;
         let mut bad_name = line_of_three();

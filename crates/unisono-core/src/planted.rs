@@ -268,6 +268,18 @@ named! {
         NewcomerCounted,
         /// A second process of a name that has one vote is admitted while the first is in the view.
         DoubledNameCounted,
+        /// The first two claims of a line both have the lock.
+        LockHeldByTwo,
+        /// A holder whose member has gone keeps its lock.
+        LockKeptByExcluded,
+        /// A state machine frees the locks of a member that has gone only with the next command.
+        LockFreedElsewhere,
+        /// The fence of a grant is the fence before, if the clock of the claim is not later.
+        FenceRepeats,
+        /// Fences count grants alone, whatever the clocks say: they fall when the locks are founded anew.
+        FenceWithoutClock,
+        /// When a holder releases its lock, the second in line gets it.
+        LockWaiterSkipped,
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Totals {
     pub(crate) switches: u64,
     /// Times that a member passed its group's token on.
     pub(crate) passes: u64,
+    /// Locks that members of replicated services got.
+    pub(crate) locks: u64,
     /// Members and joiners that crashed.
     pub(crate) crashes: u64,
     /// Number of partitions.
@@ -34,6 +36,7 @@ impl Totals {
         self.resets += other.resets;
         self.switches += other.switches;
         self.passes += other.passes;
+        self.locks += other.locks;
         self.crashes += other.crashes;
         self.partitions += other.partitions;
         self.datagrams += other.datagrams;

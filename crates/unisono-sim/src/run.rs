@@ -75,6 +75,8 @@ pub struct Summary {
     pub switches: u64,
     /// Times that members passed the tokens of their groups on.
     pub passes: u64,
+    /// Locks that members of replicated services got.
+    pub locks: u64,
     /// Members and joiners that crashed.
     pub crashes: u64,
     /// Number of partitions.
@@ -264,6 +266,7 @@ impl Tally {
             resets: self.totals.resets,
             switches: self.totals.switches,
             passes: self.totals.passes,
+            locks: self.totals.locks,
             crashes: self.totals.crashes,
             partitions: self.totals.partitions,
             datagrams: self.totals.datagrams,

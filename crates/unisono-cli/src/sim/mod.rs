@@ -75,7 +75,7 @@ A seed is 30 simulated seconds. The profile selects the kind of world:
   reach      any faults, and members that can never send multicasts, or never receive them
   crowd      any faults, and groups of 12 to 40 members
   token      any faults, and groups in which the token goes round
-  replica    any faults, and replicated states in memory or on disk with their callers
+  replica    any faults, and replicated states in memory or on disk, with their callers and holders of locks
   directory  any faults, and the directory service on disk with its clients
 
 Example:
@@ -254,6 +254,12 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
     ))?;
     let done = match summary.profile {
         Profile::Calls => format!("{} answered", several(summary.calls, "call")),
+        Profile::Replica => format!(
+            "{}, {}, {}",
+            several(summary.messages, "message"),
+            several(summary.resets, "reset"),
+            several(summary.locks, "lock")
+        ),
         _ => format!("{}, {}", several(summary.messages, "message"), several(summary.resets, "reset")),
     };
     output.say(format_args!(

@@ -145,6 +145,12 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
             fold([7, of_place(at), named(name), reply.0, reply.1])
         }
         ReplicaRecord::Members(at) => fold([8, of_place(at)]),
+        ReplicaRecord::Locks { at, lines, .. } => {
+            let claims = lines.iter().flat_map(|line| &line.claims);
+            let claims = claims.flat_map(|claim| [claim.number, claim.fence.unwrap_or_default()]);
+            fold([24, of_place(at)].into_iter().chain(claims))
+        }
+        ReplicaRecord::ClocksDiffer => 25,
         ReplicaRecord::Answered { service, name, confirmed } => {
             fold([9, u64::from(service.0), named(name), u64::from(*confirmed)])
         }

@@ -148,6 +148,15 @@ pub enum ReplicaRecord {
     },
     /// A state machine was shown the members.
     Members(Place),
+    /// The locks of a copy after one of these steps, which concerns locks. It comes after the record of the step.
+    Locks {
+        /// Where the copy is after it.
+        at: Place,
+        /// What the step was.
+        step: LockStep,
+        /// The lines of the locks that are held.
+        lines: Vec<LockLine>,
+    },
     /// A copy answered a caller.
     Answered {
         /// The service of the copy.
@@ -201,6 +210,8 @@ pub enum ReplicaRecord {
     },
 
     // --- the world ---
+    /// The clocks by which processes claim locks differ, so fences need not rise across foundings.
+    ClocksDiffer,
     /// A caller learned that the service with which it stayed exists no more, because its call found servers of another
     /// instance only. The operation ends; the next one goes to the other instance.
     Replaced,
@@ -216,6 +227,37 @@ pub enum ReplicaRecord {
         /// Where its copy is, if it has the state.
         at: Option<Place>,
     },
+}
+
+/// A step of a state machine that concerns locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockStep {
+    /// A command was executed, with this reply.
+    Applied(Op, Reply),
+    /// These are the members from here on.
+    Members(Vec<Life>),
+    /// The copy got its state.
+    Restored,
+}
+
+/// The line of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LockLine {
+    /// Number of the lock.
+    pub name: u8,
+    /// The claims, in order.
+    pub claims: Vec<ClaimSeen>,
+}
+
+/// A claim in the line of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimSeen {
+    /// Number of the claim.
+    pub number: u64,
+    /// The life of the member that made it.
+    pub member: Life,
+    /// The fence, if the claim has the lock.
+    pub fence: Option<u64>,
 }
 
 /// What the disk of a server has, or has got, all of it synced.

@@ -74,6 +74,9 @@ impl Director {
     }
 
     fn draw_object(&mut self, process: usize) -> What {
+        if let Some(op) = self.draw_lock(process) {
+            return What::Object(op, Mode::Command);
+        }
         let load = self.plan.load.clone();
         let reads = self.app_random.chance(load.reads);
         let local = self.app_random.chance(load.local);

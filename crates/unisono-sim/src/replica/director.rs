@@ -204,6 +204,9 @@ impl Director {
             servers: self.plan.names(),
             disks: self.plan.disks.as_ref().map(|disks| disks.durability),
         });
+        if self.plan.locks.as_ref().is_some_and(|locks| locks.behind_max > 0) {
+            self.world.note_world(ReplicaRecord::ClocksDiffer);
+        }
         for (part, at) in self.plan.parts.beginnings() {
             self.world.trigger(at, Trigger::Part(part));
         }

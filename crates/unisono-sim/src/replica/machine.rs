@@ -3,6 +3,7 @@
 //! A copy counts the calls of its state machine and hashes their arguments and outcomes. The count and the hash travel in
 //! the snapshots, so that a newcomer's are those of the copies that applied everything themselves.
 
+use super::locks::{Line, Locks, REFUSED};
 use super::states::{Objects, Op, Reply};
 use crate::directory::{self, Directory};
 use crate::record::{Trail, hash, mix};
@@ -19,6 +20,8 @@ pub(crate) struct Step {
     pub(crate) position: u64,
     pub(crate) trail: Trail,
     pub(crate) what: Stepped,
+    /// The locks after it, and the members if it shows them. `None` if it does not concern locks.
+    pub(crate) locks: Option<(Vec<Line>, Vec<Uid>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,7 @@ pub(crate) struct Watch {
 /// What a service keeps.
 #[derive(Debug)]
 pub(crate) enum State {
-    Objects(Objects),
+    Objects(Box<Objects>),
     Directory(Box<Directory>),
 }
 
@@ -93,17 +96,37 @@ impl Copy {
         }
     }
 
-    fn step(&mut self, hashed: u64, what: Stepped) {
+    /// Returns the locks, if the service keeps objects.
+    pub(crate) fn locks(&self) -> Option<&Locks> {
+        match &self.state {
+            State::Objects(objects) => Some(objects.locks()),
+            State::Directory(_) => None,
+        }
+    }
+
+    fn step(&mut self, hashed: u64, what: Stepped, members: Vec<Uid>) {
         self.trail = Trail { steps: self.trail.steps + 1, hash: mix(self.trail.hash, hashed) };
-        self.watch.steps.borrow_mut().push(Step { position: self.position, trail: self.trail, what });
+        self.note(what, members);
+    }
+
+    fn note(&self, what: Stepped, members: Vec<Uid>) {
+        let concerns = match &what {
+            Stepped::Applied { op, .. } => op.is_of_locks(),
+            Stepped::Members | Stepped::Restored => true,
+        };
+        let locks = self.locks().filter(|locks| concerns && locks.are_used());
+        let locks = locks.map(|locks| (locks.lines(), members));
+        let (position, trail) = (self.position, self.trail);
+        self.watch.steps.borrow_mut().push(Step { position, trail, what, locks });
     }
 
     /// Executes a request. Returns what is recorded of it, and the bytes of the reply.
-    fn execute(&mut self, payload: &Bytes) -> Option<(Op, Reply, Bytes)> {
+    fn execute(&mut self, command: &Command<'_>) -> Option<(Op, Reply, Bytes)> {
+        let payload = command.payload;
         match &mut self.state {
             State::Objects(objects) => {
                 let op = Op::read(payload)?;
-                let mut reply = objects.apply(op);
+                let mut reply = objects.apply(op, command.received_by.map(|server| server.uid));
                 if self.watch.is_bad.get() {
                     reply.1 ^= 1 << 40;
                 }
@@ -134,7 +157,7 @@ impl StateMachine for Copy {
     }
 
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
-        let Some((op, reply, answer)) = self.execute(command.payload) else {
+        let Some((op, reply, answer)) = self.execute(command) else {
             return Outcome::Refuse(Bytes::new());
         };
         self.position = command.position;
@@ -144,9 +167,9 @@ impl StateMachine for Copy {
             .chain([hash(command.payload), reply.0, reply.1]);
         let hashed = hashed.fold(1, mix);
         let (client, call, content) = (command.client, command.call, self.content(command.payload, &answer));
-        self.step(hashed, Stepped::Applied { client, call, op, reply, content });
+        self.step(hashed, Stepped::Applied { client, call, op, reply, content }, Vec::new());
         match op {
-            Op::Cas(..) if reply.1 == 2 => Outcome::Refuse(answer),
+            Op::Cas(..) | Op::Acquire(..) | Op::Release(..) if reply.1 == REFUSED => Outcome::Refuse(answer),
             // Another server answers, with the same bytes.
             Op::Put(3.., _) => Outcome::Pass(answer),
             _ => Outcome::Reply(answer),
@@ -171,7 +194,10 @@ impl StateMachine for Copy {
             .iter()
             .map(|server| mix(server.uid.0, hash(server.name.as_str().as_bytes())))
             .fold(2, mix);
-        self.step(hashed, Stepped::Members);
+        if let State::Objects(objects) = &mut self.state {
+            objects.locks_mut().members(members);
+        }
+        self.step(hashed, Stepped::Members, members.iter().map(|server| server.uid).collect());
     }
 
     fn snapshot(&self) -> Vec<Bytes> {
@@ -194,8 +220,9 @@ impl StateMachine for Copy {
         let (position, steps, hash) = (next()?, next()?, next()?);
         let is_whole = match &mut self.state {
             State::Objects(objects) => {
-                let (restored, is_whole) = Objects::of_parts(parts, &head)?;
-                *objects = restored;
+                let (mut restored, is_whole) = Objects::of_parts(parts, &head)?;
+                restored.locks_mut().plant(objects.locks().planted());
+                **objects = restored;
                 is_whole
             }
             State::Directory(directory) => {
@@ -206,7 +233,7 @@ impl StateMachine for Copy {
         // Of a state that is not whole the trail shows it.
         let trail = Trail { steps, hash: if is_whole { hash } else { !hash } };
         (self.position, self.trail) = (position, trail);
-        self.watch.steps.borrow_mut().push(Step { position, trail, what: Stepped::Restored });
+        self.note(Stepped::Restored, Vec::new());
         Ok(())
     }
 }
@@ -217,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_restored_copy_goes_on_as_the_other_does() {
-        let copy = || Copy::new(State::Objects(Objects::with_ballast(3)), Rc::default());
+        let copy = || Copy::new(State::Objects(Box::new(Objects::with_ballast(3))), Rc::default());
         let (mut one, mut other) = (copy(), copy());
         let apply = |copy: &mut Copy, word: u64| {
             copy.apply(&Command::for_test(&Op::Append(word).write(Kind::Command, 0)))

@@ -1,6 +1,7 @@
 //! The plan of a run of a replicated service: the servers, the clients, what they do, and the kinds, rates and strengths
 //! of faults.
 
+use super::holders::LockPlan;
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     /// True if clocks run up to one percent too fast or too slow.
     pub(crate) drift: bool,
     pub(crate) load: Load,
+    /// Present if servers' own processes use locks.
+    pub(super) locks: Option<LockPlan>,
     /// Maximum delay before a server starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
     /// Mean interval between two ends of a copy that its program wants, in nanoseconds.
@@ -161,6 +164,7 @@ impl Plan {
             plan.name_servers(&mut Random::from_u64(seed ^ NAMES));
         }
         plan.draw_stuck(&mut Random::from_u64(seed ^ STUCK ^ REPLICA));
+        plan.locks = LockPlan::draw(seed).filter(|_| plan.corrupts_at.is_none());
         plan
     }
 
@@ -216,6 +220,7 @@ impl Plan {
                 large: random.pick(&[0.0, 0.0, 0.03]),
                 large_bytes_max: random.spread(1 << 11, 1 << 15),
             },
+            locks: None,
             restart_max: random.millis(10, 3_000),
             ends_every: None,
             backups_every: None,

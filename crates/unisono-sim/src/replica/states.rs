@@ -1,13 +1,18 @@
-//! The small objects that a replicated service of the simulator keeps: a list of words and a map of registers. [`Model`]
-//! says what each operation does, for the copies and for the checkers.
+//! The small objects that a replicated service of the simulator keeps: a list of words, a map of registers, and locks.
+//! [`Model`] says what each operation on the first two does, for the copies and for the checkers; the locks are a real
+//! table ([`Locks`]).
 
+use super::locks::Locks;
 use crate::directory;
 use crate::record::mix;
 use bytes::{Buf, BufMut, Bytes};
+use unisono_core::Uid;
 use unisono_core::replica::{Kind, NotRestored};
 
 /// Number of registers.
 pub(crate) const REGISTERS: usize = 5;
+/// Number of the first lock among the objects.
+const LOCK_OBJECTS: Object = 100;
 /// Words in one part of a snapshot. Small, so that states have several parts.
 const WORDS_IN_PART: usize = 24;
 
@@ -26,6 +31,10 @@ pub enum Op {
     Cas(u8, u64, u64),
     /// Adds to a register; the reply has the new value.
     Add(u8, u64),
+    /// Claims a lock for a member, by the clock of its process. The reply has the number of the claim; refusals have 2.
+    Acquire(u8, Uid, u64, bool),
+    /// Ends a claim of a member.
+    Release(u8, Uid, u64),
     /// Asks a directory. The request has this hash; records of directories have its bytes.
     Directory(u64),
 }
@@ -66,8 +75,14 @@ impl Op {
         match self {
             Op::Append(_) | Op::GetAll => 0,
             Op::Put(key, _) | Op::Get(key) | Op::Cas(key, ..) | Op::Add(key, _) => key + 1,
+            Op::Acquire(name, ..) | Op::Release(name, ..) => LOCK_OBJECTS + name,
             Op::Directory(_) => u8::MAX,
         }
+    }
+
+    /// True if it is on a lock: what it does depends on the members too.
+    pub(crate) fn is_of_locks(self) -> bool {
+        matches!(self, Op::Acquire(..) | Op::Release(..))
     }
 
     /// Returns the request's bytes, with `padding` more.
@@ -80,6 +95,9 @@ impl Op {
             Op::Cas(key, from, to) => (4, key, from, to),
             Op::Add(key, delta) => (5, key, delta, 0),
             Op::Directory(_) => (6, 0, 0, 0),
+            Op::Acquire(name, member, clock_us, false) => (7, name, member.0, clock_us),
+            Op::Acquire(name, member, clock_us, true) => (8, name, member.0, clock_us),
+            Op::Release(name, member, number) => (9, name, member.0, number),
         };
         let mut out = Vec::with_capacity(19 + padding);
         out.put_u8(match kind {
@@ -106,6 +124,8 @@ impl Op {
             3 => Op::Get(key),
             4 => Op::Cas(key, first, second),
             5 => Op::Add(key, first),
+            7 | 8 => Op::Acquire(key, Uid(first), second, code == 8),
+            9 => Op::Release(key, Uid(first), second),
             _ => return None,
         })
     }
@@ -130,7 +150,7 @@ impl Value {
             Op::Cas(_, from, to) if from == first => (Reply(first, 1), Value(to, 0)),
             Op::Cas(..) => (Reply(first, 2), self),
             Op::Add(_, delta) => (Reply(first.wrapping_add(delta), 1), Value(first.wrapping_add(delta), 0)),
-            Op::Directory(_) => (Reply::default(), self),
+            Op::Acquire(..) | Op::Release(..) | Op::Directory(_) => (Reply::default(), self),
         }
     }
 }
@@ -143,6 +163,9 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn apply(&mut self, op: Op) -> Reply {
+        if op.is_of_locks() {
+            return Reply::default();
+        }
         let value = &mut self.values[usize::from(op.object())];
         let (reply, after) = value.after(op);
         *value = after;
@@ -164,6 +187,7 @@ impl Model {
 pub(crate) struct Objects {
     model: Model,
     words: Vec<u64>,
+    locks: Locks,
     /// Number of parts that its snapshots have besides.
     ballast: u64,
 }
@@ -174,7 +198,19 @@ impl Objects {
         Objects { ballast, ..Objects::default() }
     }
 
-    pub(crate) fn apply(&mut self, op: Op) -> Reply {
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    pub(crate) fn locks_mut(&mut self) -> &mut Locks {
+        &mut self.locks
+    }
+
+    /// Executes an operation of which this member received the request.
+    pub(crate) fn apply(&mut self, op: Op, received_by: Option<Uid>) -> Reply {
+        if op.is_of_locks() {
+            return self.locks.apply(op, received_by);
+        }
         if let Op::Append(word) = op {
             self.words.push(word);
         }
@@ -198,19 +234,23 @@ impl Objects {
             words.iter().for_each(|word| part.put_u64(*word));
             part.into()
         });
-        let parts = words.chain((0..self.ballast).map(ballast_part)).collect();
+        let locks = self.locks.snapshot();
+        let has_locks = u64::from(locks.is_some());
+        let parts = words.chain((0..self.ballast).map(ballast_part)).chain(locks).collect();
         let values = self.model.values.iter().flat_map(|value| [value.0, value.1]);
-        (parts, [self.words.len() as u64, self.ballast].into_iter().chain(values).collect())
+        (parts, [self.words.len() as u64, self.ballast, has_locks].into_iter().chain(values).collect())
     }
 
     /// Returns the objects of a snapshot, and whether its parts are those of which the head says something.
     pub(crate) fn of_parts(parts: &[Bytes], mut head: &[u8]) -> Result<(Objects, bool), NotRestored> {
         let mut next = || head.try_get_u64().map_err(|_| NotRestored("its head is short"));
-        let (count, ballast) = (next()?, next()?);
+        let (count, ballast, has_locks) = (next()?, next()?, next()? == 1);
         let mut model = Model::default();
         for value in &mut model.values {
             *value = Value(next()?, next()?);
         }
+        let (parts, locks) = parts.split_at(parts.len().saturating_sub(usize::from(has_locks)));
+        let (locks, are_whole) = Locks::of_part(locks.first());
         let (parts, others) = parts.split_at(parts.len().saturating_sub(ballast as usize));
         let words: Vec<u64> = parts
             .iter()
@@ -218,11 +258,12 @@ impl Objects {
             .collect();
         // Only a transfer that mixes or spoils pieces makes them differ.
         let listed = Value(words.len() as u64, words.iter().fold(0, |hash, word| mix(hash, *word)));
-        let is_whole = words.len() as u64 == count
+        let is_whole = are_whole
+            && words.len() as u64 == count
             && listed == model.values[0]
             && (0..ballast).map(ballast_part).eq(others.iter().cloned());
         model.values[0] = listed;
-        Ok((Objects { model, words, ballast }, is_whole))
+        Ok((Objects { model, words, locks, ballast }, is_whole))
     }
 }
 
@@ -240,9 +281,10 @@ mod tests {
     #[test]
     fn requests_and_replies_are_read_as_written() {
         let ops = [Op::Append(7), Op::GetAll, Op::Put(1, 2), Op::Get(4), Op::Cas(2, 3, 4), Op::Add(0, 9)];
-        for (op, kind) in
-            ops.into_iter().zip([Kind::Command, Kind::Read, Kind::LocalRead].into_iter().cycle())
-        {
+        let of_locks =
+            [Op::Acquire(2, Uid(7), 8, false), Op::Acquire(2, Uid(7), 8, true), Op::Release(0, Uid(1), 2)];
+        let ops = ops.into_iter().chain(of_locks);
+        for (op, kind) in ops.zip([Kind::Command, Kind::Read, Kind::LocalRead].into_iter().cycle()) {
             let bytes = op.write(kind, 5);
             assert_eq!((Op::read(&bytes), Copy::kind(&bytes)), (Some(op), kind));
         }

@@ -120,6 +120,8 @@ impl Linearizable {
             Mode::Read | Mode::LocalRead => self.service_of(operation) == Some(service),
         };
         let believed = |operation: &Operation| match (self.is_tainted(operation), operation.mode) {
+            // What a command on a lock does depends on the members too, so its reply is not checked here.
+            (false, _) if operation.op.is_of_locks() => Some(Operation { end: None, ..*operation }),
             (false, _) => Some(*operation),
             // It took effect, whatever its caller got.
             (true, Mode::Command) => Some(Operation { end: None, ..*operation }),

@@ -14,6 +14,7 @@ mod goes_on;
 mod hung_truly;
 mod linearizable;
 mod logs;
+mod one_holder;
 mod one_service;
 mod only_synced_counts;
 mod replay_equals;
@@ -30,6 +31,7 @@ use unisono_core::Name;
 pub fn all() -> Vec<Box<dyn Property>> {
     let mut all = with(replay_equals::ReplayEquals::default());
     all.push(Box::<linearizable::Linearizable>::default());
+    all.push(Box::<one_holder::OneHolder>::default());
     all
 }
 

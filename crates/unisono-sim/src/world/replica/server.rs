@@ -4,8 +4,11 @@ use super::birth::Own;
 use super::context::{Context, digest};
 use super::watching::Desk;
 use super::{DiskBirth, EffectKind, ReplicaCommon, ServerBirth};
+use crate::bugs::Planted;
 use crate::directory::Directory;
-use crate::record::{DirectoryRecord, Place, ReplicaRecord, Stop, Trail, What};
+use crate::record::{
+    ClaimSeen, DirectoryRecord, LockLine, LockStep, Place, ReplicaRecord, Stop, Trail, What,
+};
 use crate::replica::{Copy, Objects, State, Stepped, Watch};
 use crate::seal::Seal;
 use crate::world::BirthContext;
@@ -14,6 +17,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use unisono_core::locks::LockClaim;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Time, Uid};
@@ -72,13 +76,19 @@ pub(crate) struct Server {
     pub(super) sent_after_end: bool,
     /// The highest amounts recorded.
     pub(super) held: [usize; 6],
+    /// Fence of the last lock that this member got.
+    pub(super) last_fence: u64,
 }
 
 /// Returns what a new copy has.
 fn state(common: &ReplicaCommon, server: Uid) -> State {
     match common.directory {
         Some(limits) => State::Directory(Box::new(Directory::new(limits, common.planted, server.0))),
-        None => State::Objects(Objects::with_ballast(common.ballast)),
+        None => {
+            let mut objects = Objects::with_ballast(common.ballast);
+            objects.locks_mut().plant(common.planted.and_then(Planted::of_core));
+            State::Objects(Box::new(objects))
+        }
     }
 }
 
@@ -154,6 +164,7 @@ impl Server {
             stop: None,
             sent_after_end: false,
             held: [0; 6],
+            last_fence: 0,
         })
     }
 
@@ -204,6 +215,25 @@ impl Server {
         let steps = std::mem::take(&mut *self.watch.steps.borrow_mut());
         for step in steps {
             let at = self.place_at(cx, step.position, step.trail);
+            let locks = step.locks.map(|(lines, members)| {
+                let names = &mut cx.recorder.names;
+                let members = members.into_iter().map(|member| names.life(member)).collect();
+                let mut seen = |claim: LockClaim| {
+                    let LockClaim { number, member, fence } = claim;
+                    ClaimSeen { number, member: names.life(member), fence }
+                };
+                let lines = lines.into_iter().map(|(name, claims)| LockLine {
+                    name,
+                    claims: claims.into_iter().map(&mut seen).collect(),
+                });
+                let lines = lines.collect();
+                let lock_step = match &step.what {
+                    Stepped::Applied { op, reply, .. } => LockStep::Applied(*op, *reply),
+                    Stepped::Members => LockStep::Members(members),
+                    Stepped::Restored => LockStep::Restored,
+                };
+                ReplicaRecord::Locks { at, step: lock_step, lines }
+            });
             let record = match step.what {
                 Stepped::Applied { client, call, op, reply, content } => {
                     let name = (cx.recorder.names.life(client), call);
@@ -217,7 +247,22 @@ impl Server {
                 Stepped::Restored => ReplicaRecord::Restored(at),
             };
             cx.note(record);
+            if let Some(locks) = locks {
+                self.count_locks(cx, &locks);
+                cx.note(locks);
+            }
         }
+    }
+
+    /// Counts the locks that this member has got.
+    fn count_locks(&mut self, cx: &mut Context<'_>, record: &ReplicaRecord) {
+        let ReplicaRecord::Locks { lines, .. } = record else { return };
+        let mine = |claim: &&ClaimSeen| claim.member == cx.life;
+        let fences = lines.iter().flat_map(|line| &line.claims).filter(mine).filter_map(|claim| claim.fence);
+        let last = self.last_fence;
+        let new: Vec<u64> = fences.filter(|fence| *fence > last).collect();
+        cx.recorder.totals.locks += new.len() as u64;
+        self.last_fence = new.into_iter().fold(last, u64::max);
     }
 
     pub(super) fn note_amounts(&mut self, cx: &mut Context<'_>) {
