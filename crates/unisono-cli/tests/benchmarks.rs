@@ -158,6 +158,15 @@ fn lookups_in_a_directory_are_measured_beside_null_calls() {
 }
 
 #[test]
+fn a_free_lock_is_measured_beside_a_message_that_a_majority_holds() {
+    let _alone = alone();
+    let fields = ["p50_us", "p99_us", "majority_send_p50_us", "ratio_majority"];
+    let summary = &measured(&["locks", "--locks", "100"], &fields)[0];
+    let named = (&summary["bench"], &summary["members"], &summary["locks"]);
+    assert_eq!(named, (&"locks".into(), &3.into(), &100.into()), "{summary}");
+}
+
+#[test]
 fn changes_of_a_directory_are_measured_beside_other_services() {
     let _alone = alone();
     for (op, against) in [

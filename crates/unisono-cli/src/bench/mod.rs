@@ -9,6 +9,7 @@ pub(crate) mod fanout;
 pub(crate) mod floor;
 mod ground;
 pub(crate) mod latency;
+mod locks;
 mod parallel;
 mod placement;
 mod protocol;
@@ -45,6 +46,7 @@ enum What {
     Failover(failover::Failover),
     Rpc(rpc::Rpc),
     Replica(replica::Replica),
+    Locks(locks::Locks),
     Dir(dir::Dir),
 }
 
@@ -100,6 +102,7 @@ impl Bench {
             What::Failover(command) => &command.common,
             What::Rpc(command) => &command.common,
             What::Replica(command) => &command.common,
+            What::Locks(command) => &command.common,
             What::Dir(command) => &command.common,
         }
     }
@@ -113,6 +116,7 @@ pub(crate) fn run(command: Bench, settings: &Settings, output: &Output) -> Resul
         What::Failover(command) => failover::run(command, settings, output),
         What::Rpc(command) => rpc::run(command, settings, output),
         What::Replica(command) => replica::run(&command, settings, output),
+        What::Locks(command) => locks::run(&command, settings, output),
         What::Dir(command) => dir::run(&command, settings, output),
     }
 }

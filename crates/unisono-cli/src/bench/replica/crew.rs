@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const BLOCK_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The processes of one service.
-pub(super) struct Staff {
+pub(in crate::bench) struct Staff {
     crew: Crew<Instruction, Answer>,
     service: String,
     bytes: usize,
@@ -30,7 +30,11 @@ pub(super) struct Staff {
 
 impl Staff {
     /// Prepares a service whose commands have this size.
-    pub(super) fn new(bytes: usize, disks: Option<Rc<Disks>>, settings: &Settings) -> Result<Staff, Problem> {
+    pub(in crate::bench) fn new(
+        bytes: usize,
+        disks: Option<Rc<Disks>>,
+        settings: &Settings,
+    ) -> Result<Staff, Problem> {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
         Ok(Staff {
             crew: Crew::new(),
@@ -55,7 +59,11 @@ impl Staff {
 
     /// Starts a process and waits until it is ready. Returns its index, and the time in which a server
     /// got the state.
-    pub(super) fn start(&mut self, part: Part, location: &Location) -> Result<(usize, Duration), Problem> {
+    pub(in crate::bench) fn start(
+        &mut self,
+        part: Part,
+        location: &Location,
+    ) -> Result<(usize, Duration), Problem> {
         let index = self.launch(part, location)?;
         Ok((index, self.readiness(index)?))
     }
@@ -103,7 +111,7 @@ impl Staff {
     }
 
     /// Lets a process give commands or calls, one at a time. Returns the time of each, in nanoseconds.
-    pub(super) fn one_by_one(
+    pub(in crate::bench) fn one_by_one(
         &mut self,
         index: usize,
         asks: Asks,

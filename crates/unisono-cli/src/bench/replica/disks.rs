@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// A folder for the files of one run, removed at its end.
-pub(super) struct Disks {
+pub(in crate::bench) struct Disks {
     folder: PathBuf,
     servers: u8,
     durability: DurabilityChoice,

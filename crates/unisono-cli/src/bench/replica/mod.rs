@@ -8,7 +8,7 @@
 //! | `disks` | the folders of servers with disks; the floor of syncs |
 //! | `crew`, `worker` | the processes, seen from the measuring process and from inside |
 
-mod crew;
+pub(in crate::bench) mod crew;
 pub(in crate::bench) mod disks;
 mod failover;
 mod start;

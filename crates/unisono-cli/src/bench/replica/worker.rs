@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use unisono::locks::LockService;
 use unisono::replica::{
     Command, DiskDurability, DiskOptions, Durability, Founding, Kind, NotRestored, Outcome, Replica,
     ReplicaOptions, ReplicaState, StateMachine,
@@ -29,6 +30,8 @@ pub(crate) const PAGE_BYTES: usize = 1 << 20;
 /// Entries of a page that a command adds to the state, and the size of each.
 pub(crate) const ENTRIES_PER_PAGE: u32 = 10_000;
 const ENTRY_BYTES: usize = 100;
+/// Name of the lock that is acquired and released.
+const LOCK: &str = "bench";
 /// Bytes that a command takes in the log beside its payload, about.
 const RECORD_BYTES: usize = 128;
 /// First byte of a request: a local read, a linearizable read, a command that fills the state or adds a page to it.
@@ -46,6 +49,9 @@ pub(crate) enum Part {
     Joiner,
     /// A server with a disk.
     Server,
+    /// A process that founds locks, or joins them.
+    LockFounder,
+    LockJoiner,
     /// A process that calls it.
     Caller,
     /// A plain server whose replies have the size of a page.
@@ -232,6 +238,7 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
 /// What a process measures with.
 enum Subject {
     Server { replica: Replica<Pages>, bytes: usize },
+    Locks(LockService),
     Caller { client: Client, port: Port, bytes: usize },
     Shelf,
     Disk { file: File, bytes: usize },
@@ -265,7 +272,13 @@ impl Subject {
         if matches!(assignment.part, Part::Joiner | Part::Caller) {
             touch(assignment.receives);
         }
+        let locks = |founding| -> anyhow::Result<(Subject, Duration)> {
+            let how = ReplicaOptions { open_within: Some(3 * CALL_WITHIN), ..ReplicaOptions::default() };
+            at_once(Subject::Locks(LockService::open(service, founding, how, &options, |_| ())?))
+        };
         match assignment.part {
+            Part::LockFounder => locks(Founding::Create),
+            Part::LockJoiner => locks(Founding::Join),
             Part::Founder => open(Founding::Create),
             Part::Joiner => open(Founding::Join),
             Part::Server => Subject::with_disk(assignment, &port, &options),
@@ -371,6 +384,12 @@ impl Subject {
             let begun = Instant::now();
             match self {
                 Subject::Disk { file, bytes } => append(file, *bytes)?,
+                Subject::Locks(locks) => {
+                    let held = locks.acquire(LOCK)?;
+                    took.push(nanoseconds(begun.elapsed()));
+                    held.release()?;
+                    continue;
+                }
                 _ => self.begin(asks)?.wait()?,
             }
             took.push(nanoseconds(begun.elapsed()));
@@ -411,7 +430,7 @@ impl Subject {
     fn begin(&self, asks: Asks) -> anyhow::Result<Begun> {
         let bytes = match self {
             Subject::Server { bytes, .. } | Subject::Caller { bytes, .. } => *bytes,
-            Subject::Shelf | Subject::Disk { .. } | Subject::Reader => 0,
+            Subject::Locks(_) | Subject::Shelf | Subject::Disk { .. } | Subject::Reader => 0,
         };
         self.begin_bytes(match asks {
             Asks::Command if bytes == 0 => Bytes::new(),
