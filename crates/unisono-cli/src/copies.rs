@@ -2,6 +2,7 @@
 
 use crate::output::{Output, Tone, hex, several, utc, visible};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::thread::Builder;
 use std::time::Duration;
 use unisono::replica::{CopyStatus, Escape, any_copy_status, copy_status, not_applying};
@@ -42,6 +43,12 @@ impl Copies {
     /// True if no member keeps a copy: the group is not that of a replicated service.
     fn is_none(&self) -> bool {
         self.0.iter().all(|(_, status)| status.is_none())
+    }
+
+    /// Returns the addresses of the members that have the state.
+    pub(crate) fn with_state(&self) -> impl Iterator<Item = SocketAddr> {
+        let have = |status: &Option<CopyStatus>| status.as_ref().is_some_and(|status| status.has_state);
+        self.0.iter().filter(move |(_, status)| have(status)).map(|(member, _)| member.address)
     }
 
     fn statuses(&self) -> impl Iterator<Item = &CopyStatus> {

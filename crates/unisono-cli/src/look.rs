@@ -1,6 +1,7 @@
 //! Shows a group without joining it: `members`, `status`, `why`, `stats`, `links`. Any member answers.
 
 use crate::arguments::{Common, order_name};
+use crate::claims::Claims;
 use crate::connection;
 use crate::copies::{self, Copies};
 use crate::output::{Output, Tone, quoted, rounded, several, visible};
@@ -85,6 +86,7 @@ What the words mean:
   unstable from       the first seqno that it has not received itself
   keeps … entries     messages and membership changes in its history, for retransmission
   under way (window)  its own messages that are not accepted yet, and how many there may be
+  locks               of a group that keeps locks (unisono lock): who has each, with its fence, and who is in line
   in this epoch       time since the last reset, or since the member joined
 
 Example:
@@ -224,8 +226,10 @@ fn once(
             let why = connection::typed("why", group, settings);
             let copies = Copies::of(group, &roster_of(&report), options);
             let report = with_reason(group, report, options);
-            status(group, &report, stall, (&why, &copies), output)?;
+            let claims = Claims::of(group, copies.with_state(), options);
+            status(group, &report, stall, (&why, &copies, &claims), output)?;
             copies.tell(output)?;
+            claims.tell(&|uid| called(&report, uid), output)?;
             if let Some(missing) = copies.missing() {
                 return Err(Problem::not_primary(copies::waits(group, &missing)));
             }
@@ -518,11 +522,12 @@ fn status(
     group: &str,
     report: &Report,
     stall: Option<Waiting>,
-    (why, copies): (&str, &Copies),
+    (why, copies, claims): (&str, &Copies, &Claims),
     output: &Output,
 ) -> std::io::Result<()> {
     let mut object = object(group, report);
     object["copies"] = copies.object();
+    object["locks"] = claims.object(&|uid| name(report, uid));
     object["members_missing"] = missing_members(report).into();
     object["stalled_ms"] = stall.map(|stall| milliseconds(stall.since)).into();
     object["stalled_by"] = stall.and_then(|stall| stall.member).map(|uid| name(report, uid)).into();

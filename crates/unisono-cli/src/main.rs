@@ -11,6 +11,7 @@
 mod arguments;
 mod bench;
 mod chat;
+mod claims;
 mod completions;
 mod connection;
 mod copies;

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Background, LOOKS_LONG, PATIENCE, WATCHFUL, alone, command, group, unisono};
+use common::{
+    Background, LOOKS_LONG, PATIENCE, WATCHFUL, alone, command, group, json, persistently, unisono,
+};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -155,6 +157,31 @@ fn the_next_in_line_gets_the_lock_when_its_holder_is_killed_and_the_command_dies
     assert_eq!(second.end().0, Some(0));
     let free = unisono(under(group, "door", &["--no-wait"], "true"));
     assert_eq!(free.status.code(), Some(0), "{free:?}");
+}
+
+#[test]
+fn status_shows_the_holder_and_the_line() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let status = || json(&unisono(["status", group, "--json"]))["locks"].clone();
+    assert_eq!(status(), serde_json::json!([]), "no lock is held");
+    let first = Holder::start(group, &folder.script("first"));
+    let (fence, _) = left(&folder.path("first"));
+    let mut second = Holder::start(group, &folder.script("second"));
+    let mut said = BufReader::new(second.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for door")));
+    // The member that answers may be behind the one that waits.
+    let shown = persistently(status, |shown| shown[0]["waiting"][0].is_string());
+    let lock = &shown[0];
+    assert_eq!((&lock["name"], &lock["fence"]), (&"door".into(), &fence.into()), "{shown}");
+    assert!(lock["holder"].is_string() && lock["holder"] != lock["waiting"][0], "{shown}");
+    let text = unisono(["status", group]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("has it") && text.contains("in line"), "{text}");
+    std::fs::write(folder.path("end"), "").unwrap();
+    assert_eq!(first.end().0, Some(0));
+    assert_eq!(second.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The state machine of a lock service: a [`LockTable`], and commands as text.
 
-use super::Changes;
-use crate::replica::{Command, NotRestored, Outcome, Server, StateMachine};
+use super::{Changes, look};
+use crate::replica::{Command, Kind, NotRestored, Outcome, Server, StateMachine};
 use bytes::Bytes;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -54,6 +54,15 @@ impl LockMachine {
 }
 
 impl StateMachine for LockMachine {
+    /// Callers from outside may only look: a claim is of a member.
+    fn kind(_request: &[u8]) -> Kind {
+        Kind::LocalRead
+    }
+
+    fn read(&self, question: &Bytes) -> Outcome {
+        look::answer(&self.table, question)
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         match self.execute(command) {
             Ok(reply) => {
@@ -130,6 +139,14 @@ mod tests {
         }
         assert!(matches!(apply(&mut machine, &b"\xff \xff"[..]), Outcome::Refuse(_)));
         assert!(machine.table.is_empty());
+    }
+
+    #[test]
+    fn callers_from_outside_may_only_look() {
+        assert_eq!(LockMachine::kind(acquire(Uid(1), 0, true, "door").as_bytes()), Kind::LocalRead);
+        let machine = LockMachine::default();
+        let claims = machine.read(&acquire(Uid(1), 0, true, "door").into());
+        assert!(matches!(claims, Outcome::Refuse(_)));
     }
 
     #[test]

@@ -61,9 +61,11 @@
 //! refused: it may come from another founding of the group, so its fence might be too low.
 
 mod error;
+mod look;
 mod machine;
 
 pub use error::{NotAcquired, NotReleased};
+pub use look::locks_at;
 pub use machine::LockMachine;
 pub use unisono_core::locks::{
     LOCK_CLAIMS_MAX, LOCK_CLOCK_US_MAX, LOCK_NAME_BYTES_MAX, LOCKS_MAX, LockClaim, LockRefusal, LockRequest,
@@ -157,7 +159,7 @@ impl LockService {
     ) -> Result<LockService, ReplicaError> {
         let (machine, changes) = machine();
         let replica = Replica::open(group, founding, machine, within(settings), options)?;
-        LockService::of(replica, changes, notice)
+        LockService::of(group, replica, changes, notice)
     }
 
     /// Like [`LockService::open`], but returns at once. [`Replica::ready`] of [`LockService::replica`] waits for the state.
@@ -170,14 +172,17 @@ impl LockService {
     ) -> Result<LockService, ReplicaError> {
         let (machine, changes) = machine();
         let replica = Replica::begin(group, founding, machine, within(settings), options)?;
-        LockService::of(replica, changes, notice)
+        LockService::of(group, replica, changes, notice)
     }
 
     fn of(
+        group: &str,
         replica: Replica<LockMachine>,
         changes: Arc<Changes>,
         notice: impl Fn(Notice) + Send + 'static,
     ) -> Result<LockService, ReplicaError> {
+        // Fails only if it has ended, and then it has no locks to show.
+        let _ = replica.serve(&look::port(group));
         let (ending, to_end) = channel();
         let asked = Arc::<Asked>::default();
         let (followed, followed_changes) = (replica.clone(), Arc::clone(&changes));
