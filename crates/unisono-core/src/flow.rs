@@ -7,6 +7,7 @@
 use crate::identity::MessageNumber;
 use crate::multicasts::OwnMulticasts;
 use crate::path::{PATH_WINDOW_MIN, Path};
+use crate::quality::Quality;
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::PIECE_HEAD_BYTES;
@@ -39,7 +40,7 @@ const ASK_PART: u64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) more: bool,
-    pub(crate) resilience: u8,
+    pub(crate) quality: Quality,
     /// True if it goes by BB.
     pub(crate) broadcast: bool,
     /// True once it went to all members, so that in a ring its seqno is enough.
@@ -466,7 +467,14 @@ mod tests {
     fn push(outbox: &mut Outbox) {
         let (again_at, bytes) = (Time::ZERO, Bytes::from_static(b"text"));
         outbox.push(
-            Outgoing { more: false, resilience: 0, broadcast: true, went_to_all: false, again_at, bytes },
+            Outgoing {
+                more: false,
+                quality: Quality::ORDERED,
+                broadcast: true,
+                went_to_all: false,
+                again_at,
+                bytes,
+            },
             1000,
         );
     }

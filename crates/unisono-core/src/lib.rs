@@ -85,6 +85,7 @@ mod ordering;
 mod path;
 mod peers;
 mod planted;
+mod quality;
 mod random;
 mod repair;
 pub mod replica;
@@ -107,6 +108,7 @@ pub use group::*;
 pub use identity::*;
 pub use peers::Audience;
 pub use planted::{Planted, Probe};
+pub use quality::{Quality, QualityError};
 pub use random::Random;
 #[doc(hidden)]
 pub use sentence::write_sentence;

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use unisono_core::wire::*;
-use unisono_core::{EpochTag, GroupTag, Instance, Uid};
+use unisono_core::{EpochTag, GroupTag, Instance, Quality, Uid};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -54,7 +54,12 @@ fn write(out: &mut Vec<u8>) -> u16 {
     out.clear();
     HEADER.write(out);
     let mut writer = Writer::new(out, 1472);
-    assert!(writer.begin(&RunHead::Ordered { seqno: 1, sender: Uid(3), first: 1, resilience: 0 }));
+    assert!(writer.begin(&RunHead::Ordered {
+        seqno: 1,
+        sender: Uid(3),
+        first: 1,
+        quality: Quality::ORDERED
+    }));
     while writer.piece(false, b"sixteen bytes...") {}
     let count = writer.end();
     assert!(seal(out, &HEADER, &CONTEXT, &mut Checksum));

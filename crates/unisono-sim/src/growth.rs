@@ -12,7 +12,7 @@ use crate::recorder::Recorder;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Notice, Trigger, World};
 use serde::Serialize;
 use thiserror::Error;
-use unisono_core::{ConfigError, EntryMode, GroupConfig, Random, Settings, Transport};
+use unisono_core::{ConfigError, EntryMode, GroupConfig, Quality, Random, Settings, Transport};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +229,7 @@ impl Stage<'_> {
                 // Not the sequencer, which is the first member.
                 let process = 1 + sender * (usize::from(self.members) - 1) / SENDERS;
                 let payload = vec![b'.'; MESSAGE_BYTES].into();
-                let sent = self.world.send_payload(process, payload, None);
+                let sent = self.world.send_payload(process, payload, Quality::ORDERED);
                 sent.map_err(|error| GrowthError::Refused(error.to_string()))?;
                 self.wait(EVERY / SENDERS as u64)?;
                 history_entries = history_entries.max(self.longest_history());

@@ -7,7 +7,7 @@ use crate::network::exponential;
 use crate::plan::Beginning;
 use crate::record::Life;
 use crate::world::{Notice, Trigger};
-use unisono_core::{Migration, Order, Phase};
+use unisono_core::{Migration, Order, Phase, Quality};
 
 impl Director {
     /// Performs the next action of an application and schedules the one after it.
@@ -75,12 +75,12 @@ impl Director {
         } else {
             self.app_random.below(workload.bytes_max + 1)
         };
-        let resilience = self
-            .app_random
-            .chance(workload.more_resilient)
-            .then(|| self.app_random.between(0, self.plan.members as u64) as u8);
+        let quality = match self.app_random.chance(workload.more_resilient) {
+            true => Quality::resilient(self.app_random.between(0, self.plan.members as u64) as u8),
+            false => Quality::ORDERED,
+        };
         // The send is refused while the window is full or a reset is running. The application does not repeat it.
-        self.world.send(process, bytes as usize, resilience);
+        self.world.send(process, bytes as usize, quality);
     }
 
     /// The sequencer hands its role to a random member.

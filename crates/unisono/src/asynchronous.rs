@@ -21,7 +21,7 @@ use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
     ChangeOrderError, ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError,
-    HeldUp, Info, Member, Order, ResetError, SendError, Seqno, Standing, Uid,
+    HeldUp, Info, Member, Order, Quality, ResetError, SendError, Seqno, Standing, Uid,
 };
 
 /// A handle on one member of a group, as [`Group`](crate::Group), whose waiting calls are futures. A future may be
@@ -138,7 +138,7 @@ impl AsyncGroup {
     /// Sends a message and returns its seqno, as [`Group::send`](crate::Group::send). If the future is dropped, the
     /// message may be under way all the same.
     pub async fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), resilience: None }).await
+        self.send_message(Message { payload: payload.into(), quality: Quality::ORDERED }).await
     }
 
     /// Sends a message that survives more crashes, as [`Group::send_resilient`](crate::Group::send_resilient).
@@ -147,7 +147,7 @@ impl AsyncGroup {
         payload: impl Into<Bytes>,
         resilience: u8,
     ) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), resilience: Some(resilience) }).await
+        self.send_message(Message { payload: payload.into(), quality: Quality::resilient(resilience) }).await
     }
 
     async fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
@@ -156,7 +156,7 @@ impl AsyncGroup {
 
     /// Sends a message without waiting for its seqno, as [`Group::submit`](crate::Group::submit).
     pub async fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        self.submit_message(&Message { payload: payload.into(), resilience: None }).await
+        self.submit_message(&Message { payload: payload.into(), quality: Quality::ORDERED }).await
     }
 
     /// Sends like [`AsyncGroup::submit`], but never waits, as [`Group::try_submit`](crate::Group::try_submit): where
@@ -184,7 +184,7 @@ impl AsyncGroup {
     /// # assert!(matches!(pin!(example(name)).poll(context), Poll::Ready(Ok(()))));
     /// ```
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        let message = Message { payload: payload.into(), resilience: None };
+        let message = Message { payload: payload.into(), quality: Quality::ORDERED };
         let mut obstacle = SendError::WindowFull;
         let submitted = self
             .shared()

@@ -7,8 +7,8 @@ use crate::ticket::BatchOutcome;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use unisono_core::{
-    ConfirmError, ConfirmNumber, Event, JoinFailure, LeaveError, MessageNumber, Phase, SendError, Seqno,
-    Standing, Time,
+    ConfirmError, ConfirmNumber, Event, JoinFailure, LeaveError, MessageNumber, Phase, Quality, SendError,
+    Seqno, Standing, Time,
 };
 
 /// Maximum number of events that one call takes.
@@ -69,7 +69,7 @@ pub(crate) fn receive_many(
 /// A message that waits for room in the window.
 pub(crate) struct Message {
     pub(crate) payload: Bytes,
-    pub(crate) resilience: Option<u8>,
+    pub(crate) quality: Quality,
 }
 
 impl Message {
@@ -79,11 +79,7 @@ impl Message {
             // The core may still expect the end of a reset.
             return Err(SendError::Left);
         }
-        let payload = self.payload.clone();
-        match self.resilience {
-            None => member.group.send(now, payload),
-            Some(resilience) => member.group.send_resilient(now, payload, resilience),
-        }
+        member.group.send_with(now, self.payload.clone(), self.quality)
     }
 
     /// Gives the message to the core, or waits for room and stores in `obstacle` what it waits for.
@@ -200,7 +196,7 @@ pub(crate) fn submit_all(
     let mut numbers = Vec::new();
     let result = loop {
         let Some(payload) = waiting.pop_front() else { break Attempt::Done(Ok(())) };
-        let message = Message { payload, resilience: None };
+        let message = Message { payload, quality: Quality::ORDERED };
         match message.give(member, now) {
             Err(error) if passes(member, error) => {
                 waiting.push_front(message.payload);

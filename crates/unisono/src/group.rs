@@ -16,7 +16,7 @@ use std::time::Duration;
 use unisono_core::look::{Counters, Report};
 use unisono_core::{
     ChangeOrderError, ConfirmError, EntryMode, Event, ForceError, Formation, GroupConfig, HandOverError,
-    HeldUp, Info, Member, Order, ResetError, SendError, Seqno, Standing, Uid,
+    HeldUp, Info, Member, Order, Quality, ResetError, SendError, Seqno, Standing, Uid,
 };
 
 /// Interval at which an entry looks whether it is cancelled.
@@ -217,13 +217,13 @@ impl Group {
     /// A program with one thread can send with [`Group::try_submit`] and receive when that fails for lack of room. A
     /// member that never receives calls [`Group::ignore_events`].
     pub fn send(&self, payload: impl Into<Bytes>) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), resilience: None })
+        self.send_message(Message { payload: payload.into(), quality: Quality::ORDERED })
     }
 
     /// Sends like [`Group::send`], but the message survives `resilience` crashes if that is more than the group's
     /// resilience.
     pub fn send_resilient(&self, payload: impl Into<Bytes>, resilience: u8) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), resilience: Some(resilience) })
+        self.send_message(Message { payload: payload.into(), quality: Quality::resilient(resilience) })
     }
 
     fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
@@ -235,7 +235,7 @@ impl Group {
     /// As [`Group::send`], but waits at most for `timeout`. Then it fails with [`SendFailure::TimedOut`] if the message
     /// is under way and may still be ordered, and with [`SendFailure::Refused`] if it was not sent.
     pub fn send_timeout(&self, payload: impl Into<Bytes>, timeout: Duration) -> Result<Seqno, SendFailure> {
-        let message = Message { payload: payload.into(), resilience: None };
+        let message = Message { payload: payload.into(), quality: Quality::ORDERED };
         let (mut number, mut obstacle) = (None, SendError::WindowFull);
         let send = |member: &mut Membership, now| message.send(member, now, &mut number, &mut obstacle);
         if let Some(sent) = self.shared().block(Some(timeout), send) {
@@ -270,7 +270,8 @@ impl Group {
     /// before any later one is under way. `before` must be the last message that was submitted, and its ticket must
     /// not have returned an outcome yet.
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        let (message, before) = (Message { payload: payload.into(), resilience: None }, before.number());
+        let (message, before) =
+            (Message { payload: payload.into(), quality: Quality::ORDERED }, before.number());
         let mut obstacle = SendError::WindowFull;
         let number = self.shared().block(Some(Duration::ZERO), |member, now| {
             if member.outcomes.has_failed(before) {
@@ -282,7 +283,7 @@ impl Group {
     }
 
     fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {
-        let message = Message { payload, resilience: None };
+        let message = Message { payload, quality: Quality::ORDERED };
         let mut obstacle = SendError::WindowFull;
         let number = self.shared().block(timeout, |member, now| message.submit(member, now, &mut obstacle));
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))

@@ -297,8 +297,8 @@ pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReas
 pub use unisono_core::{
     ChangeOrderError, ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig,
     HandOverError, HeldUp, Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name,
-    NameError, Order, Phase, Port, Quorum, ResetError, SendError, Seqno, Settings, SlowMember, Standing,
-    Suspicion, Transport, Uid, View,
+    NameError, Order, Phase, Port, Quality, QualityError, Quorum, ResetError, SendError, Seqno, Settings,
+    SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

@@ -8,6 +8,7 @@ use crate::fragment;
 use crate::identity::{GroupTag, Instance, MessageNumber, Uid};
 use crate::look::Counters;
 use crate::planted::Probe;
+use crate::quality::Quality;
 use crate::time::Time;
 use crate::wire::{GREETING_BYTES_MAX, piece_bytes_max};
 use bytes::Bytes;
@@ -19,18 +20,18 @@ impl Group {
     /// # Errors
     /// See [`SendError`]: nothing was sent.
     pub fn send(&mut self, now: Time, payload: Bytes) -> Result<MessageNumber, SendError> {
-        self.send_resilient(now, payload, 0)
+        self.send_with(now, payload, Quality::ORDERED)
     }
 
-    /// Sends a message that survives `resilience` crashes, if that is more than the group's own.
+    /// Sends a message of this quality.
     ///
     /// # Errors
     /// See [`SendError`]: nothing was sent.
-    pub fn send_resilient(
+    pub fn send_with(
         &mut self,
         now: Time,
         payload: Bytes,
-        resilience: u8,
+        quality: Quality,
     ) -> Result<MessageNumber, SendError> {
         match self.phase {
             Phase::Locating | Phase::Joining => return Err(SendError::NotMember),
@@ -60,7 +61,7 @@ impl Group {
         let room = if waits { self.outbox.room_beside(piece_bytes_max) } else { piece_bytes_max };
         for (more, bytes) in fragment::cut(payload, piece_bytes_max, room) {
             number = self.outbox.push(
-                Outgoing { more, resilience, broadcast, went_to_all: false, again_at: Time::ZERO, bytes },
+                Outgoing { more, quality, broadcast, went_to_all: false, again_at: Time::ZERO, bytes },
                 piece_bytes_max,
             );
         }

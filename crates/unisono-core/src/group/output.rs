@@ -265,8 +265,7 @@ impl Group {
         head: &Message,
         whole: bool,
     ) -> Seqno {
-        let run =
-            RunHead::Ordered { seqno, sender: head.sender, first: head.number, resilience: head.resilience };
+        let run = RunHead::Ordered { seqno, sender: head.sender, first: head.number, quality: head.quality };
         if !writer.begin(&run) {
             return seqno;
         }
@@ -275,7 +274,7 @@ impl Group {
             let Some(Entry::Message(message)) = self.log.history().held(next) else { break };
             let follows = message.sender == head.sender
                 && message.number == head.number + (next - seqno)
-                && message.resilience == head.resilience
+                && message.quality == head.quality
                 && (whole || !message.broadcast);
             let Some(data) = self.log.history().data(message).filter(|_| follows) else { break };
             if !writer.piece(data.more, data.as_bytes()) {
@@ -294,15 +293,15 @@ impl Group {
             let Some(Entry::Message(message)) = self.log.history().held(next) else { break };
             let follows = message.sender == head.sender
                 && message.number == head.number + (next - seqno)
-                && message.resilience == head.resilience
+                && message.quality == head.quality
                 && message.broadcast;
             if !follows {
                 break;
             }
             next += 1;
         }
-        let (sender, first, resilience) = (head.sender, head.number, head.resilience);
-        let numbers = Numbers { seqno, sender, first, resilience, count: (next - seqno) as u16 };
+        let (sender, first, quality) = (head.sender, head.number, head.quality);
+        let numbers = Numbers { seqno, sender, first, quality, count: (next - seqno) as u16 };
         if writer.frame(&Frame::Numbers(numbers)) { next } else { seqno }
     }
 
@@ -379,7 +378,7 @@ impl Group {
         let in_vain = self.outbox.is_overdue() || (multicast && !self.outbox.may_multicast(now));
         let goes_by_bb = |outgoing: &Outgoing| (outgoing.broadcast || busy) && !in_vain;
         let broadcast = goes_by_bb(head);
-        let (resilience, bytes) = (head.resilience, head.bytes.len());
+        let (quality, bytes) = (head.quality, head.bytes.len());
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
         if self.acknowledging.is_due() && !broadcast && self.acknowledge_to() == Some(sequencer) {
@@ -398,12 +397,12 @@ impl Group {
         };
         self.outbox.note_datagram(method != Method::BbStream);
         let base = self.outbox.base();
-        writer.begin(&RunHead::Data { sender: self.me.uid, first, base, method, resilience });
+        writer.begin(&RunHead::Data { sender: self.me.uid, first, base, method, quality });
         let mut next = first;
         let waited = self.outbox.waits_since().is_some();
         while let Some((number, outgoing)) = self.outbox.next_to_send(window)
             && number == next
-            && (goes_by_bb(outgoing), outgoing.resilience) == (broadcast, resilience)
+            && (goes_by_bb(outgoing), outgoing.quality) == (broadcast, quality)
             && writer.piece(outgoing.more, &outgoing.bytes)
         {
             self.outbox.note_sent(now, number);

@@ -11,20 +11,20 @@ use crate::wire::{Change, Numbers, Ordered};
 
 impl Group {
     pub(super) fn handle_ordered(&mut self, ordered: Ordered, level: Option<Ballot>) {
-        let Ordered { seqno, sender, first, resilience, pieces } = ordered;
+        let Ordered { seqno, sender, first, quality, pieces } = ordered;
         let last = seqno + pieces.len() as u64 - 1;
         if last <= self.log.received() || !self.takes(seqno, level) {
             return;
         }
         let last = last.min(self.takes_through(level));
         let limit = last.min(self.reach_in_row(seqno, last));
-        let message = Message { sender, number: first, resilience, broadcast: false, data: None };
+        let message = Message { sender, number: first, quality, broadcast: false, data: None };
         self.log.file_run(seqno, message, pieces, limit);
     }
 
     /// Files messages that came before by BB under their seqnos, which come now without data.
     pub(super) fn handle_numbers(&mut self, numbers: Numbers, level: Option<Ballot>) {
-        let Numbers { seqno, sender, first, resilience, count } = numbers;
+        let Numbers { seqno, sender, first, quality, count } = numbers;
         let known = (self.log.received() + 1).saturating_sub(seqno);
         for offset in known..u64::from(count) {
             let (seqno, number) = (seqno + offset, first + offset);
@@ -38,7 +38,7 @@ impl Group {
             self.note_room_below(seqno);
             let limit = self.reach(seqno);
             let own = (sender == self.me.uid).then(|| self.outbox.get(number)).flatten();
-            let message = Message { sender, number, resilience, broadcast: true, data: None };
+            let message = Message { sender, number, quality, broadcast: true, data: None };
             let (filed, data_was_here) = match own {
                 Some(own) => {
                     let data = Some(Slice::alone(own.more, &own.bytes));

@@ -9,6 +9,7 @@
 use super::blocks::{Blocks, Part, Slice};
 use crate::config::Order;
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
+use crate::quality::Quality;
 use crate::table::Table;
 use crate::wire::{Change, Frame, LogBase, Pieces, run_overhead};
 use alloc::boxed::Box;
@@ -67,8 +68,7 @@ impl Entry {
 pub(crate) struct Message {
     pub(crate) sender: Uid,
     pub(crate) number: MessageNumber,
-    /// Number of crashes that the message is to survive, if more than the group's resilience.
-    pub(crate) resilience: u8,
+    pub(crate) quality: Quality,
     /// True if it came by BB: its data went to all members before it had a seqno.
     pub(crate) broadcast: bool,
     /// Position of its data in [`History::blocks`]; `None` while only its seqno is known.

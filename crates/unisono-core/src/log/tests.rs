@@ -1,5 +1,6 @@
 use super::*;
 use crate::identity::{EpochId, Name};
+use crate::quality::Quality;
 use crate::wire::Piece;
 
 const A: Uid = Uid(1);
@@ -24,7 +25,7 @@ fn log_after(seqno: Seqno) -> Log {
 }
 
 fn manner() -> Manner {
-    Manner { resilience: 0, broadcast: true, patient: false }
+    Manner { quality: Quality::ORDERED, broadcast: true, patient: false }
 }
 
 /// Appends messages of A with these numbers.

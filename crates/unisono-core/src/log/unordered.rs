@@ -7,6 +7,7 @@
 use super::blocks::{Blocks, Part, Slice};
 use super::history::Message;
 use crate::identity::{MessageNumber, Uid};
+use crate::quality::Quality;
 use crate::table::Table;
 use crate::wire::Pieces;
 use alloc::collections::VecDeque;
@@ -16,7 +17,7 @@ use core::ops::Range;
 /// What a message asks for together with its seqno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    pub(crate) resilience: u8,
+    pub(crate) quality: Quality,
     pub(crate) broadcast: bool,
     /// True if the announcement of its seqno may wait.
     pub(crate) patient: bool,
@@ -25,8 +26,8 @@ pub(crate) struct Manner {
 impl Manner {
     /// Returns the entry of such a message; the history adds the position of its data.
     pub(crate) fn numbered(self, sender: Uid, number: MessageNumber) -> Message {
-        let Manner { resilience, broadcast, .. } = self;
-        Message { sender, number, resilience, broadcast, data: None }
+        let Manner { quality, broadcast, .. } = self;
+        Message { sender, number, quality, broadcast, data: None }
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
         base: MessageNumber,
         last: MessageNumber,
     ) -> bool {
-        let manner = Manner { resilience: 0, broadcast: false, patient: false };
+        let manner = Manner { quality: Quality::ORDERED, broadcast: false, patient: false };
         let text = Bytes::from_static(b"text");
         buffer.keep((Uid(1), number), base, last, 8, manner, Slice::alone(false, &text))
     }

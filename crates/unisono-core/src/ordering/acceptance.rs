@@ -1,8 +1,8 @@
 //! Acceptance: which entries of the log are accepted, as a pure function of the log, of what its peers hold, and of the
 //! group's rule.
 //!
-//! A message with resilience r is accepted when r + 1 members of the view below it hold it and everything below it. A
-//! role event needs the same, and its successor must be one of the holders. A join or leave is accepted when a quorum
+//! A message is accepted when as many members of the view below it hold it, and everything below it, as its quality
+//! asks: at resilience r at least r + 1. A role event needs r + 1, and its successor must be one of the holders. A join or leave is accepted when a quorum
 //! of the view before it and a quorum of the view after it hold it, and the joiner too. Any member that can infer
 //! acceptance does so: a member that holds a message knows two holders, itself and the sequencer, so at r ≤ 1 it waits
 //! for no other. At a higher r it learns the acceptance by a hint: the sequencer's heartbeat, or the watermarks of any
@@ -17,6 +17,7 @@ use crate::log::{Entry, Log, Members};
 use crate::membership::is_quorum;
 use crate::peers::Peers;
 use crate::planted::Planted;
+use crate::quality::Quality;
 use crate::wire::Change;
 
 /// The group's rule.
@@ -31,8 +32,8 @@ pub(crate) struct Rule<'a> {
 
 impl Rule<'_> {
     /// Returns the number of members of a view of `members` that must hold a message before it is accepted.
-    fn holders_needed(&self, members: usize, resilience: u8) -> usize {
-        let needed = (self.resilience.max(resilience) as usize + 1).min(members);
+    fn holders_needed(&self, members: usize, quality: Quality) -> usize {
+        let needed = quality.holders(self.resilience, members);
         if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
     }
 
@@ -68,14 +69,14 @@ impl Acceptance<'_> {
             let Some(entry) = self.log.history().get(seqno) else { break };
             let acceptable = match entry {
                 Entry::Message(message) => {
-                    let needed = self.rule.holders_needed(view.len(), message.resilience);
+                    let needed = self.rule.holders_needed(view.len(), message.quality);
                     concerns_others |= needed > 2;
                     let through = match cached {
                         Some((known, through)) if known == needed => through,
                         _ => self.held_by(view, needed),
                     };
                     cached = Some((needed, through));
-                    (through >= seqno && self.changes_are_held_below(seqno, message.resilience))
+                    (through >= seqno && self.changes_are_held_below(seqno, message.quality))
                         || (self.rule.broken(Planted::SenderCountsAsHolder)
                             && self.holders(view, seqno, Some(message.sender)) >= needed)
                 }
@@ -120,19 +121,19 @@ impl Acceptance<'_> {
     /// True if the changes of the view below a message that asks for more than the group's resilience have as many
     /// holders as the message needs. With `AtLeast`, quorums need not intersect: a member that lacks a join counts the
     /// missing members by the view before it, and would not know the joiner as a holder of the message.
-    fn changes_are_held_below(&self, seqno: Seqno, resilience: u8) -> bool {
-        if resilience <= self.rule.resilience || !matches!(self.rule.quorum, Quorum::AtLeast(_)) {
+    fn changes_are_held_below(&self, seqno: Seqno, quality: Quality) -> bool {
+        if !quality.exceeds(self.rule.resilience) || !matches!(self.rule.quorum, Quorum::AtLeast(_)) {
             return true;
         }
         self.log.history().view_changes(self.epoch_start, seqno).all(|(before, change)| {
-            let needed = self.rule.holders_needed(before.len(), resilience);
+            let needed = self.rule.holders_needed(before.len(), quality);
             self.held_by(before, needed) >= change
         })
     }
 
     /// True if enough members hold a role event and everything below it: the holders of a message, and the successor.
     fn role_event_is_held(&self, view: &Members, seqno: Seqno, sequencer: Uid) -> bool {
-        let needed = self.rule.holders_needed(view.len(), 0);
+        let needed = self.rule.holders_needed(view.len(), Quality::ORDERED);
         self.holds(sequencer, seqno) && self.held_by(view, needed) >= seqno
     }
 
@@ -152,7 +153,7 @@ impl Acceptance<'_> {
             _ => true,
         };
         let needed = match self.rule.quorum {
-            Quorum::AtLeast(_) => self.rule.holders_needed(before.len(), 0),
+            Quorum::AtLeast(_) => self.rule.holders_needed(before.len(), Quality::ORDERED),
             _ => 0,
         };
         joiner_holds
@@ -191,9 +192,9 @@ mod tests {
         })
     }
 
-    fn append_message(log: &mut Log, resilience: u8) {
+    fn append_message(log: &mut Log, quality: Quality) {
         let message =
-            Message { sender: Uid(1), number: log.received() + 1, resilience, broadcast: false, data: None };
+            Message { sender: Uid(1), number: log.received() + 1, quality, broadcast: false, data: None };
         log.append_message(message, Slice::alone(false, &Bytes::from_static(b"data")));
     }
 
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn a_message_needs_one_holder_more_than_its_resilience() {
         let mut log = log(4);
-        (0..3).for_each(|_| append_message(&mut log, 0));
+        (0..3).for_each(|_| append_message(&mut log, Quality::ORDERED));
         assert_eq!(accepted(&log, 0, &MAJORITY, &[0, 0, 0]), (3, false), "this member is the holder");
         assert_eq!(accepted(&log, 1, &MAJORITY, &[2, 0, 1]), (2, false));
         assert_eq!(accepted(&log, 2, &MAJORITY, &[2, 0, 1]), (1, true), "others cannot count three holders");
@@ -244,8 +245,8 @@ mod tests {
     #[test]
     fn a_message_that_asks_for_more_keeps_those_after_it_waiting() {
         let mut log = log(3);
-        for resilience in [0, 2, 0] {
-            append_message(&mut log, resilience);
+        for quality in [Quality::ORDERED, Quality::resilient(2), Quality::ORDERED] {
+            append_message(&mut log, quality);
         }
         assert_eq!(accepted(&log, 0, &MAJORITY, &[3, 1]).0, 1);
         assert_eq!(accepted(&log, 0, &MAJORITY, &[3, 2]).0, 3);
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     fn only_members_of_the_view_count_as_holders() {
         let mut log = log(2);
-        append_message(&mut log, 0);
+        append_message(&mut log, Quality::ORDERED);
         assert_eq!(accepted(&log, 1, &MAJORITY, &[0, 1]).0, 0, "member 2 is a peer outside of the view");
         assert_eq!(accepted(&log, 1, &MAJORITY, &[1, 0]).0, 1);
     }
@@ -272,7 +273,7 @@ mod tests {
     fn a_join_needs_the_joiner_and_a_quorum_of_each_view() {
         let mut log = log(3);
         append_change(&mut log, join(3));
-        append_message(&mut log, 0);
+        append_message(&mut log, Quality::ORDERED);
         assert_eq!(accepted(&log, 0, &MAJORITY, &[1, 1, 0]).0, 0, "the joiner lacks it");
         assert_eq!(accepted(&log, 0, &MAJORITY, &[0, 0, 1]).0, 0, "one of three");
         assert_eq!(accepted(&log, 0, &MAJORITY, &[1, 0, 1]).0, 2);
@@ -293,7 +294,7 @@ mod tests {
     fn with_quorums_that_need_not_intersect_a_message_waits_for_the_changes_below_it() {
         let mut log = log(3);
         append_change(&mut log, join(3));
-        append_message(&mut log, 2);
+        append_message(&mut log, Quality::resilient(2));
         // Three of the view after the join hold both; of the view before it only two hold the join.
         assert_eq!(accepted(&log, 0, &Quorum::AtLeast(1), &[2, 0, 2]).0, 1);
         assert_eq!(accepted(&log, 0, &MAJORITY, &[2, 0, 2]).0, 2);
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn a_hint_is_followed_as_far_as_the_log_goes() {
         let mut log = log(4);
-        (0..3).for_each(|_| append_message(&mut log, 0));
+        (0..3).for_each(|_| append_message(&mut log, Quality::ORDERED));
         assert_eq!(hinted(&log, 3, &MAJORITY, &[0, 0, 0], 2), (2, false));
         assert_eq!(hinted(&log, 3, &MAJORITY, &[0, 0, 0], 9), (3, false));
     }

@@ -28,7 +28,7 @@ impl Group {
         let window = self.kept_of_one_sender();
         let broadcast = data.method != Method::Pb;
         let patient = data.method == Method::BbStream;
-        let manner = Manner { resilience: data.resilience, broadcast, patient };
+        let manner = Manner { quality: data.quality, broadcast, patient };
         let careless = self.may_assign()
             && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
         let sender = data.sender;

@@ -155,8 +155,7 @@ impl Group {
         let own = sender == self.me.uid;
         let found = match own {
             true => self.outbox.get(number).map(|own| {
-                let manner =
-                    Manner { resilience: own.resilience, broadcast: own.went_to_all, patient: false };
+                let manner = Manner { quality: own.quality, broadcast: own.went_to_all, patient: false };
                 let data = Slice::alone(own.more, &own.bytes);
                 (self.log.append_message(manner.numbered(sender, number), data), manner, own.bytes.len())
             }),

@@ -136,17 +136,18 @@ impl Group {
         // A joiner is admitted as soon as it is seen to keep up.
         let mut due = self.joining.is_some();
         let mut own = 0;
-        // Usually many messages of one sender and one resilience follow each other.
+        // Usually many messages of one sender and one quality follow each other.
         let (mut last, mut asked) = (None, None);
+        let mut members = self.log.history().view_at(from).len();
         let (mut is_ring, room) = (self.is_ring_at(from), self.settings.under_way_bytes_max());
         for seqno in from + 1..=received {
             match self.log.history().get(seqno) {
-                Some(Entry::Message(Message { sender, number, resilience, data, .. })) => {
+                Some(Entry::Message(Message { sender, number, quality, data, .. })) => {
                     let bytes = data.map_or(0, |data| data.len());
                     self.acknowledging.untold_bytes += bytes as u64;
-                    let needed = self.config.resilience.max(*resilience) as usize;
+                    let needed = quality.asks_for(self.config.resilience, members);
                     if is_ring {
-                        self.order.note_in_ring(now, seqno, (needed + 1, bytes), room);
+                        self.order.note_in_ring(now, seqno, (needed, bytes), room);
                     }
                     if asked != Some(needed) {
                         asked = Some(needed);
@@ -166,6 +167,7 @@ impl Group {
                 Some(Entry::Change(change)) => {
                     due = true;
                     is_ring = self.is_ring_at(seqno);
+                    members = self.log.history().view_at(seqno).len();
                     let own_leave = matches!(&**change, Change::Leave { uid, .. } if *uid == self.me.uid);
                     self.note_change(now, seqno);
                     if own_leave && !self.recovery.has_promised() {
@@ -222,14 +224,15 @@ impl Group {
         }
     }
 
-    /// True if this member is one of the `holders` that acknowledge at once: the lowest in rank besides the sequencer.
+    /// True if this member is one of those that acknowledge at once a message that `holders` members must hold: the
+    /// lowest in rank besides the sequencer.
     fn acknowledges_first(&self, holders: usize) -> bool {
         if self.is_ring() {
             return false;
         }
         let Some(counts) = self.report_to() else { return false };
         let others = self.log.history().view().iter().map(|member| member.uid).filter(|uid| *uid != counts);
-        others.take(holders).any(|uid| uid == self.me.uid)
+        others.take(holders.saturating_sub(1)).any(|uid| uid == self.me.uid)
     }
 
     /// Returns the number of entries after which a member reports its watermarks unasked.

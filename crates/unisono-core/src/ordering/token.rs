@@ -270,6 +270,7 @@ mod tests {
     use crate::identity::{Member, Name};
     use crate::log::{Log, Manner, Slice};
     use crate::ordering::Order;
+    use crate::quality::Quality;
     use crate::wire::LogBase;
     use bytes::Bytes;
     use core::net::{Ipv4Addr, SocketAddr};
@@ -294,7 +295,7 @@ mod tests {
             last_numbers: Vec::new(),
         });
         for (number, entry) in (1..).zip(entries) {
-            let manner = Manner { resilience: 0, broadcast: true, patient: false };
+            let manner = Manner { quality: Quality::ORDERED, broadcast: true, patient: false };
             match entry {
                 Some(uid) => log.append(Entry::Role(*uid)),
                 None => log.append_message(manner.numbered(C, number), Slice::alone(false, &Bytes::new())),

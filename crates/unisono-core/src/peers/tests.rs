@@ -2,6 +2,7 @@ use super::*;
 use crate::config::Transport;
 use crate::identity::Name;
 use crate::log::{Log, Message, Slice};
+use crate::quality::Quality;
 use crate::wire::LogBase;
 use alloc::sync::Arc;
 use core::net::Ipv4Addr;
@@ -84,7 +85,8 @@ fn every_member_that_numbered_in_a_batch_holds_what_it_numbered() {
     let mut log = Log::after(&base);
     let append_message = |log: &mut Log| {
         let number = log.received() + 1;
-        let message = Message { sender: Uid(0), number, resilience: 0, broadcast: false, data: None };
+        let message =
+            Message { sender: Uid(0), number, quality: Quality::ORDERED, broadcast: false, data: None };
         log.append_message(message, Slice::alone(false, &Bytes::new()));
     };
     // Member 1 numbers 1 and 2, member 2 numbers 3 and 4, and member 3 numbers 5.

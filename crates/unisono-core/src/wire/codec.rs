@@ -12,6 +12,7 @@ use super::reader::{Fault, FrameError, Reader};
 use super::writer::{Body, FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, RunHead};
 use super::{HEADER_BYTES, NUMBER_MAX, PARCELS_MAX};
 use crate::identity::{Instance, Seqno, Uid};
+use crate::quality::Quality;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -106,7 +107,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 first: from.number("first")?,
                 base: from.number("base")?,
                 method: read_method(from)?,
-                resilience: from.u8("resilience")?,
+                quality: read_quality(from)?,
                 pieces: from.pieces()?,
             };
             check_run(from, data.first, data.pieces.count)?;
@@ -120,7 +121,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
                 first: from.number("first")?,
-                resilience: from.u8("resilience")?,
+                quality: read_quality(from)?,
                 pieces: from.pieces()?,
             };
             check_run(from, ordered.seqno, ordered.pieces.count)?;
@@ -132,7 +133,7 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 seqno: from.number("seqno")?,
                 sender: read_uid(from)?,
                 first: from.number("first")?,
-                resilience: from.u8("resilience")?,
+                quality: read_quality(from)?,
                 count: from.count("count", 1..=usize::from(u16::MAX), 0)? as u16,
             };
             check_run(from, numbers.seqno, numbers.count)?;
@@ -385,20 +386,20 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
 pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
     match frame {
         Frame::Data(data) => {
-            let Data { sender, first, base, method, resilience, ref pieces } = *data;
-            write_run_head(out, &RunHead::Data { sender, first, base, method, resilience });
+            let Data { sender, first, base, method, quality, ref pieces } = *data;
+            write_run_head(out, &RunHead::Data { sender, first, base, method, quality });
             out.u16(pieces.count);
             out.bytes(&pieces.bytes);
         }
         Frame::Ordered(ordered) => {
-            let Ordered { seqno, sender, first, resilience, ref pieces } = *ordered;
-            write_run_head(out, &RunHead::Ordered { seqno, sender, first, resilience });
+            let Ordered { seqno, sender, first, quality, ref pieces } = *ordered;
+            write_run_head(out, &RunHead::Ordered { seqno, sender, first, quality });
             out.u16(pieces.count);
             out.bytes(&pieces.bytes);
         }
         Frame::Numbers(numbers) => {
-            let Numbers { seqno, sender, first, resilience, count } = *numbers;
-            write_run_head(out, &RunHead::Ordered { seqno, sender, first, resilience });
+            let Numbers { seqno, sender, first, quality, count } = *numbers;
+            write_run_head(out, &RunHead::Ordered { seqno, sender, first, quality });
             out.u16(count);
         }
         Frame::Change { seqno, change } => {
@@ -655,20 +656,25 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
 /// Writes the fields before the count of a run's pieces.
 pub(super) fn write_run_head(out: &mut Body<'_>, head: &RunHead) {
     match *head {
-        RunHead::Ordered { seqno, sender, first, resilience } => {
+        RunHead::Ordered { seqno, sender, first, quality } => {
             out.u64s([seqno, sender.0, first]);
-            out.u8(resilience);
+            out.u8(quality.byte());
         }
-        RunHead::Data { sender, first, base, method, resilience } => {
+        RunHead::Data { sender, first, base, method, quality } => {
             out.u64s([sender.0, first, base]);
             out.u8(match method {
                 Method::Pb => 1,
                 Method::Bb => 2,
                 Method::BbStream => 3,
             });
-            out.u8(resilience);
+            out.u8(quality.byte());
         }
     }
+}
+
+fn read_quality(from: &mut Reader) -> Result<Quality> {
+    let byte = from.u8("quality")?;
+    Quality::from_byte(byte).ok_or_else(|| from.out_of_range("quality", byte))
 }
 
 fn read_method(from: &mut Reader) -> Result<Method> {

@@ -13,6 +13,7 @@ use super::report::decode_report;
 use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
 use crate::look::Report;
+use crate::quality::Quality;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -242,18 +243,18 @@ impl fmt::Display for Frame {
                 };
                 write!(
                     f,
-                    "{} of {} by {method}, resilience {}; the epoch's first is {}",
+                    "{} of {} by {method}, {}; the epoch's first is {}",
                     Span("message", data.first, data.pieces.len()),
                     data.sender,
-                    data.resilience,
+                    data.quality,
                     data.base
                 )
             }
-            Frame::Ordered(Ordered { seqno, sender, first, resilience, pieces }) => {
-                fmt_ordered(f, *seqno, *sender, *first, pieces.len(), *resilience)
+            Frame::Ordered(Ordered { seqno, sender, first, quality, pieces }) => {
+                fmt_ordered(f, *seqno, *sender, *first, pieces.len(), *quality)
             }
-            Frame::Numbers(Numbers { seqno, sender, first, resilience, count }) => {
-                fmt_ordered(f, *seqno, *sender, *first, usize::from(*count), *resilience)
+            Frame::Numbers(Numbers { seqno, sender, first, quality, count }) => {
+                fmt_ordered(f, *seqno, *sender, *first, usize::from(*count), *quality)
             }
             Frame::Change { seqno, change } => {
                 write!(f, "seqno {seqno}: ")?;
@@ -628,11 +629,11 @@ fn fmt_ordered(
     sender: Uid,
     first: u64,
     count: usize,
-    resilience: u8,
+    quality: Quality,
 ) -> fmt::Result {
     let (seqnos, messages) = (Span("seqno", seqno, count), Span("message", first, count));
     let verb = if count == 1 { "is" } else { "are" };
-    write!(f, "{seqnos} {verb} {messages} of {sender}, resilience {resilience}")
+    write!(f, "{seqnos} {verb} {messages} of {sender}, {quality}")
 }
 
 /// Text that grows by lines.

@@ -8,6 +8,7 @@ use super::calls::{Attempt, Got, Grant, Part, PortHere, PublicKey, Rejection, Re
 use super::envelope::Envelope;
 use crate::config::{GroupConfig, Order};
 use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
+use crate::quality::Quality;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -416,8 +417,8 @@ pub struct Data {
     pub base: MessageNumber,
     /// How the messages reach the members.
     pub method: Method,
-    /// Number of crashes that the messages must survive, if more than the group's resilience.
-    pub resilience: u8,
+    /// What the messages ask for.
+    pub quality: Quality,
     /// The messages.
     pub pieces: Pieces,
 }
@@ -432,7 +433,7 @@ pub struct Ordered {
     /// Number of the first message.
     pub first: MessageNumber,
     /// As in [`Data`].
-    pub resilience: u8,
+    pub quality: Quality,
     /// The messages.
     pub pieces: Pieces,
 }
@@ -447,7 +448,7 @@ pub struct Numbers {
     /// Number of the first message.
     pub first: MessageNumber,
     /// As in [`Data`].
-    pub resilience: u8,
+    pub quality: Quality,
     /// Number of messages, at least 1.
     pub count: u16,
 }

@@ -9,6 +9,7 @@ use super::frame::{Frame, Method, PIECE_BYTES_MAX};
 use super::header::HEADER_BYTES;
 use super::kind::FrameKind;
 use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::quality::Quality;
 use alloc::vec::Vec;
 
 /// Bytes before the body of every frame: its kind and the length of its body.
@@ -47,8 +48,8 @@ pub enum RunHead {
         sender: Uid,
         /// Number of the first message.
         first: MessageNumber,
-        /// Number of crashes that the messages must survive, if more than the group's resilience.
-        resilience: u8,
+        /// What the messages ask for.
+        quality: Quality,
     },
     /// Messages that need seqnos.
     Data {
@@ -60,8 +61,8 @@ pub enum RunHead {
         base: MessageNumber,
         /// How the messages reach the members.
         method: Method,
-        /// Number of crashes that the messages must survive, if more than the group's resilience.
-        resilience: u8,
+        /// What the messages ask for.
+        quality: Quality,
     },
 }
 

@@ -215,6 +215,11 @@ impl Liar<'_> {
         self.random.below(bound)
     }
 
+    fn quality(&mut self) -> Quality {
+        let resilient = Quality::resilient(self.below(256) as u8);
+        [resilient, Quality::ORDERED, Quality::MAJORITY, Quality::TOTAL][self.below(4) as usize]
+    }
+
     fn chance(&mut self, probability: f64) -> bool {
         self.random.chance(probability)
     }
@@ -310,7 +315,7 @@ impl Liar<'_> {
             first,
             base: 1 + self.below(first),
             method: [Method::Pb, Method::Bb, Method::BbStream][self.below(3) as usize],
-            resilience: self.below(256) as u8,
+            quality: self.quality(),
             pieces: self.pieces(),
         })
     }
@@ -321,7 +326,7 @@ impl Liar<'_> {
             seqno: self.place_before(70_000),
             sender: self.who(),
             first: self.place_before(70_000),
-            resilience: self.below(256) as u8,
+            quality: self.quality(),
         })
     }
 
@@ -356,7 +361,7 @@ impl Liar<'_> {
                 seqno: self.place_before(10),
                 sender: self.who(),
                 first: self.place_before(10),
-                resilience: self.below(256) as u8,
+                quality: self.quality(),
                 pieces: self.pieces(),
             }),
             2 => self.numbers(),
@@ -464,7 +469,7 @@ fn what_speaks_of_many_places_takes_no_longer_than_what_speaks_of_one() {
     let (group, epoch) = (net.group(0).tag(), net.group(0).marks().epoch);
     let mut packet = 1_000_000;
     let mut least = |seqno, count| {
-        let numbers = Numbers { seqno, sender: uid(1), first: 1, resilience: 0, count };
+        let numbers = Numbers { seqno, sender: uid(1), first: 1, quality: Quality::ORDERED, count };
         let frames = vec![Frame::Numbers(numbers); 2000];
         let taken = (0..5).map(|_| {
             packet += 1;

@@ -120,7 +120,8 @@ fn a_message_of_more_resilience_waits_until_the_joins_below_it_are_held_as_firml
     let is_in = |net: &Net| net.phase(joiner) == Phase::Member && net.size(0) == 4;
     assert!(net.run_until(MS, 2_000 * MS, is_in), "the case was not reached");
     let now = Time::from_nanos(net.now);
-    let number = net.group_mut(0).send_resilient(now, Bytes::from_static(b"outlives two"), 2).unwrap();
+    let number =
+        net.group_mut(0).send_with(now, Bytes::from_static(b"outlives two"), Quality::resilient(2)).unwrap();
     net.drain(0);
     net.run(500 * MS);
     let is_sent = |net: &Net| net.outcomes[0].iter().any(|(sent, _)| *sent == number);

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use unisono_core::wire::*;
-use unisono_core::{EpochTag, GroupTag, Instance, Port, Uid};
+use unisono_core::{EpochTag, GroupTag, Instance, Port, Quality, Uid};
 
 const HEADER: Header = Header {
     protection: ProtectionKind::Checksum,
@@ -13,8 +13,10 @@ const HEADER: Header = Header {
     salt: 12,
 };
 const CONTEXT: KeyContext = KeyContext { instance: Instance(12), sender: Uid(10), salt: 12 };
-const ORDERED: RunHead = RunHead::Ordered { seqno: 5, sender: Uid(10), first: 3, resilience: 1 };
-const DATA: RunHead = RunHead::Data { sender: Uid(10), first: 3, base: 1, method: Method::Bb, resilience: 1 };
+const ORDERED: RunHead =
+    RunHead::Ordered { seqno: 5, sender: Uid(10), first: 3, quality: Quality::resilient(1) };
+const DATA: RunHead =
+    RunHead::Data { sender: Uid(10), first: 3, base: 1, method: Method::Bb, quality: Quality::resilient(1) };
 
 fn frames(payload: &[u8]) -> Vec<Frame> {
     Decoder::new(Bytes::copy_from_slice(payload)).map(|frame| frame.unwrap()).collect()
@@ -110,7 +112,7 @@ fn runs_are_read_as_they_were_written() {
             seqno: 5,
             sender: Uid(10),
             first: 3,
-            resilience: 1,
+            quality: Quality::resilient(1),
             pieces: Pieces::from_pieces(&[piece(false, b"one"), piece(true, b"")]),
         }),
         Frame::Data(Data {
@@ -118,7 +120,7 @@ fn runs_are_read_as_they_were_written() {
             first: 3,
             base: 1,
             method: Method::Bb,
-            resilience: 1,
+            quality: Quality::resilient(1),
             pieces: Pieces::from_pieces(&[piece(false, b"two")]),
         }),
         Frame::Gone { through: 1 },

@@ -90,14 +90,14 @@ proptest! {
     #[test]
     fn a_run_is_the_frame_that_it_stands_for(frame in prop_oneof![frame_of(FrameKind::Data), frame_of(FrameKind::Ordered)]) {
         let (head, pieces) = match &frame {
-            Frame::Data(Data { sender, first, base, method, resilience, pieces }) => (
+            Frame::Data(Data { sender, first, base, method, quality, pieces }) => (
                 RunHead::Data {
-                    sender: *sender, first: *first, base: *base, method: *method, resilience: *resilience,
+                    sender: *sender, first: *first, base: *base, method: *method, quality: *quality,
                 },
                 pieces,
             ),
-            Frame::Ordered(Ordered { seqno, sender, first, resilience, pieces }) => {
-                (RunHead::Ordered { seqno: *seqno, sender: *sender, first: *first, resilience: *resilience }, pieces)
+            Frame::Ordered(Ordered { seqno, sender, first, quality, pieces }) => {
+                (RunHead::Ordered { seqno: *seqno, sender: *sender, first: *first, quality: *quality }, pieces)
             }
             other => panic!("{other}"),
         };

@@ -117,13 +117,20 @@ fn values_out_of_range_are_refused() {
     let ballot = Ballot { round: 1, coordinator: uid };
     let pieces = Pieces::from_pieces(&vec![Piece { more: false, bytes: Bytes::from_static(b"x") }; 3]);
     let ordered = |seqno, first| {
-        Frame::Ordered(Ordered { seqno, sender: uid, first, resilience: 0, pieces: pieces.clone() })
+        Frame::Ordered(Ordered {
+            seqno,
+            sender: uid,
+            first,
+            quality: Quality::ORDERED,
+            pieces: pieces.clone(),
+        })
     };
-    let numbers =
-        |seqno, first, count| Frame::Numbers(Numbers { seqno, sender: uid, first, resilience: 0, count });
+    let numbers = |seqno, first, count| {
+        Frame::Numbers(Numbers { seqno, sender: uid, first, quality: Quality::ORDERED, count })
+    };
     let data = |first, base| {
-        let (method, resilience, pieces) = (Method::Pb, 0, pieces.clone());
-        Frame::Data(Data { sender: uid, first, base, method, resilience, pieces })
+        let (method, quality, pieces) = (Method::Pb, Quality::ORDERED, pieces.clone());
+        Frame::Data(Data { sender: uid, first, base, method, quality, pieces })
     };
     let heartbeat = |end| {
         let (term, acting, accepted, stable, stamp, multicast, asks) = (0, true, 0, 0, 0, false, true);
@@ -333,7 +340,7 @@ fn bytes_that_mean_nothing_are_refused() {
         seqno: 1,
         sender: Uid(1),
         first: 1,
-        resilience: 0,
+        quality: Quality::ORDERED,
         pieces: Pieces::from_pieces(&[Piece { more: true, bytes: Bytes::from_static(b"x") }]),
     });
     assert_eq!(fault(changed(&run, 26, 0)), Fault::Range { field: "count", value: 0 });

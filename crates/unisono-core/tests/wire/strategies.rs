@@ -21,14 +21,14 @@ pub(crate) fn any_frame() -> impl Strategy<Value = Frame> {
 pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
     match kind {
         FrameKind::Data => data().prop_map(Frame::Data).boxed(),
-        FrameKind::Ordered => (place(), uid(), place(), any::<u8>(), pieces())
-            .prop_map(|(seqno, sender, first, resilience, pieces)| {
-                Frame::Ordered(Ordered { seqno, sender, first, resilience, pieces })
+        FrameKind::Ordered => (place(), uid(), place(), quality(), pieces())
+            .prop_map(|(seqno, sender, first, quality, pieces)| {
+                Frame::Ordered(Ordered { seqno, sender, first, quality, pieces })
             })
             .boxed(),
-        FrameKind::Numbers => (place(), uid(), place(), any::<u8>(), 1..=u16::MAX)
-            .prop_map(|(seqno, sender, first, resilience, count)| {
-                Frame::Numbers(Numbers { seqno, sender, first, resilience, count })
+        FrameKind::Numbers => (place(), uid(), place(), quality(), 1..=u16::MAX)
+            .prop_map(|(seqno, sender, first, quality, count)| {
+                Frame::Numbers(Numbers { seqno, sender, first, quality, count })
             })
             .boxed(),
         FrameKind::Change => {
@@ -398,17 +398,21 @@ fn data() -> impl Strategy<Value = Data> {
         place(),
         any::<u64>(),
         select(&[Method::Pb, Method::Bb, Method::BbStream][..]),
-        any::<u8>(),
+        quality(),
         pieces(),
     )
-        .prop_map(|(sender, first, base, method, resilience, pieces)| Data {
+        .prop_map(|(sender, first, base, method, quality, pieces)| Data {
             sender,
             first,
             base: base % first + 1,
             method,
-            resilience,
+            quality,
             pieces,
         })
+}
+
+fn quality() -> impl Strategy<Value = Quality> {
+    prop_oneof![any::<u8>().prop_map(Quality::resilient), select(&[Quality::MAJORITY, Quality::TOTAL][..]),]
 }
 
 fn change() -> impl Strategy<Value = Change> {

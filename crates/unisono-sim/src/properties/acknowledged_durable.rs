@@ -1,24 +1,24 @@
 //! G10, acknowledged is durable: a message reported *ok* with a seqno is stored and delivered at that seqno. At the time
-//! of the report, r + 1 members of the view below it have held it. The message is in the log of every later view, unless
-//! more members of that view are missing than its resilience covers.
+//! of the report, as many members of the view below it have held it as its quality asks. The message is in the log of
+//! every later view, unless more members of that view are missing than its quality covers.
 //!
-//! Exception, for a reset: a message that a decided reset keeps needs no r + 1 holders, since a quorum holds the
+//! Exception, for a reset: a message that a decided reset keeps needs no such holders, since a quorum holds the
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
 //! kept. Under *at least n* this binds only the members that went on by that decision.
 
-use super::keeping::{Durability, Keeping};
+use super::keeping::{Keeping, durability, holders_asked};
 use super::quorum::Rule;
 use super::streams::{AcceptedBeforePromise, MarkTable, Messages};
 use super::tables::{NumberTable, Table};
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
-use unisono_core::{Outcome, Seqno};
+use unisono_core::{Outcome, Quality, Seqno};
 
 /// The checker of `acknowledged_durable`.
 #[derive(Debug)]
 pub(super) struct AcknowledgedDurable {
     resilience: u8,
-    asked: Messages<u8>,
+    asked: Messages<Quality>,
     /// By epoch, the message stored at each seqno: its sender and number.
     stored: Table<NumberTable<Option<(Life, u64)>>>,
     keeping: Keeping,
@@ -67,20 +67,20 @@ impl AcknowledgedDurable {
         let (lineage, views) = (&facts.entries.lineage, &facts.entries.views);
         // A message below the beginning of the epoch is kept by the reset.
         let Some(view) = views.at(epoch, seqno.saturating_sub(1)) else { return Ok(()) };
-        let resilience =
-            self.asked.get(record.life, number).copied().unwrap_or_default().max(self.resilience);
+        let quality = self.asked.get(record.life, number).copied().unwrap_or_default();
         let holders = || view.iter().filter(|life| self.marks.held(**life, epoch, seqno, lineage));
-        let needed = (usize::from(resilience) + 1).min(view.len());
+        let needed = holders_asked(quality, self.resilience, view.len());
         if holders().take(needed).count() < needed && !self.is_kept(record.life, epoch, seqno, facts) {
             return broken(self, record, || {
                 let holders: Vec<_> = holders().collect();
-                format!("it was held only by {holders:?} of {view:?}, with resilience {resilience}")
+                format!("it was held only by {holders:?} of {view:?}, and is {quality}")
             });
         }
         if !self.rule.intersects() && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
-        match self.keeping.seen(epoch, seqno, Durability::Resilience(resilience), view) {
+        let durability = durability(quality, self.resilience, view.len(), self.rule.intersects());
+        match self.keeping.seen(epoch, seqno, durability, view) {
             Some(start) => broken(self, record, || format!("the reset at {start} lost it")),
             None => Ok(()),
         }
@@ -117,11 +117,11 @@ impl Property for AcknowledgedDurable {
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
-            What::Sent { number, resilience, .. } => {
-                if *resilience > 0
+            What::Sent { number, quality, .. } => {
+                if *quality != Quality::ORDERED
                     && let Some(asked) = self.asked.at(record.life, *number)
                 {
-                    *asked = *resilience;
+                    *asked = *quality;
                 }
             }
             What::SendResult { number, outcome: Outcome::Ok { seqno } } => {
@@ -148,7 +148,7 @@ impl Property for AcknowledgedDurable {
                         if let Some(lost) = lost {
                             return broken(self, record, || {
                                 format!(
-                                    "seqno {lost} was reported ok and is lost, though its resilience covers it"
+                                    "seqno {lost} was reported ok and is lost, though its quality covers it"
                                 )
                             });
                         }

@@ -4,7 +4,9 @@
 use super::{Checkers, GroupTerms, Property, Violation};
 use crate::record::{End, Entry, Epoch, Life, Members, Preparation, Record, Reset, Standing, View, What};
 use std::time::Duration;
-use unisono_core::{Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quorum};
+use unisono_core::{
+    Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quality, Quorum,
+};
 use unisono_core::{Seqno, Time, Uid};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,15 +177,15 @@ impl Fixture {
         let number = actor.number;
         let hash = number * 1_000 + u64::from(life.0) + 1;
         actor.under_way.push((number, pieces, hash));
-        self.record(life, What::Sent { number, resilience: 0, hash, bytes: 8 });
+        self.record(life, What::Sent { number, quality: Quality::ORDERED, hash, bytes: 8 });
         number
     }
 
     /// A member sends a message that asks for a resilience of its own.
     pub(super) fn send_resilient(&mut self, life: Life, asked: u8) -> MessageNumber {
         let number = self.send(life);
-        if let Some(What::Sent { resilience, .. }) = self.records.last_mut().map(|record| &mut record.what) {
-            *resilience = asked;
+        if let Some(What::Sent { quality, .. }) = self.records.last_mut().map(|record| &mut record.what) {
+            *quality = Quality::resilient(asked);
         }
         number
     }

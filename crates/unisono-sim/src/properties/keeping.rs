@@ -7,14 +7,15 @@
 
 use super::tables::Table;
 use crate::record::{Epoch, Life};
-use unisono_core::Seqno;
+use unisono_core::{Quality, Seqno};
 
 /// Which resets an event survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
     /// Resets from whose first view at most this number of members of the event's view is missing.
     Resilience(u8),
-    /// All resets: a quorum holds a join or leave, with everything below it.
+    /// All resets: a quorum holds a join or leave, with everything below it, and so does the majority or the whole view
+    /// that holds a message of such a quality.
     Quorum,
 }
 
@@ -37,6 +38,29 @@ impl Ending {
             Durability::Quorum => true,
         }
     }
+}
+
+/// Returns the number of members of a view of `members` that must hold a message of this quality before it is delivered
+/// in a group with this resilience: what the group promises, apart from the code that keeps it.
+pub(super) fn holders_asked(quality: Quality, resilience: u8, members: usize) -> usize {
+    let promised = usize::from(resilience) + 1;
+    let asked = if quality == Quality::TOTAL {
+        members
+    } else if quality == Quality::MAJORITY {
+        members / 2 + 1
+    } else {
+        (0..=Quality::RESILIENT_MAX).find(|k| Quality::resilient(*k) == quality).map_or(0, usize::from) + 1
+    };
+    asked.max(promised).min(members)
+}
+
+/// Returns which resets a message of this quality survives that was numbered in a view of `members`.
+pub(super) fn durability(quality: Quality, resilience: u8, members: usize, intersects: bool) -> Durability {
+    if intersects && (quality == Quality::MAJORITY || quality == Quality::TOTAL) {
+        return Durability::Quorum;
+    }
+    let covered = holders_asked(quality, resilience, members).saturating_sub(1);
+    Durability::Resilience(u8::try_from(covered).unwrap_or(u8::MAX))
 }
 
 /// Returns the number of members of a view that are not in the next one.

@@ -203,7 +203,7 @@ mod tests {
         let (mut fixture, number) = cut_off();
         let (epoch, end) = (Epoch(0), fixture.end() + 1);
         let goes_on = [
-            What::Sent { number: number + 1, resilience: 0, hash: 1, bytes: 8 },
+            What::Sent { number: number + 1, quality: unisono_core::Quality::ORDERED, hash: 1, bytes: 8 },
             What::Acknowledged { epoch, through: end },
             What::Numbered { epoch, term: 0, from: end, to: end },
             What::EpochBegun { epoch: Epoch(1) },

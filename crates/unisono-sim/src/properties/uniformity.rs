@@ -1,5 +1,5 @@
 //! G9, uniformity: every event that any member delivered, crashed and excluded members included, is in the log with
-//! which the others go on, as long as no more members are missing than the message's resilience covers. If more than
+//! which the others go on, as long as no more members are missing than the message's quality covers. If more than
 //! r members are missing and r > 0, the reset event says *degraded*; otherwise it does not. Joins and leaves are kept
 //! however many members are missing.
 //!
@@ -9,11 +9,11 @@
 //! the same conditions as messages. What a decision revealed to a member, a leaver included, binds only the line of
 //! that decision.
 
-use super::keeping::{Durability, Keeping, missing};
+use super::keeping::{Durability, Keeping, durability, missing};
 use super::streams::{AcceptedBeforePromise, Messages, SEQUENCED};
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Kind, Record, What};
-use unisono_core::Quorum;
+use unisono_core::{Quality, Quorum};
 
 /// The checker of `uniformity`.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(super) struct Uniformity {
     /// True if quorums intersect, so that there is one line of views.
     is_single: bool,
     before_promise: AcceptedBeforePromise,
-    /// Resilience that each message asks for.
-    asked: Messages<u8>,
+    /// What each message asks for.
+    asked: Messages<Quality>,
     keeping: Keeping,
     checked: u64,
 }
@@ -51,7 +51,9 @@ impl Uniformity {
         let (seqno, durability, stream) = match &record.what {
             What::Delivered { seqno, sender, number, .. } => {
                 let asked = self.asked.get(*sender, *number).copied().unwrap_or_default();
-                (*seqno, Durability::Resilience(asked.max(self.resilience)), facts.stream(record.life))
+                let stream = facts.stream(record.life);
+                let members = stream.view.len();
+                (*seqno, durability(asked, self.resilience, members, self.is_single), stream)
             }
             What::HandedOver { seqno, .. } => {
                 (*seqno, Durability::Resilience(self.resilience), facts.before())
@@ -88,11 +90,11 @@ impl Property for Uniformity {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Accepted { .. } | What::Promised { .. } => self.before_promise.follow(record),
-            What::Sent { number, resilience, .. } => {
-                if *resilience > 0
+            What::Sent { number, quality, .. } => {
+                if *quality != Quality::ORDERED
                     && let Some(asked) = self.asked.at(record.life, *number)
                 {
-                    *asked = *resilience;
+                    *asked = *quality;
                 }
             }
             What::Reset(reset) => {
@@ -113,7 +115,7 @@ impl Property for Uniformity {
                     stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, reset.seqno, members));
                 if let Some(lost) = lost {
                     return broken(self, record, || {
-                        format!("seqno {lost} was delivered and is lost, though its resilience covers it")
+                        format!("seqno {lost} was delivered and is lost, though its quality covers it")
                     });
                 }
             }
@@ -248,10 +250,10 @@ mod tests {
     #[test]
     fn rejects_loss_within_the_resilience_of_one_message() {
         let mut fixture = lost(0, &[], &[0]);
-        if let What::Sent { resilience, .. } =
+        if let What::Sent { quality, .. } =
             &mut fixture.last(|r| r.life == Life(0) && matches!(r.what, What::Sent { .. })).what
         {
-            *resilience = 1;
+            *quality = Quality::resilient(1);
         }
         assert!(check(&fixture).is_err());
     }

@@ -25,7 +25,9 @@ pub(crate) use marks::{Listener, mark_changes};
 pub use names::Names;
 pub use replica::*;
 
-use unisono_core::{Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Seqno, Suspicion, Time};
+use unisono_core::{
+    Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Quality, Seqno, Suspicion, Time,
+};
 
 /// One life of one member, numbered in the order in which the run names lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +82,8 @@ pub enum What {
     Sent {
         /// Message number of its last piece. Its other pieces have the numbers after the previous message's.
         number: MessageNumber,
-        /// Resilience degree that its sender requested; the group's applies if it is higher.
-        resilience: u8,
+        /// What its sender asked for.
+        quality: Quality,
         /// Hash of the payload.
         hash: u64,
         /// Length of the payload in bytes.

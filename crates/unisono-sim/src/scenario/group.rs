@@ -8,7 +8,7 @@ use crate::properties::{self, Checkers, GroupTerms};
 use crate::recorder::Recorder;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide};
 use std::io::Write;
-use unisono_core::{EntryMode, Phase, Settings};
+use unisono_core::{EntryMode, Phase, Quality, Settings};
 
 /// Most nanoseconds for the formation of the group; after these the script fails.
 const FORMATION_MAX: u64 = 20 * SECOND;
@@ -62,7 +62,7 @@ impl Stage<'_, GroupSide> {
             Action::Send { process, payload, times } => {
                 for _ in 0..*times {
                     self.world
-                        .send_payload(*process, payload.clone(), None)
+                        .send_payload(*process, payload.clone(), Quality::ORDERED)
                         .map_err(|error| error.to_string())?;
                 }
             }

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
-    MessageNumber, Order, Outcome, Phase, Port, ResetError, SendError, Seqno, Settings, Time, Uid,
+    MessageNumber, Order, Outcome, Phase, Port, Quality, ResetError, SendError, Seqno, Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -277,9 +277,9 @@ impl World<GroupSide> {
     // --- commands of applications ---
 
     /// Lets the application send `bytes` bytes. Returns true if the member took the message.
-    pub(crate) fn send(&mut self, process: usize, bytes: usize, resilience: Option<u8>) -> bool {
+    pub(crate) fn send(&mut self, process: usize, bytes: usize, quality: Quality) -> bool {
         let payload = self.arena.fill(bytes, self.random.next_u64()).freeze();
-        self.send_payload(process, payload, resilience).is_ok()
+        self.send_payload(process, payload, quality).is_ok()
     }
 
     /// Lets the application send this payload.
@@ -287,19 +287,15 @@ impl World<GroupSide> {
         &mut self,
         process: usize,
         payload: Bytes,
-        resilience: Option<u8>,
+        quality: Quality,
     ) -> Result<(), SendError> {
         let now = self.now;
         let Some(resident) = self.active(process) else { return Err(SendError::Left) };
         let (life, local) = (resident.life, resident.clock.read(now));
         let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
-        let number = match resilience {
-            Some(resilience) => resident.side.group.send_resilient(local, payload, resilience),
-            None => resident.side.group.send(local, payload),
-        };
+        let number = resident.side.group.send_with(local, payload, quality);
         if let Ok(number) = number {
-            let resilience = resilience.unwrap_or(0);
-            self.recorder.note(now, process, life, What::Sent { number, resilience, hash, bytes });
+            self.recorder.note(now, process, life, What::Sent { number, quality, hash, bytes });
         }
         self.drain(process);
         number.map(|_| ())

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
-use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqno, Time, Uid};
+use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, Quality, SendError, Seqno, Time, Uid};
 
 /// Maximum number of parts of a piece of the state under way: the datagrams of commands wait behind them.
 const REPLY_PARTS_MAX: u16 = 64;
@@ -174,7 +174,7 @@ impl Life {
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
             let mut result = Attempt::Gathered(Ok(()));
             for payload in messages.by_ref() {
-                let message = Message { payload, resilience: None };
+                let message = Message { payload, quality: Quality::ORDERED };
                 match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                     // The thread that waits sends it. It sees the room after this, since the engine is locked.
                     Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
@@ -321,7 +321,7 @@ impl Due {
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
         while let Some(payload) = self.submits.pop_front() {
-            let message = Message { payload, resilience: None };
+            let message = Message { payload, quality: Quality::ORDERED };
             match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
                     self.submits.push_front(message.payload);

@@ -115,7 +115,7 @@ fn wrong_frames_about_the_order_cause_no_panic_and_no_storm() {
                     seqno: place,
                     sender: named,
                     first: place,
-                    resilience: 0,
+                    quality: Quality::ORDERED,
                     count: 2,
                 }),
                 _ => pass(place, named),

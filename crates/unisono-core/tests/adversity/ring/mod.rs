@@ -138,7 +138,7 @@ fn rest_at(net: &mut Net, index: usize) {
         }
         // Two or three passes by turns.
         let now = Time::from_nanos(net.now);
-        net.group_mut(0).send_resilient(now, Bytes::from_static(b"x"), 1 + round % 2).unwrap();
+        net.group_mut(0).send_with(now, Bytes::from_static(b"x"), Quality::resilient(1 + round % 2)).unwrap();
         net.drain(0);
         net.run(200 * MS);
     }

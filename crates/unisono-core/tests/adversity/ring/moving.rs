@@ -115,7 +115,7 @@ fn a_message_that_asks_for_more_gets_the_passes_that_it_needs() {
     for (round, resilience) in [1, 3, 4, 200].into_iter().enumerate() {
         let (traffic, begin) = (watch(&mut net), net.now);
         let now = Time::from_nanos(net.now);
-        net.group_mut(2).send_resilient(now, Bytes::from_static(b"x"), resilience).unwrap();
+        net.group_mut(2).send_with(now, Bytes::from_static(b"x"), Quality::resilient(resilience)).unwrap();
         net.drain(2);
         assert!(
             net.run_until(LATENCY / 5, 100 * MS, |net| (0..5).all(|index| net.delivered(index) == round + 1))

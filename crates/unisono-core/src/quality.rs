@@ -1,0 +1,174 @@
+//! Quality of service: what one message asks for.
+//!
+//! A group has one number that holds for all its messages, the resilience degree. A message may ask for more: it is
+//! then delivered only when more members hold it. Its quality is one byte, which travels with it from its sender to
+//! every log. The table here answers what the other parts ask about a quality; no other part looks at the byte.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// What a message asks for. All qualities are delivered in the group's one order. They differ in how many members must
+/// hold a message before it is delivered anywhere, and so in which losses it survives.
+///
+/// ```
+/// use unisono_core::Quality;
+/// let quality: Quality = "resilient=2".parse()?;
+/// assert_eq!(quality, Quality::resilient(2));
+/// assert_eq!(Quality::MAJORITY.to_string(), "majority");
+/// # Ok::<(), unisono_core::QualityError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Quality(u8);
+
+impl Quality {
+    /// As the group's resilience r says: r + 1 members hold the message, and it survives the loss of r members.
+    pub const ORDERED: Quality = Quality(0);
+    /// More than half of the view holds the message: it survives every reset, since a quorum decides each. A group
+    /// whose quorums need not intersect refuses it.
+    pub const MAJORITY: Quality = Quality(253);
+    /// All members of the view hold the message: it survives as long as one of them is left. A group whose quorums need
+    /// not intersect refuses it.
+    pub const TOTAL: Quality = Quality(254);
+    /// The largest k of [`Quality::resilient`].
+    pub const RESILIENT_MAX: u8 = 250;
+
+    /// The message survives the loss of `k` members, if that is more than the group's resilience: `k` + 1 members hold
+    /// it, at most all. A larger `k` than [`Quality::RESILIENT_MAX`] counts as that.
+    pub const fn resilient(k: u8) -> Quality {
+        Quality(if k < Quality::RESILIENT_MAX { k } else { Quality::RESILIENT_MAX })
+    }
+
+    /// Returns the quality that this byte stands for on the wire. 251 and 252 are reserved, 255 is invalid.
+    pub(crate) const fn from_byte(byte: u8) -> Option<Quality> {
+        match byte {
+            0..=Quality::RESILIENT_MAX | 253 | 254 => Some(Quality(byte)),
+            _ => None,
+        }
+    }
+
+    /// Returns the byte that stands for this quality on the wire.
+    pub(crate) const fn byte(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the number of members of a view of `members` that must hold a message of this quality before it is
+    /// delivered, in a group with resilience `resilience`: never more than all.
+    #[inline]
+    pub fn holders(self, resilience: u8, members: usize) -> usize {
+        self.asks_for(resilience, members).min(members)
+    }
+
+    /// Returns the number of holders that a message of this quality asks for, which may be more than there are members:
+    /// what the members may have to show until the next view, too.
+    #[inline]
+    pub(crate) fn asks_for(self, resilience: u8, members: usize) -> usize {
+        let least = usize::from(resilience) + 1;
+        let asked = match self {
+            Quality::MAJORITY => members / 2 + 1,
+            Quality::TOTAL => members,
+            Quality(k) => usize::from(k) + 1,
+        };
+        asked.max(least)
+    }
+
+    /// True if the quality asks for more holders than each message of a group with this resilience has anyway.
+    pub(crate) fn exceeds(self, resilience: u8) -> bool {
+        self.is_by_quorum() || self.0 > resilience
+    }
+
+    /// True if the quality means what it says only where any two quorums have a member in common.
+    pub(crate) fn is_by_quorum(self) -> bool {
+        matches!(self, Quality::MAJORITY | Quality::TOTAL)
+    }
+}
+
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Quality::ORDERED => f.write_str("ordered"),
+            Quality::MAJORITY => f.write_str("majority"),
+            Quality::TOTAL => f.write_str("total"),
+            Quality(k) => write!(f, "resilient={k}"),
+        }
+    }
+}
+
+impl fmt::Debug for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Quality {
+    type Err = QualityError;
+
+    fn from_str(text: &str) -> Result<Quality, QualityError> {
+        match text {
+            "ordered" => Ok(Quality::ORDERED),
+            "majority" => Ok(Quality::MAJORITY),
+            "total" => Ok(Quality::TOTAL),
+            _ => {
+                let k = text.strip_prefix("resilient=").and_then(|k| k.parse().ok());
+                match k {
+                    Some(k @ 1..=Quality::RESILIENT_MAX) => Ok(Quality(k)),
+                    _ => Err(QualityError),
+                }
+            }
+        }
+    }
+}
+
+/// A text is not a [`Quality`]: the caller's mistake.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a quality is ordered, resilient=K with K from 1 to {max}, majority or total", max = Quality::RESILIENT_MAX)]
+pub struct QualityError;
+
+crate::debug_as_sentence!(QualityError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn each_quality_has_its_number_of_holders() {
+        let holders = |quality: Quality, resilience| [1, 2, 3, 4, 5].map(|n| quality.holders(resilience, n));
+        assert_eq!(holders(Quality::ORDERED, 0), [1, 1, 1, 1, 1]);
+        assert_eq!(holders(Quality::ORDERED, 1), [1, 2, 2, 2, 2]);
+        assert_eq!(holders(Quality::resilient(2), 0), [1, 2, 3, 3, 3]);
+        assert_eq!(
+            holders(Quality::resilient(1), 2),
+            [1, 2, 3, 3, 3],
+            "the group's own counts if it is more"
+        );
+        assert_eq!(holders(Quality::MAJORITY, 0), [1, 2, 2, 3, 3]);
+        assert_eq!(holders(Quality::MAJORITY, 3), [1, 2, 3, 4, 4]);
+        assert_eq!(holders(Quality::TOTAL, 0), [1, 2, 3, 4, 5]);
+        assert_eq!(holders(Quality::ORDERED, 255), [1, 2, 3, 4, 5]);
+        assert_eq!(Quality::resilient(255).holders(0, 4_096), 251, "limited to the largest k");
+    }
+
+    #[test]
+    fn each_quality_has_its_byte_and_its_name() {
+        for byte in 0..=255 {
+            let Some(quality) = Quality::from_byte(byte) else {
+                assert!([251, 252, 255].contains(&byte));
+                continue;
+            };
+            assert_eq!(quality.byte(), byte);
+            assert_eq!(quality.to_string().parse(), Ok(quality));
+        }
+        for text in
+            ["", "Ordered", "resilient", "resilient=", "resilient=0", "resilient=251", "resilient=-1", "all"]
+        {
+            assert_eq!(text.parse::<Quality>(), Err(QualityError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_quality_by_quorum_exceeds_every_resilience() {
+        assert!(!Quality::ORDERED.exceeds(0) && !Quality::resilient(2).exceeds(2));
+        assert!(Quality::resilient(2).exceeds(1));
+        assert!(Quality::MAJORITY.exceeds(255) && Quality::TOTAL.exceeds(255));
+    }
+}
