@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono::{Migration, Order};
+use unisono::{Migration, Order, Quality, QualityError};
 
 /// The name of the program.
 pub(crate) const PROGRAM: &str = "unisono";
@@ -258,6 +258,11 @@ fn refuse_negative_values(command: clap::Command) -> clap::Command {
 /// Parses a resilience.
 pub(crate) fn resilience(text: &str) -> Result<u8, String> {
     text.parse().map_err(|_| "a number of members, from 0 to 255".into())
+}
+
+/// Parses the quality of a message.
+pub(crate) fn quality(text: &str) -> Result<Quality, String> {
+    text.parse().map_err(|error: QualityError| error.to_string())
 }
 
 /// Parses a whole number.

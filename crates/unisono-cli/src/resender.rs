@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use unisono::{Bytes, Group, SendError, SendFailure, Seqno, Ticket};
+use unisono::{Bytes, Group, Quality, SendError, SendFailure, Seqno, Ticket};
 
 /// Interval between two attempts to send while the group is being reset: 2 ms.
 pub(crate) const PULSE: Duration = Duration::from_millis(2);
@@ -20,6 +20,7 @@ pub(crate) struct Resender {
     accepted: u64,
     sent_again: u64,
     last: Seqno,
+    quality: Quality,
     /// How long the group may stand still.
     timeout: Option<Duration>,
     /// When it last accepted a message, or got one to accept.
@@ -54,9 +55,15 @@ impl Resender {
             accepted: 0,
             sent_again: 0,
             last: 0,
+            quality: Quality::ORDERED,
             timeout,
             moved_at: Instant::now(),
         }
+    }
+
+    /// Sends messages of this quality.
+    pub(crate) fn of_quality(self, quality: Quality) -> Resender {
+        Resender { quality, ..self }
     }
 
     /// Appends a message to the queue.
@@ -106,8 +113,8 @@ impl Resender {
         while let Some(payload) = self.waiting.front() {
             let submitted = match self.under_way.back() {
                 // A reset at this moment must not let this message overtake one that the reset fails.
-                Some((_, before)) => self.group.try_submit_after(before, payload.clone()),
-                None => self.group.try_submit(payload.clone()),
+                Some((_, before)) => self.group.try_submit_after_with(before, payload.clone(), self.quality),
+                None => self.group.try_submit_with(payload.clone(), self.quality),
             };
             match submitted {
                 Ok(ticket) => {

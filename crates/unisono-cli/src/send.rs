@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use unisono::{Group, LookError, Options, SendError, Uid, WaitReason};
+use unisono::{Group, LookError, Options, Quality, SendError, Uid, WaitReason};
 
 /// Time for a member to answer how many members the group has: 300 ms.
 const LOOK: Duration = Duration::from_millis(300);
@@ -45,6 +45,10 @@ pub(crate) struct Send {
     /// [default: 1]
     #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
+
+    /// What each message asks for: ordered, resilient=K, majority or total
+    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
+    quality: Quality,
 
     /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
@@ -101,7 +105,7 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     }
     let lines = lines::read(command.text)?;
     signals::leave_on_interrupt(&group, lines.ender())?;
-    let mut resender = Resender::new(group.clone(), command.timeout);
+    let mut resender = Resender::new(group.clone(), command.timeout).of_quality(command.quality);
     // A user who types needs no count.
     let bar = if typed { ProgressBar::hidden() } else { progress::count("messages accepted") };
     let sent = send_all(&mut resender, &lines, &bar);

@@ -258,6 +258,35 @@ fn a_demonstration_may_be_short() {
 }
 
 #[test]
+fn qualities_share_one_order() {
+    let _alone = alone();
+    let name = group("qualities");
+    let mut listeners = listeners(&name);
+    let qualities = ["ordered", "resilient=2", "majority", "total"];
+    for quality in qualities {
+        let sent = sent(&name, &["--quality", quality, quality, "again"]);
+        assert_eq!((sent.status.code(), &json(&sent)["accepted"]), (Some(0), &2.into()), "{sent:?}");
+    }
+    let expected: Vec<&str> = qualities.iter().flat_map(|quality| [*quality, "again"]).collect();
+    for listener in &mut listeners {
+        listener.until_messages(2 * qualities.len());
+        assert_eq!(listener.texts(), expected);
+    }
+    let [first, others @ ..] = &listeners[..] else { unreachable!("there are three listeners") };
+    assert!(others.iter().all(|other| other.messages() == first.messages()));
+}
+
+#[test]
+fn a_quality_has_a_name() {
+    for quality in ["best", "resilient", "resilient=0", "resilient=251", "Total"] {
+        let refused = unisono(["send", "x", "y", "--quality", quality]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(said.contains("ordered, resilient=K with K from 1 to 250, majority or total"), "{said}");
+    }
+}
+
+#[test]
 fn listeners_print_the_same_lines_in_the_same_order() {
     let _alone = alone();
     let name = group("same");

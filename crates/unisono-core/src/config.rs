@@ -50,6 +50,18 @@ pub struct GroupConfig {
     pub order: Order,
 }
 
+impl GroupConfig {
+    /// True if any two quorums of a view have a member in common, whichever view the group comes to have. Otherwise it may
+    /// split into two halves that both go on, and refuses messages of [`Quality::MAJORITY`](crate::Quality::MAJORITY) and
+    /// [`Quality::TOTAL`](crate::Quality::TOTAL).
+    pub fn quorums_intersect(&self) -> bool {
+        match self.quorum {
+            Quorum::AtLeast(least) => u32::from(least) * 2 > u32::from(self.members_max),
+            _ => true,
+        }
+    }
+}
+
 impl Default for GroupConfig {
     fn default() -> GroupConfig {
         GroupConfig {

@@ -75,9 +75,26 @@ pub enum SendError {
     /// A forked child uses a handle of its parent's, which the library refuses.
     #[error("this handle belongs to the process that forked: open another one here")]
     Forked,
+    /// The message asks for [`Quality::MAJORITY`](crate::Quality::MAJORITY) or [`Quality::TOTAL`](crate::Quality::TOTAL),
+    /// and the group was founded with [`Quorum::AtLeast`](crate::Quorum::AtLeast) at most half of its maximum number of
+    /// members. Send it with [`Quality::resilient`](crate::Quality::resilient), or found the group with another quorum.
+    #[error(
+        "the message asks for a majority or for all members; this group was founded so that fewer than a majority can go \
+         on, and may split into parts of which one would lack the message"
+    )]
+    QuorumsDoNotIntersect,
 }
 
-debug_as_sentence!(SendError { TooLarge, WindowFull, NotReceiving, NotMember, Resetting, Left, Forked });
+debug_as_sentence!(SendError {
+    TooLarge,
+    WindowFull,
+    NotReceiving,
+    NotMember,
+    Resetting,
+    Left,
+    Forked,
+    QuorumsDoNotIntersect
+});
 
 /// A leave was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

@@ -24,6 +24,12 @@ named! {
     Planted {
         /// A message is accepted when one member less than its resilience requires holds it.
         AcceptWithOneAckLess,
+        /// Half of a view counts as a majority.
+        MajorityIsHalf,
+        /// A message of quality total is accepted when a majority holds it.
+        TotalCountsMajority,
+        /// A message that asks for more than the group's resilience needs one holder less than it asks for.
+        ResilientOffByOne,
         /// The sender of a message counts as a holder, even if it has not acknowledged it.
         SenderCountsAsHolder,
         /// A member acknowledges everything that it knows of, gaps included.

@@ -1,9 +1,10 @@
-//! What serde derives do not do well: names are checked, and random numbers are digits in text.
+//! What serde derives do not do well: names are checked, qualities have names, and random numbers are digits in text.
 //!
 //! A uid has 64 random bits and an instance 128. Many readers of JSON round integers above 2^53, and TOML has none above
 //! 2^63. So text formats have the hexadecimal digits that people see, and binary formats have the number.
 
 use crate::identity::Name;
+use crate::quality::Quality;
 use core::fmt;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -68,6 +69,32 @@ impl Serialize for Name {
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
         deserializer.deserialize_str(Text)
+    }
+}
+
+impl Serialize for Quality {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quality {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quality, D::Error> {
+        deserializer.deserialize_str(QualityText)
+    }
+}
+
+struct QualityText;
+
+impl Visitor<'_> for QualityText {
+    type Value = Quality;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quality")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Quality, E> {
+        text.parse().map_err(E::custom)
     }
 }
 

@@ -12,15 +12,18 @@ use crate::time::Time;
 impl Group {
     /// Returns what acceptance follows from.
     fn acceptance(&self) -> Acceptance<'_> {
-        let rule =
-            Rule { resilience: self.config.resilience, quorum: self.quorum(), planted: self.planted() };
         Acceptance {
             log: &self.log,
             peers: &self.peers,
             me: self.me.uid,
             epoch_start: self.epoch_start,
-            rule,
+            rule: self.rule(),
         }
+    }
+
+    /// Returns the group's rule for acceptance.
+    pub(crate) fn rule(&self) -> Rule<'_> {
+        Rule { resilience: self.config.resilience, quorum: self.quorum(), planted: self.planted() }
     }
 
     /// True if `uid` is known to hold everything through `seqno`.

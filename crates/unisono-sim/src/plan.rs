@@ -210,8 +210,8 @@ pub(crate) struct Workload {
     /// Fraction of messages that need several pieces, and the most bytes in one of them.
     pub(crate) large: f64,
     pub(crate) large_bytes_max: u64,
-    /// Fraction of messages that request more resilience than the group has.
-    pub(crate) more_resilient: f64,
+    /// Fraction of messages that ask for a quality of their own: resilient, majority or total.
+    pub(crate) better: f64,
     /// Streaks, if applications make any.
     pub(crate) streak: Option<Streak>,
     /// Fractions of actions that are leaves, and hand-overs of the role.
@@ -419,7 +419,7 @@ impl Plan {
             bytes_max: random.spread(1, 1200),
             large: random.pick(&[0.0, 0.02, 0.1]),
             large_bytes_max: random.spread(1 << 11, 1 << 13),
-            more_resilient: random.pick(&[0.0, 0.0, 0.1]),
+            better: random.pick(&[0.0, 0.1, 0.3]),
             streak: None,
             leaves: random.pick(&[0.0, 0.002, 0.01]),
             hand_overs: random.pick(&[0.0, 0.005, 0.03]),
@@ -582,7 +582,7 @@ impl Plan {
             bytes_max: 64,
             large: 0.0,
             large_bytes_max: 0,
-            more_resilient: 0.0,
+            better: 0.0,
             streak: None,
             leaves: 0.0,
             hand_overs: 0.0,

@@ -75,8 +75,12 @@ impl Director {
         } else {
             self.app_random.below(workload.bytes_max + 1)
         };
-        let quality = match self.app_random.chance(workload.more_resilient) {
-            true => Quality::resilient(self.app_random.between(0, self.plan.members as u64) as u8),
+        let quality = match self.app_random.chance(workload.better) {
+            true => match self.app_random.between(0, self.plan.members as u64 + 4) as usize {
+                more if more <= self.plan.members => Quality::resilient(more as u8),
+                more if more - self.plan.members <= 2 => Quality::MAJORITY,
+                _ => Quality::TOTAL,
+            },
             false => Quality::ORDERED,
         };
         // The send is refused while the window is full or a reset is running. The application does not repeat it.

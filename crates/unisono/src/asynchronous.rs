@@ -147,7 +147,12 @@ impl AsyncGroup {
         payload: impl Into<Bytes>,
         resilience: u8,
     ) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), quality: Quality::resilient(resilience) }).await
+        self.send_with(payload, Quality::resilient(resilience)).await
+    }
+
+    /// Sends a message of this quality, as [`Group::send_with`](crate::Group::send_with).
+    pub async fn send_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Seqno, SendFailure> {
+        self.send_message(Message { payload: payload.into(), quality }).await
     }
 
     async fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
@@ -156,7 +161,17 @@ impl AsyncGroup {
 
     /// Sends a message without waiting for its seqno, as [`Group::submit`](crate::Group::submit).
     pub async fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        self.submit_message(&Message { payload: payload.into(), quality: Quality::ORDERED }).await
+        self.submit_with(payload, Quality::ORDERED).await
+    }
+
+    /// Sends a message of this quality without waiting for its seqno, as
+    /// [`Group::submit_with`](crate::Group::submit_with).
+    pub async fn submit_with(
+        &self,
+        payload: impl Into<Bytes>,
+        quality: Quality,
+    ) -> Result<Ticket, SendError> {
+        self.submit_message(&Message { payload: payload.into(), quality }).await
     }
 
     /// Sends like [`AsyncGroup::submit`], but never waits, as [`Group::try_submit`](crate::Group::try_submit): where
@@ -184,7 +199,13 @@ impl AsyncGroup {
     /// # assert!(matches!(pin!(example(name)).poll(context), Poll::Ready(Ok(()))));
     /// ```
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        let message = Message { payload: payload.into(), quality: Quality::ORDERED };
+        self.try_submit_with(payload, Quality::ORDERED)
+    }
+
+    /// Sends like [`AsyncGroup::try_submit`] a message of this quality, as
+    /// [`Group::try_submit_with`](crate::Group::try_submit_with).
+    pub fn try_submit_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Ticket, SendError> {
+        let message = Message { payload: payload.into(), quality };
         let mut obstacle = SendError::WindowFull;
         let submitted = self
             .shared()
@@ -210,6 +231,16 @@ impl AsyncGroup {
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
+        self.submit_all_with(payloads, Quality::ORDERED).await
+    }
+
+    /// Sends like [`AsyncGroup::submit_all`] messages of this quality, as
+    /// [`Group::send_with`](crate::Group::send_with).
+    pub async fn submit_all_with<I>(&self, payloads: I, quality: Quality) -> Result<Batch, (Batch, SendError)>
+    where
+        I: IntoIterator,
+        I::Item: Into<Bytes>,
+    {
         let mut payloads = payloads.into_iter().map(Into::into);
         let (mut batch, mut listed) = (Batch::new(), Listed::default());
         loop {
@@ -220,7 +251,7 @@ impl AsyncGroup {
             let submitted = poll_fn(|context| {
                 self.shared().poll(context, &mut listed, |member, now| {
                     let given = |number| batch.expect(self.shared(), number);
-                    commands::submit_all(member, now, &mut waiting, given)
+                    commands::submit_all(member, now, (&mut waiting, quality), given)
                 })
             })
             .await;

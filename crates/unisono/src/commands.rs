@@ -190,13 +190,13 @@ pub(crate) fn handful(payloads: &mut impl Iterator<Item = Bytes>) -> VecDeque<By
 pub(crate) fn submit_all(
     member: &mut Membership,
     now: Time,
-    waiting: &mut VecDeque<Bytes>,
+    (waiting, quality): (&mut VecDeque<Bytes>, Quality),
     mut given: impl FnMut(MessageNumber),
 ) -> Attempt<Result<(), SendError>> {
     let mut numbers = Vec::new();
     let result = loop {
         let Some(payload) = waiting.pop_front() else { break Attempt::Done(Ok(())) };
-        let message = Message { payload, quality: Quality::ORDERED };
+        let message = Message { payload, quality };
         match message.give(member, now) {
             Err(error) if passes(member, error) => {
                 waiting.push_front(message.payload);

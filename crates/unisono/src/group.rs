@@ -221,9 +221,25 @@ impl Group {
     }
 
     /// Sends like [`Group::send`], but the message survives `resilience` crashes if that is more than the group's
-    /// resilience.
+    /// resilience: short for [`Group::send_with`] and [`Quality::resilient`].
     pub fn send_resilient(&self, payload: impl Into<Bytes>, resilience: u8) -> Result<Seqno, SendFailure> {
-        self.send_message(Message { payload: payload.into(), quality: Quality::resilient(resilience) })
+        self.send_with(payload, Quality::resilient(resilience))
+    }
+
+    /// Sends like [`Group::send`] a message of this quality: no member receives it, and the call does not return, before
+    /// as many members hold it as the quality asks. Messages of all qualities come in one order, so an ordered one that
+    /// has a later seqno waits with it.
+    ///
+    /// ```
+    /// use unisono::{Group, GroupConfig, Options, Quality};
+    /// # let name = &format!("quality-docs-{}", std::process::id());
+    /// let group = Group::create(name, GroupConfig::default(), &Options::default())?;
+    /// group.send_with("move the pawn", Quality::ORDERED)?;
+    /// group.send_with("pay ten to Ann", Quality::MAJORITY)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Seqno, SendFailure> {
+        self.send_message(Message { payload: payload.into(), quality })
     }
 
     fn send_message(&self, message: Message) -> Result<Seqno, SendFailure> {
@@ -255,14 +271,24 @@ impl Group {
     /// could make room, it fails with [`SendError::NotReceiving`] after five seconds. While earlier messages are
     /// under way, the message may wait for later ones, to share their datagrams.
     pub fn submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        self.submit_message(payload.into(), None)
+        self.submit_with(payload, Quality::ORDERED)
+    }
+
+    /// Sends like [`Group::submit`] a message of this quality, as [`Group::send_with`].
+    pub fn submit_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Ticket, SendError> {
+        self.submit_message(Message { payload: payload.into(), quality }, None)
     }
 
     /// Sends like [`Group::submit`], but never blocks: where `submit` would wait, this fails and names the obstacle:
     /// [`SendError::WindowFull`], [`SendError::NotReceiving`], [`SendError::Resetting`], or [`SendError::NotMember`]
     /// for a founder that is giving way to an older group.
     pub fn try_submit(&self, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        self.submit_message(payload.into(), Some(Duration::ZERO))
+        self.try_submit_with(payload, Quality::ORDERED)
+    }
+
+    /// Sends like [`Group::try_submit`] a message of this quality, as [`Group::send_with`].
+    pub fn try_submit_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Ticket, SendError> {
+        self.submit_message(Message { payload: payload.into(), quality }, Some(Duration::ZERO))
     }
 
     /// Sends like [`Group::try_submit`], unless a reset dropped the earlier message `before` of this member: then it
@@ -270,8 +296,17 @@ impl Group {
     /// before any later one is under way. `before` must be the last message that was submitted, and its ticket must
     /// not have returned an outcome yet.
     pub fn try_submit_after(&self, before: &Ticket, payload: impl Into<Bytes>) -> Result<Ticket, SendError> {
-        let (message, before) =
-            (Message { payload: payload.into(), quality: Quality::ORDERED }, before.number());
+        self.try_submit_after_with(before, payload, Quality::ORDERED)
+    }
+
+    /// Sends like [`Group::try_submit_after`] a message of this quality, as [`Group::send_with`].
+    pub fn try_submit_after_with(
+        &self,
+        before: &Ticket,
+        payload: impl Into<Bytes>,
+        quality: Quality,
+    ) -> Result<Ticket, SendError> {
+        let (message, before) = (Message { payload: payload.into(), quality }, before.number());
         let mut obstacle = SendError::WindowFull;
         let number = self.shared().block(Some(Duration::ZERO), |member, now| {
             if member.outcomes.has_failed(before) {
@@ -282,8 +317,7 @@ impl Group {
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
     }
 
-    fn submit_message(&self, payload: Bytes, timeout: Option<Duration>) -> Result<Ticket, SendError> {
-        let message = Message { payload, quality: Quality::ORDERED };
+    fn submit_message(&self, message: Message, timeout: Option<Duration>) -> Result<Ticket, SendError> {
         let mut obstacle = SendError::WindowFull;
         let number = self.shared().block(timeout, |member, now| message.submit(member, now, &mut obstacle));
         Ok(Ticket::new(self.shared().clone(), number.unwrap_or(Err(obstacle))?))
@@ -297,6 +331,15 @@ impl Group {
         I: IntoIterator,
         I::Item: Into<Bytes>,
     {
+        self.submit_all_with(payloads, Quality::ORDERED)
+    }
+
+    /// Sends like [`Group::submit_all`] messages of this quality, as [`Group::send_with`].
+    pub fn submit_all_with<I>(&self, payloads: I, quality: Quality) -> Result<Batch, (Batch, SendError)>
+    where
+        I: IntoIterator,
+        I::Item: Into<Bytes>,
+    {
         let mut payloads = payloads.into_iter().map(Into::into);
         let mut batch = Batch::new();
         loop {
@@ -306,7 +349,7 @@ impl Group {
             }
             let submitted = self.shared().block(None, |member, now| {
                 let given = |number| batch.expect(self.shared(), number);
-                commands::submit_all(member, now, &mut waiting, given)
+                commands::submit_all(member, now, (&mut waiting, quality), given)
             });
             if let Some(Err(error)) = submitted {
                 return Err((batch, error));
@@ -352,8 +395,8 @@ impl Group {
     ///
     /// The state is as new as that if each message has a holder in every quorum: with the quorum *majority of the view*,
     /// if the resilience is at least half of the number of members (1 of 2 or 3 members, 2 of 4 or 5). With a lower
-    /// resilience the seqno covers what the members of the quorum held. With the quorum *at least n*, another half of
-    /// the group may have gone on.
+    /// resilience the seqno covers messages of [`Quality::MAJORITY`] and [`Quality::TOTAL`], and otherwise what the members
+    /// of the quorum held. With the quorum *at least n*, another half of the group may have gone on.
     ///
     /// ```
     /// use unisono::{Event, Group, GroupConfig, Options};

@@ -118,7 +118,7 @@
 //!   acknowledgement by each of them, and a little more than one additional round trip. No member receives a message
 //!   before r + 1 members hold it, so a message that an application has acted upon survives r crashes.
 //!
-//! A single message can ask for more: [`Group::send_resilient`].
+//! A single message can ask for more, by its [`Quality`]: [`Group::send_with`].
 //!
 //! # What happens in a crash
 //!

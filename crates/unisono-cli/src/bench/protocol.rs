@@ -4,7 +4,7 @@ use crate::arguments::{self, OrderChoice};
 use crate::connection;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-use unisono::{GroupConfig, SlowMember};
+use unisono::{GroupConfig, Quality, SlowMember};
 
 /// How a measured group orders its messages.
 #[derive(Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -16,6 +16,11 @@ pub(crate) struct Protocol {
     /// Number of simultaneous crashes that the group survives without losing a message
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = arguments::resilience)]
     pub(crate) resilience: u8,
+
+    /// What each message asks for: ordered, resilient=K, majority or total
+    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
+    #[serde(with = "quality_as_text")]
+    pub(crate) quality: Quality,
 
     /// Which member assigns the sequence numbers
     #[arg(long, value_enum, default_value_t)]
@@ -34,6 +39,20 @@ pub(crate) enum Method {
     Auto,
 }
 
+/// A quality as its name.
+mod quality_as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use unisono::Quality;
+
+    pub(super) fn serialize<S: Serializer>(quality: &Quality, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(quality)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quality, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
 impl Protocol {
     /// Returns the configuration of such a group.
     pub(crate) fn config(self) -> GroupConfig {
@@ -44,6 +63,14 @@ impl Protocol {
             Method::Auto => config.broadcast_above_bytes,
         };
         GroupConfig { broadcast_above_bytes, ..config }
+    }
+
+    /// Returns the words for how safe its messages are.
+    pub(crate) fn safety(self) -> String {
+        match self.quality {
+            Quality::ORDERED => format!("resilience {}", self.resilience),
+            quality => format!("resilience {}, messages {quality}", self.resilience),
+        }
     }
 
     /// Returns the same protocol with a sequencer and with a token, each with its name. A migrating sequencer stays one.

@@ -23,7 +23,8 @@ impl Group {
         self.send_with(now, payload, Quality::ORDERED)
     }
 
-    /// Sends a message of this quality.
+    /// Sends a message of this quality. Like any other it is delivered in the group's order, and only when as many members
+    /// hold it as the quality asks. Messages with later seqnos wait for that too.
     ///
     /// # Errors
     /// See [`SendError`]: nothing was sent.
@@ -42,6 +43,9 @@ impl Group {
         let max = self.config.message_bytes_max as usize;
         if payload.len() > max {
             return Err(SendError::TooLarge { bytes: payload.len(), max });
+        }
+        if quality.is_by_quorum() && !self.config.quorums_intersect() {
+            return Err(SendError::QuorumsDoNotIntersect);
         }
         if self.outbox.len() >= self.config.window as usize {
             self.probe(Probe::SendRefused);

@@ -34,7 +34,31 @@ impl Rule<'_> {
     /// Returns the number of members of a view of `members` that must hold a message before it is accepted.
     fn holders_needed(&self, members: usize, quality: Quality) -> usize {
         let needed = quality.holders(self.resilience, members);
-        if self.broken(Planted::AcceptWithOneAckLess) { needed.saturating_sub(1) } else { needed }
+        match quality {
+            _ if self.broken(Planted::AcceptWithOneAckLess) => needed.saturating_sub(1),
+            Quality::MAJORITY if self.broken(Planted::MajorityIsHalf) => members.div_ceil(2),
+            Quality::TOTAL if self.broken(Planted::TotalCountsMajority) => {
+                Quality::MAJORITY.holders(self.resilience, members)
+            }
+            _ if self.broken(Planted::ResilientOffByOne) && quality.exceeds(self.resilience) => {
+                if quality.is_by_quorum() { needed } else { needed.saturating_sub(1) }
+            }
+            _ => needed,
+        }
+    }
+
+    /// True if more than half of a view need not meet each quorum: members that are not listed count in the view only.
+    fn is_by_list(&self) -> bool {
+        matches!(self.quorum, Quorum::MajorityOf(_) | Quorum::MajorityOfNamed(_))
+    }
+
+    /// Returns the number of members of a view of `members` that a message needs to show that they hold it: as many as it
+    /// asks for, which may be more than there are.
+    pub(super) fn holders_to_show(&self, quality: Quality, members: usize) -> usize {
+        match quality {
+            Quality::MAJORITY if self.is_by_list() => members.max(usize::from(self.resilience) + 1),
+            _ => quality.asks_for(self.resilience, members),
+        }
     }
 
     fn broken(&self, bug: Planted) -> bool {
@@ -70,13 +94,16 @@ impl Acceptance<'_> {
             let acceptable = match entry {
                 Entry::Message(message) => {
                     let needed = self.rule.holders_needed(view.len(), message.quality);
-                    concerns_others |= needed > 2;
+                    let by_list = message.quality == Quality::MAJORITY && self.rule.is_by_list();
+                    concerns_others |= needed > 2 || by_list;
                     let through = match cached {
                         Some((known, through)) if known == needed => through,
                         _ => self.held_by(view, needed),
                     };
                     cached = Some((needed, through));
-                    (through >= seqno && self.changes_are_held_below(seqno, message.quality))
+                    (through >= seqno
+                        && (!by_list || self.quorum_holds(view, seqno))
+                        && self.changes_are_held_below(seqno, message.quality))
                         || (self.rule.broken(Planted::SenderCountsAsHolder)
                             && self.holders(view, seqno, Some(message.sender)) >= needed)
                 }
@@ -116,6 +143,12 @@ impl Acceptance<'_> {
 
     fn holders(&self, view: &Members, seqno: Seqno, also: Option<Uid>) -> usize {
         view.iter().filter(|member| Some(member.uid) == also || self.holds(member.uid, seqno)).count()
+    }
+
+    /// True if a quorum of the view holds everything through `seqno`.
+    #[cold]
+    fn quorum_holds(&self, view: &Members, seqno: Seqno) -> bool {
+        is_quorum(self.rule.quorum, view, |member| self.holds(member.uid, seqno))
     }
 
     /// True if the changes of the view below a message that asks for more than the group's resilience have as many
@@ -250,6 +283,19 @@ mod tests {
         }
         assert_eq!(accepted(&log, 0, &MAJORITY, &[3, 1]).0, 1);
         assert_eq!(accepted(&log, 0, &MAJORITY, &[3, 2]).0, 3);
+    }
+
+    #[test]
+    fn a_message_needs_the_holders_that_its_quality_asks_for() {
+        let accepted_with = |quality, marks: &[Seqno]| {
+            let mut log = log(4);
+            append_message(&mut log, quality);
+            accepted(&log, 0, &MAJORITY, marks).0 == 1
+        };
+        assert!(!accepted_with(Quality::MAJORITY, &[1, 0, 0]), "half of the view");
+        assert!(accepted_with(Quality::MAJORITY, &[1, 0, 1]));
+        assert!(!accepted_with(Quality::TOTAL, &[1, 0, 1]));
+        assert!(accepted_with(Quality::TOTAL, &[1, 1, 1]));
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl Group {
                 Some(Entry::Message(Message { sender, number, quality, data, .. })) => {
                     let bytes = data.map_or(0, |data| data.len());
                     self.acknowledging.untold_bytes += bytes as u64;
-                    let needed = quality.asks_for(self.config.resilience, members);
+                    let needed = self.rule().holders_to_show(*quality, members);
                     if is_ring {
                         self.order.note_in_ring(now, seqno, (needed, bytes), room);
                     }

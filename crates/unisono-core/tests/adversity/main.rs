@@ -22,6 +22,7 @@ mod multicasts;
 mod network;
 mod parting;
 mod progress;
+mod qualities;
 mod repair_and_flow;
 mod resets;
 mod ring;

@@ -6,7 +6,7 @@
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
 //! kept. Under *at least n* this binds only the members that went on by that decision.
 
-use super::keeping::{Keeping, durability, holders_asked};
+use super::keeping::{Keeping, durability, holders_asked, is_kept};
 use super::quorum::Rule;
 use super::streams::{AcceptedBeforePromise, MarkTable, Messages};
 use super::tables::{NumberTable, Table};
@@ -70,7 +70,7 @@ impl AcknowledgedDurable {
         let quality = self.asked.get(record.life, number).copied().unwrap_or_default();
         let holders = || view.iter().filter(|life| self.marks.held(**life, epoch, seqno, lineage));
         let needed = holders_asked(quality, self.resilience, view.len());
-        if holders().take(needed).count() < needed && !self.is_kept(record.life, epoch, seqno, facts) {
+        if holders().take(needed).count() < needed && !is_kept(&self.rule, record.life, epoch, seqno, facts) {
             return broken(self, record, || {
                 let holders: Vec<_> = holders().collect();
                 format!("it was held only by {holders:?} of {view:?}, and is {quality}")
@@ -84,19 +84,6 @@ impl AcknowledgedDurable {
             Some(start) => broken(self, record, || format!("the reset at {start} lost it")),
             None => Ok(()),
         }
-    }
-
-    /// True if a reset that keeps this seqno has been decided, as `life` may know.
-    fn is_kept(&self, life: Life, epoch: Epoch, seqno: Seqno, facts: &Facts) -> bool {
-        let entries = &facts.entries;
-        let keeps = |next: &Epoch| entries.lineage.keeps(*next, epoch, seqno);
-        entries.lineage.children(epoch).iter().any(keeps)
-            || entries.proposals(epoch).iter().filter(|proposal| seqno < proposal.start).any(|proposal| {
-                // The member that decides may prepare within the same input.
-                let by = [&proposal.by[..], &[life]].concat();
-                let view = entries.views.at(epoch, proposal.start - 1);
-                view.is_some_and(|view| self.rule.met(&by, view))
-            })
     }
 }
 

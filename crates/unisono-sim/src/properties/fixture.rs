@@ -183,9 +183,13 @@ impl Fixture {
 
     /// A member sends a message that asks for a resilience of its own.
     pub(super) fn send_resilient(&mut self, life: Life, asked: u8) -> MessageNumber {
+        self.send_with(life, Quality::resilient(asked))
+    }
+
+    pub(super) fn send_with(&mut self, life: Life, asked: Quality) -> MessageNumber {
         let number = self.send(life);
         if let Some(What::Sent { quality, .. }) = self.records.last_mut().map(|record| &mut record.what) {
-            *quality = Quality::resilient(asked);
+            *quality = asked;
         }
         number
     }

@@ -5,6 +5,8 @@
 //! least n* a member that resets alone may have another view at the end of its log than the members that go on in the
 //! epoch.
 
+use super::Facts;
+use super::quorum::Rule;
 use super::tables::Table;
 use crate::record::{Epoch, Life};
 use unisono_core::{Quality, Seqno};
@@ -61,6 +63,20 @@ pub(super) fn durability(quality: Quality, resilience: u8, members: usize, inter
     }
     let covered = holders_asked(quality, resilience, members).saturating_sub(1);
     Durability::Resilience(u8::try_from(covered).unwrap_or(u8::MAX))
+}
+
+/// True if a reset that keeps this seqno has been decided, as `life` may know: a quorum holds the reset, so the entry
+/// needs no other holders.
+pub(super) fn is_kept(rule: &Rule, life: Life, epoch: Epoch, seqno: Seqno, facts: &Facts) -> bool {
+    let entries = &facts.entries;
+    let keeps = |next: &Epoch| entries.lineage.keeps(*next, epoch, seqno);
+    entries.lineage.children(epoch).iter().any(keeps)
+        || entries.proposals(epoch).iter().filter(|proposal| seqno < proposal.start).any(|proposal| {
+            // The member that decides may prepare within the same input.
+            let by = [&proposal.by[..], &[life]].concat();
+            let view = entries.views.at(epoch, proposal.start - 1);
+            view.is_some_and(|view| rule.met(&by, view))
+        })
 }
 
 /// Returns the number of members of a view that are not in the next one.

@@ -27,6 +27,7 @@ mod fixture;
 mod gap_free;
 mod halted_is_told;
 mod healing;
+mod holders;
 mod integrity;
 mod keeping;
 mod leaver_serves;
@@ -158,6 +159,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<causal_order::CausalOrder>::default(),
         Box::new(uniformity::Uniformity::new(terms)),
         Box::new(acknowledged_durable::AcknowledgedDurable::new(terms)),
+        Box::new(holders::Holders::new(terms)),
         Box::new(views::Views::new(terms)),
         Box::new(single_lineage::SingleLineage::new(terms)),
         Box::new(consensus::Consensus::new(terms)),

@@ -41,6 +41,11 @@ impl Rule {
         !matches!(self.quorum, Quorum::AtLeast(_))
     }
 
+    /// True if names make the quorums, so that more than half of a view need not meet each of them.
+    pub(super) fn is_by_list(&self) -> bool {
+        matches!(self.quorum, Quorum::MajorityOf(_) | Quorum::MajorityOfNamed(_))
+    }
+
     /// Returns the name of a life, if the rule lists it.
     pub(super) fn listed_name(&self, life: Life) -> Option<&Name> {
         let Quorum::MajorityOf(list) = &self.quorum else { return None };

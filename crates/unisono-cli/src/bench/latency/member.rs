@@ -9,7 +9,7 @@ use crate::processes::{self, Instructions};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
-use unisono::{Bytes, Event, Group, Order};
+use unisono::{Bytes, Event, Group, Order, Quality};
 
 /// The member that a process is.
 #[derive(Debug, Serialize, Deserialize)]
@@ -79,7 +79,8 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     while let Some(instruction) = instructions.next()? {
         match instruction {
             Instruction::Send { untimed, timed } => {
-                let mut exchange = |count| exchange(&group, &message, count, &mut hand_overs);
+                let what = (&message, assignment.protocol.quality);
+                let mut exchange = |count| exchange(&group, what, count, &mut hand_overs);
                 let took = exchange(untimed).and_then(|_| exchange(timed));
                 processes::answer(&match took {
                     Ok(took) => Answer::Took(took),
@@ -110,11 +111,16 @@ fn receive(group: &Group) {
 }
 
 /// Sends `count` messages, each after the delivery of the one before. Returns the time of each, in nanoseconds.
-fn exchange(group: &Group, message: &Bytes, count: usize, hand_overs: &mut u64) -> anyhow::Result<Vec<u64>> {
+fn exchange(
+    group: &Group,
+    (message, quality): (&Bytes, Quality),
+    count: usize,
+    hand_overs: &mut u64,
+) -> anyhow::Result<Vec<u64>> {
     let mut took = Vec::with_capacity(count);
     for _ in 0..count {
         let begin = Instant::now();
-        let number = group.submit(message.clone())?.number();
+        let number = group.submit_with(message.clone(), quality)?.number();
         await_own(group, number, hand_overs)?;
         took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }

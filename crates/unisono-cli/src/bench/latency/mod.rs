@@ -136,11 +136,11 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
     let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
     let mut lines = vec![
         format!(
-            "{} members, {} bytes, {}, resilience {}, {transport}{}{}",
+            "{} members, {} bytes, {}, {}, {transport}{}{}",
             command.members,
             command.bytes,
             command.protocol.method.name(),
-            command.protocol.resilience,
+            command.protocol.safety(),
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -174,6 +174,7 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         "bytes": command.bytes,
         "method": command.protocol.method.name(),
         "resilience": command.protocol.resilience,
+        "quality": command.protocol.quality.to_string(),
         "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,

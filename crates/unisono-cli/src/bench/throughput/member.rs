@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use unisono::{Bytes, Event, Group, GroupConfig, Uid};
+use unisono::{Bytes, Event, Group, GroupConfig, Quality, Uid};
 
 /// Message with which a sender ends its block.
 const OVER: &[u8] = b"unisono bench: over";
@@ -130,6 +130,7 @@ struct Member {
     group: Group,
     me: Uid,
     message: Bytes,
+    quality: Quality,
     sender: bool,
     senders: usize,
     window: u32,
@@ -143,7 +144,19 @@ impl Member {
         let me = group.info().me;
         let message = Bytes::from(vec![b'x'; assignment.bytes]);
         let (sender, senders, (window, _)) = (assignment.sender, assignment.senders, assignment.windows());
-        Ok(Member { group, me, message, sender, senders, window, entries: 0, hash: 0, hand_overs: 0 })
+        let quality = assignment.protocol.quality;
+        Ok(Member {
+            group,
+            me,
+            message,
+            quality,
+            sender,
+            senders,
+            window,
+            entries: 0,
+            hash: 0,
+            hand_overs: 0,
+        })
     }
 
     /// Runs one block: sends if this member is a sender, and receives until every sender has ended the block.
@@ -163,7 +176,7 @@ impl Member {
                 if room >= self.window.div_ceil(REFILL_PART) {
                     flight.launch(now, room);
                     let messages = (0..room).map(|_| self.message.clone());
-                    drop(self.group.submit_all(messages).map_err(|(_, error)| error)?);
+                    drop(self.group.submit_all_with(messages, self.quality).map_err(|(_, error)| error)?);
                 }
             }
             self.group.receive_many(&mut events)?;

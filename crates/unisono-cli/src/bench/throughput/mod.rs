@@ -155,12 +155,12 @@ fn summary(
     let (datagrams, cpu) = (counted.datagrams(), counted.processor_us());
     let lines = vec![
         format!(
-            "{} members, {senders} send {} bytes, window {}, {}, resilience {}, {transport}{}{}",
+            "{} members, {senders} send {} bytes, window {}, {}, {}, {transport}{}{}",
             command.members,
             command.bytes,
             command.window,
             command.protocol.method.name(),
-            command.protocol.resilience,
+            command.protocol.safety(),
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -180,6 +180,7 @@ fn summary(
         "window": command.window,
         "method": command.protocol.method.name(),
         "resilience": command.protocol.resilience,
+        "quality": command.protocol.quality.to_string(),
         "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,
