@@ -1,8 +1,5 @@
 //! `unisono bench locks`: measures how long a process waits for a free lock, and compares it with a message that a majority
 //! of the members holds, in the same run.
-//!
-//! The floor is a message at resilience n / 2, rounded down: its sender learns that it is delivered when n / 2 members
-//! besides the sequencer hold it, as many as a majority has.
 
 use super::Protocol;
 use super::Summary;
@@ -21,6 +18,7 @@ use crate::progress;
 use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
+use unisono::Quality;
 
 /// Measure a free lock: the time until a process has it, beside a message that a majority holds
 ///
@@ -60,7 +58,7 @@ pub(crate) fn run(command: &Locks, settings: &Settings, output: &Output) -> Resu
     for (index, location) in locations.iter().enumerate() {
         staff.start(if index == 0 { Part::LockFounder } else { Part::LockJoiner }, location)?;
     }
-    let protocol = Protocol { resilience: members as u8 / 2, ..Protocol::default() };
+    let protocol = Protocol { quality: Quality::MAJORITY, ..Protocol::default() };
     let mut group = Measured::start(&Wanted { protocol, bytes: 0 }, &locations, &ground.settings)?;
     let [mut lock, mut send] = [Side::default(), Side::default()];
     let (rounds, block) = blocks(command.locks);

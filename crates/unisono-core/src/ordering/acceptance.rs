@@ -2,11 +2,12 @@
 //! group's rule.
 //!
 //! A message is accepted when as many members of the view below it hold it, and everything below it, as its quality
-//! asks: at resilience r at least r + 1. A role event needs r + 1, and its successor must be one of the holders. A join or leave is accepted when a quorum
-//! of the view before it and a quorum of the view after it hold it, and the joiner too. Any member that can infer
-//! acceptance does so: a member that holds a message knows two holders, itself and the sequencer, so at r ≤ 1 it waits
-//! for no other. At a higher r it learns the acceptance by a hint: the sequencer's heartbeat, or the watermarks of any
-//! member. With the quorum *at least n* messages and changes need more ([`Acceptance::through`] calls the rules).
+//! asks: at resilience r at least r + 1. A role event needs r + 1, and its successor must be one of the holders. A join
+//! or leave is accepted when a quorum of the view before it and a quorum of the view after it hold it, and the joiner
+//! too. Any member that can infer acceptance does so: a member that holds a message knows two holders, itself and the
+//! sequencer, so at r ≤ 1 it waits for no other. At a higher r it learns the acceptance by a hint: the sequencer's
+//! heartbeat, or the watermarks of any member. With the quorum *at least n* messages and changes need more
+//! ([`Acceptance::through`] calls the rules).
 //!
 //! Two other places accept by the word of others, without counting: a leaver that is told farewell, and a reset's
 //! decision.
