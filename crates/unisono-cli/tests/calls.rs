@@ -192,6 +192,28 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
     assert_eq!(called.join().unwrap(), "7");
 }
 
+// Nobody suspects the copy that stands still: with --held-by all each of these calls would wait for it.
+#[test]
+fn a_copy_that_stands_still_stops_no_answer_if_a_majority_holds_them() {
+    let port = group("majority");
+    let names = ["a", "b", "c", "d", "e"];
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c,d,e", "--at-least", "5"];
+        Background::start(&[&form[..], &["--held-by", "majority"], &LOOKS_LONG].concat())
+    };
+    let mut members = names.map(start);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    assert_eq!(patiently(&port, "add"), "1");
+    members[4].signal(rustix::process::Signal::STOP);
+    for number in 2..=5 {
+        assert_eq!(patiently(&port, "add"), number.to_string());
+        assert_eq!(patiently(&port, "get"), number.to_string());
+    }
+    members[4].signal(rustix::process::Signal::CONT);
+    let status = json(&unisono(["status", &port, "--json"]));
+    assert_eq!(status["members"].as_array().map(Vec::len), Some(5), "it is a member all the while: {status}");
+}
+
 #[test]
 fn a_counter_is_kept_on_a_ring_in_memory_and_on_disk() {
     let (port, folder) = (group("ring"), tempfile::tempdir().unwrap());

@@ -213,12 +213,12 @@ fn summary(
         [f64::min, f64::max].map(|end| counted.rounds.iter().copied().reduce(end).unwrap_or(0.0).round());
     let lines = vec![
         format!(
-            "{groups} groups of {} members, {senders} send {} bytes, window {}, {}, resilience {}, {transport}{}{}",
+            "{groups} groups of {} members, {senders} send {} bytes, window {}, {}, {}, {transport}{}{}",
             command.members,
             command.bytes,
             command.window,
             command.protocol.method.name(),
-            command.protocol.resilience,
+            command.protocol.safety(),
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
@@ -237,6 +237,7 @@ fn summary(
         "window": command.window,
         "method": command.protocol.method.name(),
         "resilience": command.protocol.resilience,
+        "quality": command.protocol.quality.to_string(),
         "order": command.protocol.order.name(),
         "transport": transport,
         "sealed": sealed,

@@ -12,13 +12,13 @@ use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
 use crate::watch;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use unisono::replica::{
-    Block, Command, Created, DiskDurability, DiskOptions, Kind, NotRestored, NotServed, Notice, Outcome,
-    Replica, ReplicaEnd, ReplicaError, ReplicaOptions, Server, StateMachine,
+    Block, Command, Created, DiskDurability, DiskOptions, Durability, Kind, NotRestored, NotServed, Notice,
+    Outcome, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, Server, StateMachine,
 };
 use unisono::{Bytes, GroupConfig, Options, SlowMember};
 
@@ -56,6 +56,11 @@ pub(crate) struct Counter {
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
 
+    /// How many members hold an addition before it is answered, if this command founds the counter in memory. With
+    /// majority no answer waits for a member that stands still; with all none is lost while one member lives
+    #[arg(long, value_name = "MEMBERS", value_enum, default_value_t, conflicts_with = "id")]
+    held_by: HeldBy,
+
     #[command(flatten)]
     slow: SlowOption,
 
@@ -64,6 +69,25 @@ pub(crate) struct Counter {
 
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// The members that hold an addition.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum HeldBy {
+    /// All of them
+    #[default]
+    All,
+    /// More than half of them
+    Majority,
+}
+
+impl HeldBy {
+    fn durability(self) -> Durability {
+        match self {
+            HeldBy::All => Durability::HeldByAll,
+            HeldBy::Majority => Durability::HeldByMajority,
+        }
+    }
 }
 
 /// Keep the counter on disk.
@@ -142,7 +166,8 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
     let served = command.serving.served()?;
     let (slow_member, order) = (command.slow.slow_member, command.order.order());
     let config = GroupConfig { slow_member, order, ..GroupConfig::default() };
-    let how = ReplicaOptions { config, ..ReplicaOptions::default() };
+    let durability = command.held_by.durability();
+    let how = ReplicaOptions { config, durability, ..ReplicaOptions::default() };
     let opening = Opening {
         name: &served.name,
         create: command.create,

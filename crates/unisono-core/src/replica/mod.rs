@@ -642,7 +642,12 @@ impl<S: StateMachine> Replica<S> {
     /// Reports what an operator has to know, because no caller learns it.
     fn report(&mut self, event: &Event) {
         let notice = match event {
-            Event::Reset { degraded: true, excluded, .. } => Notice::Degraded { excluded: excluded.clone() },
+            // A reset by a quorum keeps what a majority holds, however many members are missing.
+            Event::Reset { degraded: true, forced, excluded, .. }
+                if *forced || self.settings.durability != Durability::HeldByMajority =>
+            {
+                Notice::Degraded { excluded: excluded.clone() }
+            }
             Event::Conflict { address, gives_way, .. } => {
                 Notice::OtherGroup { address: *address, gives_way: *gives_way }
             }

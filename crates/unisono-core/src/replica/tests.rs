@@ -552,6 +552,30 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
 }
 
 #[test]
+fn only_a_forced_reset_may_lose_what_a_majority_held() {
+    for (durability, forced, tells) in [
+        (Durability::HeldByAll, false, true),
+        (Durability::HeldByMajority, false, false),
+        (Durability::HeldByMajority, true, true),
+    ] {
+        let mut made = Made::of(&[1]);
+        made.durability = durability;
+        made.join(2);
+        let view = made.present_view();
+        made.order(|seqno| Event::Reset {
+            seqno,
+            view: view.clone(),
+            excluded: Vec::new(),
+            degraded: true,
+            forced,
+        });
+        made.settle();
+        let degraded = Notice::Degraded { excluded: Vec::new() };
+        assert_eq!(made.notices(2).contains(&degraded), tells, "{durability:?}, forced: {forced}");
+    }
+}
+
+#[test]
 fn a_service_without_linearizable_reads_says_so() {
     let mut made = Made::of(&[1]);
     made.durability = Durability::Ordered;

@@ -4,6 +4,7 @@ use super::durable::{Job, JobNumber};
 use super::machine::{NotRestored, Position};
 use crate::config::{GroupConfig, Quorum};
 use crate::identity::{Member, Name, Uid};
+use crate::quality::Quality;
 use crate::rpc::RequestId;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -33,6 +34,11 @@ pub enum Durability {
     /// reads can be linearizable.
     #[default]
     HeldByAll,
+    /// More than half of the members hold it. Every reset keeps what was answered, and reads can be linearizable. No answer
+    /// waits for the slowest members: one that stands still delays none while it is not suspected yet. If a majority of the
+    /// members is lost at once, so may be what was answered last, although others live. Not with
+    /// [`Quorum::AtLeast`](crate::Quorum::AtLeast) below a majority.
+    HeldByMajority,
     /// The member that answers has applied it; the crash of that member may lose it. For state that several processes
     /// share to compute faster. Reads are local only.
     Ordered,
@@ -40,14 +46,34 @@ pub enum Durability {
 
 impl Durability {
     pub(super) fn has_linearizable_reads(self) -> bool {
-        self == Durability::HeldByAll
+        self != Durability::Ordered
     }
 
     /// Returns the resilience degree that the group of such a service is founded with.
     pub fn resilience(self) -> u8 {
         match self {
             Durability::HeldByAll => u8::MAX,
+            // A majority of two or more members is never fewer than two.
+            Durability::HeldByMajority => 1,
             Durability::Ordered => 0,
+        }
+    }
+
+    /// Returns the quality of the messages in the group of such a service.
+    pub fn quality(self) -> Quality {
+        match self {
+            // The resilience is enough.
+            Durability::HeldByAll | Durability::Ordered => Quality::ORDERED,
+            Durability::HeldByMajority => Quality::MAJORITY,
+        }
+    }
+
+    /// Returns the durability of a service whose group has this configuration.
+    pub fn of(config: &GroupConfig) -> Durability {
+        match config.resilience {
+            0 => Durability::Ordered,
+            u8::MAX => Durability::HeldByAll,
+            _ => Durability::HeldByMajority,
         }
     }
 }
@@ -197,7 +223,7 @@ crate::debug_as_sentence!(OnlyLocalReads);
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Notice {
-    /// More members were lost at once than the group's resilience covers: executed commands may be lost.
+    /// More members were lost at once than the service's durability covers: executed commands may be lost.
     Degraded {
         /// The lost members.
         excluded: Vec<Member>,

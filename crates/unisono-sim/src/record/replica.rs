@@ -79,7 +79,7 @@ pub struct Place {
 pub enum ReplicaRecord {
     /// What the whole run has: which durability, and how many servers.
     Terms {
-        /// True if all members hold what is answered.
+        /// True if all members hold what is answered, or a majority of them.
         held_by_all: bool,
         /// Number of servers, which are told apart by their names.
         servers: usize,

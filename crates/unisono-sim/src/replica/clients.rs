@@ -101,7 +101,7 @@ impl Director {
             self.world.call_service(process, &question, limit)
         } else if question.mode() == Mode::Command {
             self.world.command(process, &question, limit)
-        } else if self.plan.durability == Durability::HeldByAll
+        } else if self.plan.durability != Durability::Ordered
             && let What::Object(op, _) = asked.what
         {
             self.world.barrier(process, op)

@@ -198,7 +198,7 @@ impl Director {
     }
 
     fn begin_run(&mut self) {
-        let held_by_all = self.plan.durability == Durability::HeldByAll;
+        let held_by_all = self.plan.durability != Durability::Ordered;
         self.world.note_world(ReplicaRecord::Terms {
             held_by_all,
             servers: self.plan.names(),

@@ -170,7 +170,11 @@ impl Plan {
 
     pub(super) fn quiet(random: &mut Random) -> Plan {
         let servers = random.weigh(&[(2, 2), (6, 3), (2, 4), (2, 5)]);
-        let durability = if random.chance(0.85) { Durability::HeldByAll } else { Durability::Ordered };
+        let durability = random.weigh(&[
+            (13, Durability::HeldByAll),
+            (4, Durability::HeldByMajority),
+            (3, Durability::Ordered),
+        ]);
         let majority = servers as u16 / 2 + 1;
         let local_only = durability == Durability::Ordered;
         Plan {
@@ -282,7 +286,7 @@ impl Plan {
 
     /// Lets the servers of some runs keep their state on disk. Any of them may crash then, and all of them.
     fn draw_disks(&mut self, random: &mut Random) {
-        if self.durability != Durability::HeldByAll || self.corrupts_at.is_some() || !random.chance(0.5) {
+        if self.durability == Durability::Ordered || self.corrupts_at.is_some() || !random.chance(0.5) {
             return;
         }
         self.give_disks(random);
@@ -302,6 +306,9 @@ impl Plan {
     }
 
     fn give_disks(&mut self, random: &mut Random) {
+        // A disk counts only for what all members hold.
+        self.durability = Durability::HeldByAll;
+        self.config.resilience = self.durability.resilience();
         let durability = random.weigh(&[(3, DiskDurability::Majority), (2, DiskDurability::One)]);
         let faults = JobFaults {
             stalls: random.pick(&[0.0, 0.0, 0.002, 0.01]),
@@ -379,7 +386,7 @@ impl Plan {
             return;
         }
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
-        if self.servers > 2 && random.chance(0.15) && self.config.resilience > 0 {
+        if self.servers > 2 && random.chance(0.15) && self.durability == Durability::HeldByAll {
             self.is_one_stuck = true;
             self.config.slow_member = SlowMember::ExcludeAfter(random.duration(500, 4_000));
             self.parts.quiet += 6 * SECOND;

@@ -3,7 +3,6 @@
 //! One thread waits for all input of a life at the same time, so that no other thread stands between the network and
 //! the copy: [`Life::wait`].
 
-use super::options::durability_of;
 use super::transfer;
 use crate::commands::{self, Message};
 use crate::engine::{Attempt, CallInterest, Calls, Membership};
@@ -15,9 +14,9 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use unisono_core::replica::{ReplicaSettings, instance_of};
+use unisono_core::replica::{Durability, ReplicaSettings, instance_of};
 use unisono_core::rpc::CallNumber;
-use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, Quality, SendError, Seqno, Time, Uid};
+use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqno, Time, Uid};
 
 /// Maximum number of parts of a piece of the state under way: the datagrams of commands wait behind them.
 const REPLY_PARTS_MAX: u16 = 64;
@@ -83,7 +82,7 @@ impl Life {
         let config = self.group.shared().with(|member, _| member.group.config().clone());
         ReplicaSettings {
             client,
-            durability: durability_of(&config),
+            durability: Durability::of(&config),
             message_bytes_max: config.message_bytes_max as usize,
             members_min: config.members_min,
             names: ReplicaSettings::names_of(&config),
@@ -173,8 +172,9 @@ impl Life {
         let mut messages = messages.into_iter();
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
             let mut result = Attempt::Gathered(Ok(()));
+            let quality = Durability::of(member.group.config()).quality();
             for payload in messages.by_ref() {
-                let message = Message { payload, quality: Quality::ORDERED };
+                let message = Message { payload, quality };
                 match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                     // The thread that waits sends it. It sees the room after this, since the engine is locked.
                     Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
@@ -320,8 +320,9 @@ impl Due {
     /// Sends messages for which there is room now. Returns whether there were any.
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
+        let quality = Durability::of(member.group.config()).quality();
         while let Some(payload) = self.submits.pop_front() {
-            let message = Message { payload, quality: Quality::ORDERED };
+            let message = Message { payload, quality };
             match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
                     self.submits.push_front(message.payload);

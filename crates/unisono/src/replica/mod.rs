@@ -218,6 +218,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         settings: ReplicaOptions,
         options: &Options,
     ) -> Result<Replica<S>, ReplicaError> {
+        settings.check()?;
         let client = client()?;
         let copy = core::Replica::new(client, machine, Copy::<S>::provisional(client, &settings));
         Replica::run(Copy::new(name, founding, settings, options, (client, copy)), None)

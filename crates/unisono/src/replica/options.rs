@@ -1,8 +1,10 @@
 //! What a process chooses before it opens a replica: how the service is founded, and how long it waits.
 
+use super::error::ReplicaEnd;
+use std::sync::Arc;
 use std::time::Duration;
 use unisono_core::replica::Durability;
-use unisono_core::{EntryMode, Formation, GroupConfig, Quorum, SlowMember};
+use unisono_core::{ConfigError, EntryMode, Formation, GroupConfig, Quorum, SlowMember};
 
 /// Time after which a member whose application does not receive is excluded.
 const SLOW_REPLICA_MAX: Duration = Duration::from_secs(10);
@@ -31,7 +33,7 @@ impl Founding {
     /// formed it anew. What counts there counts here: the participants' names.
     pub(super) fn entry(&self, mut config: GroupConfig) -> EntryMode {
         if let Founding::Form(formation) | Founding::JoinOrForm(formation) = self {
-            if durability_of(&config) == Durability::HeldByAll {
+            if Durability::of(&config) != Durability::Ordered {
                 config.members_min = config.members_min.max(formation.at_least);
             }
             if config.quorum == Quorum::MajorityOfView {
@@ -92,6 +94,20 @@ impl Default for ReplicaOptions {
 }
 
 impl ReplicaOptions {
+    /// Refuses a service in which fewer than a majority may go on without what a majority holds.
+    pub(super) fn check(&self) -> Result<(), ReplicaEnd> {
+        let Quorum::AtLeast(least) = self.config.quorum else { return Ok(()) };
+        if self.durability != Durability::HeldByMajority || self.config.quorums_intersect() {
+            return Ok(());
+        }
+        let error = ConfigError {
+            parameter: "quorum at least",
+            value: least.into(),
+            allowed: "more than half of members_max where a majority holds what is answered",
+        };
+        Err(ReplicaEnd::NotEntered(Arc::new(error.into())))
+    }
+
     /// Returns the configuration with which the group is founded.
     pub(super) fn group_config(&self) -> GroupConfig {
         let slow_member = match self.config.slow_member {
@@ -100,13 +116,5 @@ impl ReplicaOptions {
         };
         let resilience = self.durability.resilience();
         GroupConfig { resilience, slow_member, keeps_state: true, ..self.config.clone() }
-    }
-}
-
-/// Returns the durability of a service whose group has this configuration.
-pub(super) fn durability_of(config: &GroupConfig) -> Durability {
-    match config.resilience == Durability::HeldByAll.resilience() {
-        true => Durability::HeldByAll,
-        false => Durability::Ordered,
     }
 }
