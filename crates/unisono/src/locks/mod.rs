@@ -75,8 +75,8 @@ pub use unisono_core::locks::{
 use crate::options::Options;
 use crate::replica::waits::block_on;
 use crate::replica::{
-    CommandFailure, Founding, Notice, PendingCommand, ReadFailure, Replica, ReplicaError, ReplicaOptions,
-    ReplicaState,
+    CommandFailure, Durability, Founding, Notice, PendingCommand, ReadFailure, Replica, ReplicaError,
+    ReplicaOptions, ReplicaState,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -158,7 +158,7 @@ impl LockService {
         notice: impl Fn(Notice) + Send + 'static,
     ) -> Result<LockService, ReplicaError> {
         let (machine, changes) = machine();
-        let replica = Replica::open(group, founding, machine, within(settings), options)?;
+        let replica = Replica::open(group, founding, machine, of_locks(settings), options)?;
         LockService::of(group, replica, changes, notice)
     }
 
@@ -171,7 +171,7 @@ impl LockService {
         notice: impl Fn(Notice) + Send + 'static,
     ) -> Result<LockService, ReplicaError> {
         let (machine, changes) = machine();
-        let replica = Replica::begin(group, founding, machine, within(settings), options)?;
+        let replica = Replica::begin(group, founding, machine, of_locks(settings), options)?;
         LockService::of(group, replica, changes, notice)
     }
 
@@ -573,8 +573,10 @@ fn machine() -> (LockMachine, Arc<Changes>) {
     (machine, changes)
 }
 
-fn within(settings: ReplicaOptions) -> ReplicaOptions {
-    ReplicaOptions { command_within: COMMAND_WITHIN, ..settings }
+/// Returns the options of a lock service: a majority holds each grant, so no member that stands still delays one.
+fn of_locks(settings: ReplicaOptions) -> ReplicaOptions {
+    let durability = Durability::HeldByMajority;
+    ReplicaOptions { command_within: COMMAND_WITHIN, durability, ..settings }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), ReplicaError> {
