@@ -1,4 +1,4 @@
-//! The locks of a group, for `status`: who holds them, and who waits for them.
+//! The locks of a group, for `status` and `why`: who holds them, and who waits for them.
 
 use crate::output::{Output, visible};
 use serde_json::{Value, json};
@@ -41,6 +41,16 @@ impl Claims {
             Claims::Of(table) => table.locks().map(|(name, claims)| (name, claims.collect())).collect(),
             Claims::None | Claims::TooMany => Vec::new(),
         }
+    }
+
+    /// Returns who waits for which lock, and who has it.
+    pub(crate) fn waits(&self) -> Vec<(&str, Uid, Uid)> {
+        let mut waits = Vec::new();
+        for (lock, claims) in self.lines() {
+            let Some((holder, waiting)) = claims.split_first() else { continue };
+            waits.extend(waiting.iter().map(|claim| (lock, claim.member, holder.member)));
+        }
+        waits
     }
 
     /// Prints a line for each lock that is held. `name` returns the name of a member.

@@ -108,6 +108,7 @@ What members wait for, as text and with --json:
   the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such; in a ring
                                   it is the next to have the token
   the end of a reset      reset   the group goes on once a quorum of its members has agreed on a view
+  a lock                  locks   another member has it (unisono lock)
   one more member         minimum the group orders nothing below its minimum; a line for each member that is missing
 
 Example:
@@ -242,8 +243,14 @@ fn once(
             }
         }
         View::Why => {
-            let everyone = everyone(group, &report, options, PATIENCE);
-            why(group, &everyone, connection::unseen(settings), output)?;
+            let (everyone, claims) = std::thread::scope(|scope| {
+                let addresses = report.members.iter().map(|member| member.member.address);
+                let ask = move || Claims::of(group, addresses, options);
+                let asking = Builder::new().spawn_scoped(scope, ask);
+                let everyone = everyone(group, &report, options, PATIENCE);
+                (everyone, asking.map_or(Claims::None, |asking| asking.join().unwrap_or(Claims::None)))
+            });
+            why(group, &everyone, &claims, connection::unseen(settings), output)?;
             if let Some(force) = everyone.force(group, settings) {
                 let are = if everyone.silent.len() == 1 { "it is" } else { "they are" };
                 output.say(format_args!("if {are} dead for ever: `{force}`"))?;
@@ -633,7 +640,14 @@ fn phrase(reason: WaitReason, is_ring: bool) -> &'static str {
     }
 }
 
-fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::io::Result<()> {
+fn why(
+    group: &str,
+    everyone: &Everyone,
+    claims: &Claims,
+    unseen: &str,
+    output: &Output,
+) -> std::io::Result<()> {
+    let locks = claims.waits();
     let waiting: Vec<&Waiting> = everyone.reports.iter().flat_map(|report| &report.waiting).collect();
     let omitted: usize = everyone.reports.iter().map(|report| report.waiting_omitted).sum();
     let first = &everyone.first;
@@ -650,6 +664,9 @@ fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::
         "group": group,
         "waiting": waiting.iter().map(object).collect::<Vec<_>>(),
         "waiting_omitted": omitted,
+        "locks": locks.iter().map(|(lock, who, holder)| {
+            json!({"who": name(first, *who), "lock": lock, "holder": name(first, *holder)})
+        }).collect::<Vec<_>>(),
         "silent": everyone.silent_names(),
         "members_omitted": first.members_omitted,
     }))?;
@@ -666,7 +683,15 @@ fn why(group: &str, everyone: &Everyone, unseen: &str, output: &Output) -> std::
     if omitted > 0 {
         output.say(format_args!("and {omitted} more"))?;
     }
-    if waiting.is_empty() {
+    for (lock, who, holder) in &locks {
+        output.say(format_args!(
+            "{} waits for the lock {}, which {} has",
+            called(first, *who),
+            visible(lock),
+            called(first, *holder)
+        ))?;
+    }
+    if waiting.is_empty() && locks.is_empty() {
         output.say("no member is waiting")?;
     }
     if is_of_one(first) {

@@ -179,6 +179,11 @@ fn status_shows_the_holder_and_the_line() {
     let text = unisono(["status", group]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("has it") && text.contains("in line"), "{text}");
+    let why = json(&unisono(["why", group, "--json"]))["locks"].clone();
+    assert_eq!(
+        why,
+        serde_json::json!([{"who": lock["waiting"][0], "lock": "door", "holder": lock["holder"]}])
+    );
     std::fs::write(folder.path("end"), "").unwrap();
     assert_eq!(first.end().0, Some(0));
     assert_eq!(second.0.wait().unwrap().code(), Some(0));
