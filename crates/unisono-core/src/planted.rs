@@ -286,6 +286,12 @@ named! {
         FenceWithoutClock,
         /// When a holder releases its lock, the second in line gets it.
         LockWaiterSkipped,
+        /// A command that would be refused is ordered.
+        CapabilityUnlooked,
+        /// A command is refused by a state that may be behind.
+        RefusedUnconfirmed,
+        /// A command is refused by a state although an earlier attempt at it was executed.
+        RepeatRefusedEarly,
     }
 }
 

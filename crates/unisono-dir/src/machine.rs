@@ -50,6 +50,10 @@ impl StateMachine for Directory {
         }
     }
 
+    fn admit(&self, request: &Bytes) -> Option<Outcome> {
+        self.table.admit(request).map(Outcome::Reply)
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         let reply = self.table.apply(command.payload);
         (self.observer)();

@@ -73,6 +73,10 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::SwitchBeforeAcceptance
         | CoreBug::SwitchKeptOverCut
         | CoreBug::SwitchNotInBase => OF_RINGS,
+        // Only the table looks at commands before they are ordered.
+        CoreBug::CapabilityUnlooked | CoreBug::RefusedUnconfirmed | CoreBug::RepeatRefusedEarly => {
+            OF_DIRECTORY
+        }
         bug if bug.is_of_replicas() => OF_REPLICAS,
         bug if bug.is_of_calls() => OF_CALLS,
         _ => OF_GROUPS,

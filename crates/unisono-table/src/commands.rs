@@ -47,6 +47,32 @@ impl Table {
         done.map_err(Refusal::from)
     }
 
+    /// Returns why a command would be refused in this state; `None` if it would be carried out.
+    pub(crate) fn refusal_of(&self, command: &Command) -> Option<Refusal> {
+        let checked = match command {
+            Command::Found { .. } if self.root().is_some() => Err(Reason::Founded),
+            Command::Found { .. } => Ok(()),
+            Command::CreateDirectory { place, masks, .. } => {
+                self.room_for_directory_at(place).and_then(|()| self.entered(place, *masks, true)).map(drop)
+            }
+            Command::CreateFile { place, masks, content, .. } => self
+                .room_for_file_at(place, content)
+                .and_then(|()| self.entered(place, *masks, false))
+                .map(drop),
+            Command::DeleteDirectory { place } => self.deleted_directory(place).map(drop),
+            Command::DeleteFile { place } => self.deleted_file(place).map(drop),
+            Command::Append { place, capability, masks } => {
+                self.appended(place, capability, *masks).map(drop)
+            }
+            Command::Chmod { place, masks } => self.changed_masks(place, *masks).map(drop),
+            Command::DeleteRow { place } => self.present_row(place).map(drop),
+            Command::ReplaceSet { rows } => return self.replaceable_set(rows).err(),
+            Command::Revoke { place, .. } => self.revoked(place).map(drop),
+            Command::DeleteUnreachable { owner, .. } => self.require_owner(owner),
+        };
+        checked.err().map(Refusal::from)
+    }
+
     fn found(&mut self, port: Port, secret: Check, service: Bytes) -> Result<Answer, Reason> {
         if self.root().is_some() {
             return Err(Reason::Founded);
@@ -112,6 +138,22 @@ impl Table {
         }
     }
 
+    /// Returns the row in which a new object is to be entered, with its masks; `None` if it is not to be entered.
+    fn entered(
+        &self,
+        place: &Place,
+        masks: Option<Masks>,
+        is_directory: bool,
+    ) -> Result<Option<(Target, Masks)>, Reason> {
+        if place.path.is_empty() {
+            return Ok(None);
+        }
+        let target = self.free_row(place)?;
+        let masks = self.masks_for(target.directory, masks, is_directory)?;
+        self.room_for_row()?;
+        Ok(Some((target, masks)))
+    }
+
     /// Adds an object, and a row with its capability if the path is not empty.
     fn create(
         &mut self,
@@ -121,15 +163,7 @@ impl Table {
         body: Body,
     ) -> Result<Answer, Reason> {
         let is_directory = matches!(body, Body::Directory(_));
-        let row = match place.path.is_empty() {
-            true => None,
-            false => {
-                let target = self.free_row(place)?;
-                let masks = self.masks_for(target.directory, masks, is_directory)?;
-                self.room_for_row()?;
-                Some((target, masks))
-            }
-        };
+        let row = self.entered(place, masks, is_directory)?;
         let number = self.add(Object { created: self.number, secret, body });
         let capability = Capability::of_owner(self.port, number, secret);
         if let Some((target, masks)) = row {
@@ -158,7 +192,8 @@ impl Table {
         Answer::Done
     }
 
-    fn delete_directory(&mut self, place: &Place) -> Result<Answer, Reason> {
+    /// Returns the directory that may be deleted, and its row.
+    fn deleted_directory(&self, place: &Place) -> Result<(ObjectNumber, Option<Target>), Reason> {
         let (capability, row) = self.with_row(place)?;
         let opened = self.open(&capability)?;
         opened.require(Rights::DELETE)?;
@@ -168,24 +203,41 @@ impl Table {
         if !opened.directory.rows.is_empty() && !self.watched.broken(Planted::FullDirectoryDeleted) {
             return Err(Reason::NotEmpty);
         }
-        Ok(self.delete(capability.object, row))
+        Ok((capability.object, row))
     }
 
-    fn delete_file(&mut self, place: &Place) -> Result<Answer, Reason> {
+    fn delete_directory(&mut self, place: &Place) -> Result<Answer, Reason> {
+        let (object, row) = self.deleted_directory(place)?;
+        Ok(self.delete(object, row))
+    }
+
+    /// Returns the file that may be deleted, and its row.
+    fn deleted_file(&self, place: &Place) -> Result<(ObjectNumber, Option<Target>), Reason> {
         let (capability, row) = self.with_row(place)?;
         self.object(&capability)?.file().ok_or(Reason::NotAFile)?;
         if !capability.rights.include(Rights::DESTROY) {
             return Err(Reason::Denied);
         }
-        Ok(self.delete(capability.object, row))
+        Ok((capability.object, row))
     }
 
-    fn revoke(&mut self, place: &Place, secret: Check) -> Result<Answer, Reason> {
+    fn delete_file(&mut self, place: &Place) -> Result<Answer, Reason> {
+        let (object, row) = self.deleted_file(place)?;
+        Ok(self.delete(object, row))
+    }
+
+    /// Returns the capability of the object that may get a new secret, and its row.
+    fn revoked(&self, place: &Place) -> Result<(Capability, Option<Target>), Reason> {
         let (capability, row) = self.with_row(place)?;
         self.object(&capability)?;
         if capability.rights != Rights::ALL {
             return Err(Reason::Denied);
         }
+        Ok((capability, row))
+    }
+
+    fn revoke(&mut self, place: &Place, secret: Check) -> Result<Answer, Reason> {
+        let (capability, row) = self.revoked(place)?;
         let fresh = Capability::of_owner(self.port, capability.object, secret);
         if let Some(object) = self.objects.get_mut(&capability.object) {
             self.watched.keep(capability.object, object.secret);
@@ -216,21 +268,33 @@ impl Table {
 
     // --- rows ---
 
+    /// Returns the row that may be added, and its masks.
+    fn appended(
+        &self,
+        place: &Place,
+        capability: &Capability,
+        masks: Option<Masks>,
+    ) -> Result<(Target, Masks), Reason> {
+        let row = self.free_row(place)?;
+        let is_directory = self.object(capability).is_ok_and(|object| object.directory().is_some());
+        let masks = self.masks_for(row.directory, masks, is_directory)?;
+        self.room_for_row()?;
+        Ok((row, masks))
+    }
+
     fn append(
         &mut self,
         place: &Place,
         capability: Capability,
         masks: Option<Masks>,
     ) -> Result<Answer, Reason> {
-        let row = self.free_row(place)?;
-        let is_directory = self.object(&capability).is_ok_and(|object| object.directory().is_some());
-        let masks = self.masks_for(row.directory, masks, is_directory)?;
-        self.room_for_row()?;
+        let (row, masks) = self.appended(place, &capability, masks)?;
         self.put_row(row.directory, Event::Append, &row.name, StoredRow { capability, masks });
         Ok(Answer::Done)
     }
 
-    fn chmod(&mut self, place: &Place, masks: Masks) -> Result<Answer, Reason> {
+    /// Returns the row whose masks may be replaced, as it is to be.
+    fn changed_masks(&self, place: &Place, masks: Masks) -> Result<(Target, StoredRow), Reason> {
         let (parent, name) = self.open_parent(place)?;
         let row = parent.directory.rows.get(name).ok_or(Reason::NotFound)?;
         let masks = self.masks_for(parent.number, Some(masks), false)?;
@@ -239,7 +303,12 @@ impl Table {
         }
         let capability = row.capability;
         let target = Target { directory: parent.number, name: name.clone() };
-        self.put_row(target.directory, Event::Chmod, &target.name, StoredRow { capability, masks });
+        Ok((target, StoredRow { capability, masks }))
+    }
+
+    fn chmod(&mut self, place: &Place, masks: Masks) -> Result<Answer, Reason> {
+        let (target, row) = self.changed_masks(place, masks)?;
+        self.put_row(target.directory, Event::Chmod, &target.name, row);
         Ok(Answer::Done)
     }
 
@@ -250,6 +319,24 @@ impl Table {
     }
 
     fn replace_set(&mut self, rows: Vec<Replacement>) -> Result<Answer, Refusal> {
+        if self.watched.broken(Planted::HalfReplaceSet) {
+            self.replace_half(&rows);
+        }
+        let targets = self.replaceable_set(&rows)?;
+        targets.iter().for_each(|(target, capability)| self.set_capability(target, *capability));
+        Ok(Answer::Done)
+    }
+
+    /// Replaces the rows before the first that may not be replaced: a planted bug.
+    fn replace_half(&mut self, rows: &[Replacement]) {
+        for row in rows {
+            let Ok(target) = self.replaceable(row) else { return };
+            self.set_capability(&target, row.capability);
+        }
+    }
+
+    /// Returns the rows that may be replaced, all of them.
+    fn replaceable_set(&self, rows: &[Replacement]) -> Result<Vec<(Target, Capability)>, Refusal> {
         if rows.is_empty() || rows.len() > SET_ROWS_MAX {
             return Err(Reason::Unreadable.into());
         }
@@ -260,13 +347,9 @@ impl Table {
             if !named.insert((target.directory, target.name.clone())) {
                 return Err(at_entry(Reason::Twice));
             }
-            if self.watched.broken(Planted::HalfReplaceSet) {
-                self.set_capability(&target, replacement.capability);
-            }
             targets.push((target, replacement.capability));
         }
-        targets.iter().for_each(|(target, capability)| self.set_capability(target, *capability));
-        Ok(Answer::Done)
+        Ok(targets)
     }
 
     /// Returns the row of a replacement if it is what the caller expects: what a lookup at this place returns.

@@ -1,4 +1,4 @@
-//! Why a request was refused. A refused command has a number and changed nothing.
+//! Why a request was refused. A refused command changed nothing.
 
 use crate::codec::{Reader, Writer};
 use thiserror::Error;
@@ -129,6 +129,29 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// True if it says that the client lacks a right, or names or sends what there is not. A command that is refused for such
+    /// a reason is refused before it is ordered, and has no number.
+    pub fn is_of_rights(&self) -> bool {
+        match self {
+            Reason::NotFound
+            | Reason::Denied
+            | Reason::NotADirectory
+            | Reason::NotAFile
+            | Reason::NoName
+            | Reason::Unreadable => true,
+            Reason::Exists
+            | Reason::NotEmpty
+            | Reason::Masks { .. }
+            | Reason::Differs
+            | Reason::Twice
+            | Reason::Full { .. }
+            | Reason::Root
+            | Reason::Founded
+            | Reason::Future { .. }
+            | Reason::NoLongerKept { .. } => false,
+        }
+    }
+
     pub(crate) fn write(&self, out: &mut Writer) {
         match *self {
             Reason::NotFound => out.u8(1),

@@ -102,6 +102,21 @@ impl Table {
         self.run(command).encode()
     }
 
+    /// Looks at the command with these bytes before it is ordered: returns the bytes of the reply if it would be refused for
+    /// its capability, for an object or row that it needs, or because it cannot be read. Whatever else the state decides
+    /// gets a number.
+    pub fn admit(&self, request: &Bytes) -> Option<Bytes> {
+        let refusal = match Request::decode(request) {
+            Some(Request::Command(command)) => self.refusal_of(&command)?,
+            _ => Reason::Unreadable.into(),
+        };
+        let result = Err(refusal);
+        refusal
+            .reason
+            .is_of_rights()
+            .then(|| Reply { number: self.number, changes: self.changes, result }.encode())
+    }
+
     /// Applies a command.
     pub fn execute(&mut self, command: Command) -> Reply {
         self.run(Some(command))

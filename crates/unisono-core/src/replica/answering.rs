@@ -3,11 +3,11 @@
 use super::reads::Read;
 use super::replicated::Replicated;
 use super::{
-    Answer, CommandFailure, Done, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
+    Answer, CommandFailure, Done, Kind, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
 };
 use crate::identity::{Member, Uid};
 use crate::planted::Planted;
-use crate::rpc::{CallNumber, RequestId};
+use crate::rpc::{CallNumber, Request, RequestId};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -86,6 +86,49 @@ impl<S: StateMachine> Replica<S> {
         others.filter(has_state).cloned().collect()
     }
 
+    // --- commands that are refused before they are ordered ---
+
+    /// Looks at a command with the state that is here. One that this state refuses waits like a read for a confirmed state,
+    /// which is asked again; any other is ordered at once.
+    pub(super) fn look_at(&mut self, request: Request) {
+        let refusal = match self.looks_at(&request) {
+            true => self.refusal_of(&request),
+            false => None,
+        };
+        match refusal {
+            Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
+                self.answer(request.id, request.hops, &refusal);
+            }
+            Some(_) => {
+                self.reads.add_request(request);
+                self.ask_for_confirmation();
+            }
+            None => self.order(request),
+        }
+    }
+
+    /// True if a command may be refused before it is ordered: the state can be confirmed, and nothing here waits for an
+    /// outcome of the command.
+    fn looks_at(&self, request: &Request) -> bool {
+        self.settings.durability.has_linearizable_reads()
+            && !self.waiting.has(request.client, request.call)
+            && !self.watched.broken(Planted::CapabilityUnlooked)
+    }
+
+    fn refusal_of(&self, request: &Request) -> Option<Outcome> {
+        self.replicated.as_ref().and_then(|state| state.refuses(request, self.watched))
+    }
+
+    /// Orders a caller's command.
+    fn order(&mut self, request: Request) {
+        if !self.waiting.has_room_for(&request) {
+            let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
+            return self.answer(request.id, request.hops, &refusal);
+        }
+        let command = self.waiting.add_request(self.now, request);
+        self.submit_command(command);
+    }
+
     // --- reads ---
 
     pub(super) fn read(&self, query: &Bytes) -> Outcome {
@@ -145,6 +188,13 @@ impl<S: StateMachine> Replica<S> {
     fn serve_read(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+            Read::Request(request) if S::kind(&request.payload) == Kind::Command => {
+                match self.refusal_of(&request) {
+                    Some(refusal) => self.answer(request.id, request.hops, &refusal),
+                    // Something was answered since that lets it through.
+                    None => self.order(request),
+                }
+            }
             Read::Request(request) => {
                 let outcome = self.read(&request.payload);
                 self.answer(request.id, request.hops, &outcome);

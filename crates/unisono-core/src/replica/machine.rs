@@ -24,6 +24,21 @@ pub trait StateMachine {
         Kind::Command
     }
 
+    /// Looks at a command before it is ordered. Returns the refusal if the command would be refused in the present state, or
+    /// `None` to have it ordered. The default orders every command.
+    ///
+    /// The server that received the command asks, and it believes a refusal only of a state that contains everything that
+    /// was answered before the command arrived, as for a read. A command that is refused here takes no position and no
+    /// place in a log, and no server remembers it. So a client that may do nothing costs the other clients little.
+    ///
+    /// It may refuse early, and never accepts early: `apply` checks the command again, in a state that may be another one
+    /// by then. It must return only what [`StateMachine::apply`] would return in the same state without changing anything.
+    /// A command whose earlier attempt may have been executed is not looked at.
+    fn admit(&self, request: &Bytes) -> Option<Outcome> {
+        let _ = request;
+        None
+    }
+
     /// Executes a command at its place in the order.
     fn apply(&mut self, command: &Command<'_>) -> Outcome;
 

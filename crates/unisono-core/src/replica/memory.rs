@@ -109,6 +109,12 @@ impl Memory {
         self.commands
     }
 
+    /// True if this command was executed, as far as is remembered.
+    pub(super) fn has_executed(&self, client: Uid, call: CallNumber) -> bool {
+        let known = self.clients.get(&client);
+        known.is_some_and(|known| call < known.finished_below || known.executed.contains_key(&call))
+    }
+
     /// True if an outcome of a command of this client with a lower number is kept.
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {
         self.clients.get(&client).is_some_and(|known| known.executed.range(..below).next().is_some())

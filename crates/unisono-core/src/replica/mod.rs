@@ -57,7 +57,7 @@ use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use answering::{BUSY, NO_READS, WAITS_TOO_LONG};
+use answering::{NO_READS, WAITS_TOO_LONG};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
@@ -109,6 +109,8 @@ pub struct Replica<S> {
     /// Clients that acknowledged outcomes since the members were last told to free them.
     finished: BTreeMap<Uid, CallNumber>,
     tidy_at: Option<Time>,
+    /// Time of the last input.
+    now: Time,
     is_stopped: bool,
     /// The group's reset finds no quorum.
     has_no_quorum: bool,
@@ -192,6 +194,7 @@ impl<S: StateMachine> Replica<S> {
             outputs: VecDeque::new(),
             finished: BTreeMap::new(),
             tidy_at: None,
+            now: Time::ZERO,
             is_stopped: false,
             has_no_quorum: false,
             below_minimum: None,
@@ -213,6 +216,7 @@ impl<S: StateMachine> Replica<S> {
     /// [`Group::poll_undelivered`](crate::Group::poll_undelivered). They come here too, before
     /// [`into_next`](Replica::into_next).
     pub fn handle_event(&mut self, now: Time, event: Event) {
+        self.now = now;
         if self.is_stopped {
             return self.keep(now, &event);
         }
@@ -244,6 +248,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Handles a request of a caller.
     pub fn handle_request(&mut self, now: Time, request: Request) {
+        self.now = now;
         if self.is_stopped || self.replicated.is_none() {
             return self.pass_on(request.id, 0);
         }
@@ -271,14 +276,9 @@ impl<S: StateMachine> Replica<S> {
                 let refusal = Outcome::Refuse(Bytes::from_static(WAITS_TOO_LONG));
                 self.answer(request.id, request.hops, &refusal);
             }
-            Kind::Command if !self.waiting.has_room_for(&request) => {
-                let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
-                self.answer(request.id, request.hops, &refusal);
-            }
             Kind::Command => {
                 self.tidy_by(now);
-                let command = self.waiting.add_request(now, request);
-                self.submit_command(command);
+                self.look_at(request);
             }
         }
     }
@@ -323,6 +323,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Does what is due at the time that [`Replica::poll_timeout`] returned. Harmless at any other time.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
         if self.tidy_at.is_some_and(|at| at <= now) {
             self.tidy(now);
         }

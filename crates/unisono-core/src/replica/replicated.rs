@@ -14,7 +14,7 @@ use super::word::{Ordered, Word};
 use crate::event::{Event, View};
 use crate::identity::{EpochId, Name, Seqno, Uid};
 use crate::planted::Planted;
-use crate::rpc::CallNumber;
+use crate::rpc::{CallNumber, Request};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
@@ -564,6 +564,15 @@ impl<S: StateMachine> Replicated<S> {
     /// Returns the number of executed commands that are remembered.
     pub(super) fn remembered_commands(&self) -> usize {
         self.memory.commands()
+    }
+
+    /// Returns the refusal of a command that is not to be ordered. One that was executed has its outcome, which differs.
+    pub(super) fn refuses(&self, request: &Request, watched: Watched) -> Option<Outcome> {
+        let is_repeat = request.again || self.memory.has_executed(request.client, request.call);
+        match is_repeat && !watched.broken(Planted::RepeatRefusedEarly) {
+            true => None,
+            false => self.machine.admit(&request.payload),
+        }
     }
 
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {

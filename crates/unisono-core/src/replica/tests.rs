@@ -22,7 +22,18 @@ impl StateMachine for Words {
         }
     }
 
+    fn admit(&self, request: &Bytes) -> Option<Outcome> {
+        let has_key = self.0.iter().any(|word| word == "key");
+        (request == "open" && !has_key).then(|| Outcome::Refuse("no key".into()))
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
+        if let Some(refusal) = self.admit(command.payload) {
+            return refusal;
+        }
+        if command.payload == "close" {
+            self.0.retain(|word| word != "key");
+        }
         let word = String::from_utf8_lossy(command.payload).into_owned();
         if word == "pass" {
             return Outcome::Pass("passed".into());
@@ -280,6 +291,7 @@ impl Made {
             call,
             finished_below: 1,
             hops: 0,
+            again: false,
             deadline: NOW + Duration::from_secs(5),
             payload: payload.into(),
         };
@@ -516,6 +528,76 @@ fn what_a_reset_dropped_is_submitted_again_and_takes_effect_once() {
     made.assert_all_agree();
 }
 
+fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'static str) -> Request {
+    Request {
+        id: RequestId::numbered(index),
+        port: Port(1),
+        client: Uid(client),
+        call,
+        finished_below: 1,
+        hops: 0,
+        again,
+        deadline: NOW + Duration::from_secs(5),
+        payload: payload.into(),
+    }
+}
+
+#[test]
+fn a_command_that_the_state_refuses_takes_no_position_and_is_not_remembered() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "open");
+    assert_eq!(made.answer(1).unwrap(), "refused: no key");
+    assert_eq!((made.replica(1).position(), made.replica(1).account().commands), (0, 0));
+    made.request(2, 2, 77, 2, "key");
+    made.request(1, 3, 77, 3, "open");
+    assert_eq!((made.answer(3).unwrap(), made.replica(1).position()), ("3".into(), 2));
+    made.assert_all_agree();
+}
+
+#[test]
+fn a_command_is_refused_only_by_a_confirmed_state() {
+    let mut made = Made::of(&[1, 2]);
+    made.replica(1).handle_request(NOW, asked(1, 77, 1, false, "open"));
+    assert_eq!(made.replica(1).poll_output(), Some(Output::Confirm));
+    assert_eq!(made.replica(1).poll_output(), None, "it waits");
+    made.request(2, 2, 78, 1, "key");
+    assert_eq!(made.answer(1), None);
+    let seqno = made.seqno;
+    made.replica(1).handle_confirmed(seqno);
+    made.settle();
+    assert_eq!(made.answer(1).unwrap(), "3", "another client has brought the key meanwhile");
+    made.assert_all_agree();
+}
+
+#[test]
+fn a_repeat_of_a_command_is_not_refused_before_it_is_ordered() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "key");
+    made.request(1, 2, 77, 2, "open");
+    made.request(1, 3, 77, 3, "close");
+    // The state would refuse it now, but it has its outcome; whether or not the client knows that it asks again.
+    for (index, again) in [(4, true), (5, false)] {
+        made.replica(2).handle_request(NOW, asked(index, 77, 2, again, "open"));
+        made.settle();
+        assert_eq!(made.answer(index), made.answer(2));
+    }
+    assert_eq!(made.replica(2).position(), 3);
+    // An earlier attempt may still be executed, so this one gets a position to stay refused.
+    made.replica(2).handle_request(NOW, asked(6, 77, 4, true, "open"));
+    made.settle();
+    assert_eq!((made.answer(6).unwrap(), made.replica(2).position()), ("refused: no key".into(), 4));
+    made.assert_all_agree();
+}
+
+#[test]
+fn a_service_whose_reads_are_local_orders_what_it_refuses() {
+    let mut made = Made::of(&[1]);
+    made.durability = Durability::Ordered;
+    made.join(2);
+    made.request(2, 1, 77, 1, "open");
+    assert_eq!((made.answer(1).unwrap(), made.replica(2).position()), ("refused: no key".into(), 1));
+}
+
 #[test]
 fn reads_wait_for_a_confirmation_and_what_it_names() {
     let mut made = Made::of(&[1, 2]);
@@ -535,6 +617,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             call: u64::from(index),
             finished_below: 1,
             hops: 0,
+            again: false,
             deadline: NOW + Duration::from_secs(5),
             payload: "read".into(),
         };
@@ -778,6 +861,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             call: index.into(),
             finished_below: 1,
             hops: 0,
+            again: false,
             deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
             payload: "a".into(),
         };

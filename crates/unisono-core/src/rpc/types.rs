@@ -138,6 +138,8 @@ pub struct Request {
     pub finished_below: CallNumber,
     /// How often the call was passed on.
     pub hops: u8,
+    /// True if an earlier attempt at the call may have been executed, or may still be, as the client says.
+    pub again: bool,
     /// Time after which the client does not wait for an answer.
     pub deadline: Time,
     /// Bytes of the request.

@@ -34,6 +34,8 @@ pub const HOPS_MAX: u8 = 8;
 
 /// Value of the byte in a request that says that an instance follows.
 const WITH_INSTANCE: u8 = 1;
+/// An earlier attempt at the call may have been executed.
+const AGAIN: u8 = 2;
 
 /// The name of one attempt at a call. Packed, because each frame is as long as the longest one: see [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +120,8 @@ pub struct Request {
     pub instance: u64,
     /// Number of times that the call was passed on.
     pub hops: u8,
+    /// True if an earlier attempt at the call may have been executed, or may still be.
+    pub again: bool,
     /// How much longer the client will wait, in milliseconds.
     pub left_ms: u32,
     /// The request.
@@ -263,7 +267,7 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u8(request.hops);
             out.u32(request.left_ms);
             let has_instance = request.instance != 0;
-            out.u8(u8::from(has_instance) * WITH_INSTANCE);
+            out.u8(u8::from(has_instance) * WITH_INSTANCE | u8::from(request.again) * AGAIN);
             if has_instance {
                 out.u64(request.instance);
             }
@@ -370,7 +374,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             };
             let left_ms = from.u32("left")?;
             let with = match from.u8("with")? {
-                with if with <= WITH_INSTANCE => with,
+                with if with <= WITH_INSTANCE | AGAIN => with,
                 other => return Err(from.out_of_range("with", other)),
             };
             let instance = match with & WITH_INSTANCE {
@@ -380,8 +384,19 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                     instance => instance,
                 },
             };
+            let again = with & AGAIN != 0;
             let payload = read_payload(from)?;
-            Frame::Request(Request { attempt, call, finished_below, port, instance, hops, left_ms, payload })
+            Frame::Request(Request {
+                attempt,
+                call,
+                finished_below,
+                port,
+                instance,
+                hops,
+                again,
+                left_ms,
+                payload,
+            })
         }
         FrameKind::Reply => Frame::Reply(Reply {
             attempt: read_attempt(from)?,

@@ -526,13 +526,14 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} (finished below {}) of {:032x}, {}, hops {}, {} ms left: {}",
+                "{}: call {} (finished below {}) of {:032x}, {}, hops {}{}, {} ms left: {}",
                 In(request.attempt),
                 request.call,
                 request.finished_below,
                 request.port.0,
                 Of(request.instance),
                 request.hops,
+                if request.again { ", again" } else { "" },
                 request.left_ms,
                 Load(&request.payload)
             ),

@@ -500,6 +500,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
         port,
         instance: 0,
         hops: 0,
+        again: false,
         left_ms: 1000,
         payload: Payload::Whole("x".into()),
     });

@@ -58,6 +58,7 @@ impl Table {
             port: self.port,
             instance: 0,
             hops: 0,
+            again: false,
             left_ms: 5000,
             payload,
         };

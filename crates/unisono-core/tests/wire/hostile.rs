@@ -211,7 +211,18 @@ fn values_of_calls_out_of_range_are_refused() {
     };
     let request = |call, finished_below, hops| {
         let (port, left_ms, payload) = (Port(1), 1, Payload::Omitted);
-        Frame::Request(Request { attempt, call, finished_below, port, instance: 0, hops, left_ms, payload })
+        let (instance, again) = (0, false);
+        Frame::Request(Request {
+            attempt,
+            call,
+            finished_below,
+            port,
+            instance,
+            hops,
+            again,
+            left_ms,
+            payload,
+        })
     };
     let done =
         |attempts: &[(u16, u64)]| Frame::Done { to: Uid(1), finished_below: 1, attempts: attempts.to_vec() };

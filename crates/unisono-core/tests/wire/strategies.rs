@@ -252,19 +252,23 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(nonce, port, address)| Frame::PortNotHere { nonce, port, address })
             .boxed(),
         FrameKind::Request => {
-            (attempt(), [place(), place()], (port(), any::<u64>()), 0..=HOPS_MAX, any::<u32>(), payload())
-                .prop_map(|(attempt, [call, finished_below], (port, instance), hops, left_ms, payload)| {
-                    Frame::Request(Request {
-                        attempt,
-                        call,
-                        finished_below,
-                        port,
-                        instance,
-                        hops,
-                        left_ms,
-                        payload,
-                    })
-                })
+            let passed = (0..=HOPS_MAX, any::<bool>());
+            (attempt(), [place(), place()], (port(), any::<u64>()), passed, any::<u32>(), payload())
+                .prop_map(
+                    |(attempt, [call, finished_below], (port, instance), (hops, again), left_ms, payload)| {
+                        Frame::Request(Request {
+                            attempt,
+                            call,
+                            finished_below,
+                            port,
+                            instance,
+                            hops,
+                            again,
+                            left_ms,
+                            payload,
+                        })
+                    },
+                )
                 .boxed()
         }
         FrameKind::Reply => (attempt(), grant(), any::<bool>(), payload())

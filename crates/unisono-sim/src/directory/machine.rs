@@ -51,6 +51,11 @@ impl Directory {
         marked(REPLY, &reply)
     }
 
+    /// Returns the reply to the command with these bytes if it is refused before it is ordered.
+    pub(crate) fn admit(&self, request: &Bytes) -> Option<Bytes> {
+        self.table.admit(request).map(|reply| marked(REPLY, &reply))
+    }
+
     /// Answers the query with these bytes.
     pub(crate) fn answer(&self, request: &Bytes) -> Bytes {
         let query = match Request::decode(request) {

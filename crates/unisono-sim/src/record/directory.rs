@@ -22,6 +22,13 @@ pub enum DirectoryRecord {
         /// The reply.
         reply: Bytes,
     },
+    /// A server got a command.
+    Taken {
+        /// The client, and the client's number of the command.
+        name: (Life, u64),
+        /// True if an earlier attempt at it may have been executed.
+        again: bool,
+    },
     /// A copy applied a command.
     Applied {
         /// Where the copy is after it.

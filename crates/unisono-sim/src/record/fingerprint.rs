@@ -183,6 +183,7 @@ fn of_directory(record: &DirectoryRecord) -> u64 {
         DirectoryRecord::Applied { at, name: (client, call), request, reply } => {
             fold([2, of_place(at), u64::from(client.0), *call, hash(request), hash(reply)])
         }
+        DirectoryRecord::Taken { again, .. } => fold([9, u64::from(*again)]),
         DirectoryRecord::Serves { at, remembered } => fold([3, of_place(at), *remembered as u64]),
         DirectoryRecord::Watched { watch, request, reply, .. } => {
             fold([4, u64::from(*watch), hash(request), hash(reply)])

@@ -156,6 +156,11 @@ impl StateMachine for Copy {
         }
     }
 
+    fn admit(&self, request: &Bytes) -> Option<Outcome> {
+        let refusal = self.directory()?.admit(&directory::request_in(request)?)?;
+        Some(Outcome::Reply(refusal))
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         let Some((op, reply, answer)) = self.execute(command) else {
             return Outcome::Refuse(Bytes::new());

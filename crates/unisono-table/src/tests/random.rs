@@ -171,7 +171,13 @@ impl World {
     fn take(&mut self, step: &Step) -> Result<bool, TestCaseError> {
         if let Some(command) = self.command(step) {
             let bytes = Request::Command(command.clone()).encode();
+            let (refusal, early) = (self.table.refusal_of(&command), self.table.admit(&bytes));
+            let (number, changes) = (self.table.number, self.table.changes);
             let reply = Reply::decode(&self.table.apply(&bytes)).expect("a reply");
+            prop_assert_eq!(refusal, reply.result.as_ref().err().copied(), "{:?}", command);
+            let result = reply.result.clone();
+            let is_early = refusal.is_some_and(|refusal| refusal.reason.is_of_rights());
+            prop_assert_eq!(early, is_early.then(|| Reply { number, changes, result }.encode()));
             prop_assert_eq!(&reply, &self.model.run(&command), "{:?}", command);
             if let Ok(answer) = &reply.result {
                 self.learn(answer);

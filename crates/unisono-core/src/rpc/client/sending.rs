@@ -142,6 +142,7 @@ fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, unfinished
         port: call.port,
         instance: sent.instance,
         hops: call.hops,
+        again: call.may_have_happened(),
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
         payload,
     });

@@ -253,9 +253,10 @@ impl Server {
 
     /// Takes a new attempt; it supersedes what was in its slot.
     fn take_request(&mut self, now: Time, common: &mut Common, id: SessionId, request: Request) {
-        let Request { attempt, call, finished_below, port, instance, hops, left_ms, payload, .. } = request;
+        let Request { attempt, call, finished_below, port, instance, hops, again, left_ms, payload } =
+            request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
-        let asked = Asked { port, call, finished_below, hops, deadline };
+        let asked = Asked { port, call, finished_below, hops, again, deadline };
         let Some(session) = self.sessions.get_mut(id) else { return };
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;

@@ -234,6 +234,7 @@ impl Server {
                 call: asked.call,
                 finished_below: asked.finished_below,
                 hops,
+                again: asked.again,
                 deadline: asked.deadline,
                 payload,
             });

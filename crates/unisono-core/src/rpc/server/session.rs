@@ -72,6 +72,7 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) call: CallNumber,
     pub(in crate::rpc) finished_below: CallNumber,
     pub(in crate::rpc) hops: u8,
+    pub(in crate::rpc) again: bool,
     pub(in crate::rpc) deadline: Time,
 }
 

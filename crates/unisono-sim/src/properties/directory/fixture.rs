@@ -118,6 +118,19 @@ impl Fixture {
         self.apply_with(id, result)
     }
 
+    /// Returns the right reply to a command that is refused before it is ordered.
+    pub(super) fn refusal(&self, command: &Command) -> Reply {
+        let result = self.model.after(Some(command)).1;
+        Reply { number: self.model.number, changes: self.changes, result }
+    }
+
+    /// A server gets a command. A majority confirms what servers answer.
+    pub(super) fn taken(&mut self, id: OpId, again: bool) {
+        let name = (CLIENT, u64::from(id.0));
+        self.of_replica(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, disks: None });
+        self.of_directory(SERVER, DirectoryRecord::Taken { name, again });
+    }
+
     /// The same with this result.
     pub(super) fn apply_with(&mut self, id: OpId, result: Result<Answer, Refusal>) -> Reply {
         let command = super::model::command_in(&self.requests[id.index()]);

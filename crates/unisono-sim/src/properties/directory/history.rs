@@ -6,7 +6,7 @@ use super::model::{Changed, Model, command_in};
 use crate::record::{DirectoryRecord, Life, Mode, OpOutcome, Record, ReplicaRecord, Service, What};
 use bytes::Bytes;
 use unisono_core::Time;
-use unisono_table::{Answer, Query, Reason, Refusal, Reply, Request};
+use unisono_table::{Answer, Command, Query, Reason, Refusal, Reply, Request};
 
 /// Name of an operation: the client, and the client's number.
 pub(super) type Name = (Life, u64);
@@ -113,6 +113,10 @@ pub(super) struct History {
     /// Copies as they began to serve: the service, the position, and how many commands they remembered.
     pub(super) serves: Vec<(Service, u64, usize)>,
     answered: Map<Name, Vec<Service>>,
+    /// Commands that servers got, and whether an earlier attempt at one of them may have been executed.
+    taken: Map<Name, bool>,
+    /// True if a majority confirms what a server answers.
+    pub(super) is_confirmed: bool,
 }
 
 impl History {
@@ -149,7 +153,9 @@ impl History {
                     services.push(*service);
                 }
             }
-            ReplicaRecord::Terms { servers, .. } => self.servers = *servers,
+            ReplicaRecord::Terms { servers, held_by_all, .. } => {
+                (self.servers, self.is_confirmed) = (*servers, *held_by_all);
+            }
             ReplicaRecord::BeginsAnew => self.began_anew = true,
             _ => {}
         }
@@ -173,6 +179,7 @@ impl History {
                 let commands = self.commands.entry(at.service).or_default();
                 commands.entry(at.position).or_insert(Applied { name, request, reply });
             }
+            DirectoryRecord::Taken { name, again } => *self.taken.entry(*name).or_default() |= *again,
             DirectoryRecord::Serves { at, remembered } => {
                 self.serves.push((at.service, at.position, *remembered));
                 self.begun.entry(at.service).or_insert(at.position);
@@ -220,15 +227,16 @@ impl History {
     }
 
     /// Returns the operations that got a reply, each with the service that it is of: the one that executed the command, or
-    /// whose server answered the query.
+    /// whose server answered the query or refused the command before it was ordered.
     pub(super) fn judged<'a>(
         &'a self,
         timelines: &'a Map<Service, Timeline>,
     ) -> impl Iterator<Item = (Replied<'a>, &'a Timeline)> {
         self.replied().filter_map(move |replied| {
             let name = replied.operation.name;
+            let executed = timelines.values().find(|timeline| timeline.number_of(name).is_some());
             let timeline = match replied.operation.mode {
-                Mode::Command => timelines.values().find(|timeline| timeline.number_of(name).is_some()),
+                Mode::Command if executed.is_some() => executed,
                 _ => match self.answered.get(&name).map(Vec::as_slice) {
                     Some([service]) => timelines.get(service),
                     // A query that servers of two services answered may be of either.
@@ -242,6 +250,11 @@ impl History {
     /// Returns the commands as copies applied them: the service, the number, the client's name of it, and the reply.
     pub(super) fn applied(&self) -> impl Iterator<Item = (Service, u64, Name, &Bytes)> {
         self.applied.iter().map(|(service, number, name, reply)| (*service, *number, *name, reply))
+    }
+
+    /// True if servers got a command, and no earlier attempt at it may have been executed.
+    pub(super) fn is_first_attempt(&self, name: Name) -> bool {
+        self.taken.get(&name) == Some(&false)
     }
 
     /// Returns the states of each service.
@@ -381,6 +394,27 @@ impl Timeline {
     /// Returns the number of a command.
     pub(super) fn number_of(&self, name: Name) -> Option<u64> {
         self.positions.get(&name).copied()
+    }
+
+    /// Returns the commands that this service executed: the number and the client's name of each.
+    pub(super) fn names(&self) -> impl Iterator<Item = (u64, Name)> {
+        let own = self.positions.iter().filter(|(_, number)| **number > self.base);
+        own.map(|(name, number)| (*number, *name))
+    }
+
+    /// Returns why a command is refused in the state after this number, if that is a reason for which it is not ordered.
+    pub(super) fn refuses(&self, number: u64, command: Option<&Command>) -> Option<Refusal> {
+        let refusal = self.state(number)?.after(command).1.err()?;
+        refusal.reason.is_of_rights().then_some(refusal)
+    }
+
+    /// Says what is wrong with the reply to a command that was refused before it was ordered.
+    pub(super) fn fault_of_refusal(&self, command: Option<&Command>, reply: &Reply) -> Option<String> {
+        let right = self.refuses(reply.number, command);
+        let changes = self.changes.get(reply.number as usize).copied();
+        let is_right = right.is_some() && reply.result.as_ref().err() == right.as_ref();
+        (!is_right || changes != Some(reply.changes))
+            .then(|| format!("without a number, where {right:?} and {changes:?} changes are right"))
     }
 
     /// Returns the commands by number, the first of which is 1.

@@ -1,7 +1,7 @@
 //! Linearizable: each operation seems to take effect at one moment between its begin and its end, and its reply is right
 //! there. A command takes effect at its number. A query is answered from the state at the number in its reply, which is not
-//! before anything that had ended when it began, and not after anything that began when it had ended. A local query is
-//! answered from the state at its number, whichever that is.
+//! before anything that had ended when it began, and not after anything that began when it had ended. So is a command that
+//! is refused before it is ordered. A local query is answered from the state at its number, whichever that is.
 //!
 //! The run is checked as a whole that way, against the model. Besides, windows of operations are checked by a search that
 //! knows no numbers ([`wing_gong`]). A window has the operations on all directories: so each directory by itself is
@@ -86,8 +86,18 @@ fn sweep(history: &History, timeline: &Timeline, replied: &[Replied<'_>]) -> Res
                 }
             }
             None => {
-                if timeline.number_of(replied.operation.name) != Some(number) || number <= ended {
+                if let Some(own) = timeline.number_of(replied.operation.name) {
+                    if own != number || number <= ended {
+                        return Err(format!("{}: {ended} had ended when it began", what()));
+                    }
+                    continue;
+                }
+                if number < ended || begun.get(number as usize).is_none_or(|begun| *begun > replied.end) {
                     return Err(format!("{}: {ended} had ended when it began", what()));
+                }
+                let command = command_in(&replied.operation.request);
+                if let Some(fault) = timeline.fault_of_refusal(command.as_ref(), &replied.reply) {
+                    return Err(format!("{}: {fault}", what()));
                 }
             }
             Some(query) => {
@@ -130,6 +140,8 @@ struct State(Model);
 #[derive(Clone, Debug)]
 enum Step {
     Change(Option<Box<Command>>),
+    /// A command that is refused before it is ordered.
+    Refuse(Option<Box<Command>>),
     Ask(Box<Query>),
 }
 
@@ -146,6 +158,7 @@ impl Sequential for State {
                 let (state, result, _) = self.0.after(command.as_deref());
                 (result, State(state))
             }
+            Step::Refuse(command) => (self.0.after(command.as_deref()).1, self.clone()),
             Step::Ask(query) => (self.0.ask(query), self.clone()),
         }
     }
@@ -179,7 +192,10 @@ fn placed(
         let op = match replied.query() {
             Some(Query::Changes { .. } | Query::Info) => continue,
             Some(query) => Step::Ask(Box::new(query.clone())),
-            None => Step::Change(command_in(&replied.operation.request).map(Box::new)),
+            None => {
+                let command = command_in(&replied.operation.request).map(Box::new);
+                if position.is_some() { Step::Change(command) } else { Step::Refuse(command) }
+            }
         };
         let end = Some((replied.end, replied.reply.result.clone()));
         placed.push(Placed { op, begin: replied.operation.begin, end, position });
@@ -216,6 +232,29 @@ mod tests {
             fixture.query(Query::List { place: Place::of(fixture.root()), after: None }).ok();
         }
         fixture
+    }
+
+    #[test]
+    fn a_command_without_a_right_is_refused_without_a_number() {
+        let refused_at = |behind: bool| {
+            let mut fixture = Fixture::founded();
+            let command = make(&fixture.place("a/b"));
+            let (early, early_reply) = (fixture.begin(command.clone()), fixture.refusal(&command));
+            fixture.end(early, &early_reply);
+            let made = make(&fixture.place("a"));
+            fixture.command(made);
+            let late = fixture.begin(command.clone());
+            if !behind {
+                let reply = fixture.apply(late);
+                fixture.end(late, &reply);
+            } else {
+                fixture.end(late, &early_reply);
+            }
+            fixture
+        };
+        refused_at(false).good(AtEnd::<Linearizable>::default());
+        // A server that is behind does not know the directory yet.
+        refused_at(true).bad(AtEnd::<Linearizable>::default());
     }
 
     #[test]

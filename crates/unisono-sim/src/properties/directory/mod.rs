@@ -18,6 +18,7 @@ mod no_resurrection;
 mod once;
 mod protection;
 mod restore_equals;
+mod rights_first;
 mod sets_are_whole;
 mod watch_exact;
 
@@ -40,6 +41,7 @@ fn of_directories() -> Vec<Box<dyn Property>> {
         Box::<AtEnd<files_whole::FilesWhole>>::default(),
         Box::<AtEnd<no_oracle::NoOracle>>::default(),
         Box::<AtEnd<protection::Protection>>::default(),
+        Box::<AtEnd<rights_first::RightsFirst>>::default(),
         Box::<AtEnd<sets_are_whole::SetsAreWhole>>::default(),
         Box::<AtEnd<watch_exact::WatchExact>>::default(),
         Box::<AtEnd<minority_is_silent::MinorityIsSilent>>::default(),

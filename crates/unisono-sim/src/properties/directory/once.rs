@@ -1,11 +1,13 @@
 //! Once: a call has one result, whichever servers it reaches. No command of one client and number has two numbers, all
-//! copies reply the same to it, and its caller gets that reply.
+//! copies reply the same to it, and its caller gets that reply. A command that is refused before it is ordered has no number
+//! at any copy.
 
 use super::Map;
 use super::at_end::Promise;
 use super::history::{History, Name};
 use crate::record::{Mode, Service};
 use bytes::Bytes;
+use unisono_table::Reply;
 
 /// The promise `once`.
 #[derive(Debug, Default)]
@@ -30,12 +32,22 @@ impl Promise for Once {
         for operation in history.operations().iter().filter(|operation| operation.mode == Mode::Command) {
             let Some((_, got)) = &operation.end else { continue };
             *checked += 1;
-            if !replies.get(&operation.name).is_some_and(|replies| replies.contains(&got)) {
+            let is_right = match replies.get(&operation.name) {
+                Some(replies) => replies.contains(&got),
+                None => is_refused_early(got),
+            };
+            if !is_right {
                 return Err(format!("{operation:?} got what no copy replied"));
             }
         }
         Ok(())
     }
+}
+
+/// True if a command may get this reply without a number.
+fn is_refused_early(reply: &Bytes) -> bool {
+    let refusal = Reply::decode(reply).and_then(|reply| reply.result.err());
+    refusal.is_some_and(|refusal| refusal.reason.is_of_rights())
 }
 
 #[cfg(test)]
@@ -49,6 +61,25 @@ mod tests {
         let mut fixture = Fixture::founded();
         (0..3).for_each(|index| _ = fixture.command(make(&fixture.place(&format!("d{index}")))));
         fixture.good(AtEnd::<Once>::default());
+    }
+
+    #[test]
+    fn rejects_a_refusal_of_what_was_executed() {
+        for executed in [false, true] {
+            let mut fixture = Fixture::founded();
+            let command = make(&fixture.place("a/b"));
+            let (id, refusal) = (fixture.begin(command.clone()), fixture.refusal(&command));
+            let made = make(&fixture.place("a"));
+            fixture.command(made);
+            if executed {
+                fixture.apply(id);
+            }
+            fixture.end(id, &refusal);
+            match executed {
+                false => fixture.good(AtEnd::<Once>::default()),
+                true => fixture.bad(AtEnd::<Once>::default()),
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use super::at_end::Promise;
 use super::history::{History, Replied, Timeline, refusal_of};
+use super::model::command_in;
 use unisono_table::{Answer, Reason, Refusal, Rights};
 
 /// The promise `protection`.
@@ -41,7 +42,10 @@ fn verdicts(result: &Result<Answer, Refusal>) -> Vec<Verdict> {
 /// Returns what is right at the number of an operation.
 fn right(timeline: &Timeline, replied: &Replied<'_>) -> Option<Vec<Verdict>> {
     let Some(query) = replied.query() else {
-        let number = timeline.number_of(replied.operation.name)?;
+        let Some(number) = timeline.number_of(replied.operation.name) else {
+            let command = command_in(&replied.operation.request);
+            return Some(verdicts(&timeline.state(replied.reply.number)?.after(command.as_ref()).1));
+        };
         return Some(verdicts(&timeline.command(number)?.right.result));
     };
     let state = timeline.state(replied.reply.number)?;

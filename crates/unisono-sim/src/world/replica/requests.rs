@@ -5,6 +5,7 @@ use super::server::Server;
 use super::server::Waiting;
 use crate::bugs::ServiceBug;
 use crate::draw::Draw;
+use crate::record::DirectoryRecord;
 use crate::replica::Copy;
 use bytes::Bytes;
 use std::time::Duration;
@@ -35,6 +36,10 @@ impl Server {
                 moment: cx.common.heard.question(),
             };
             self.requests.insert(request.id, waiting);
+            if kind == Kind::Command && cx.common.directory.is_some() {
+                let name = (cx.recorder.names.life(request.client), request.call);
+                cx.note_of_directory(DirectoryRecord::Taken { name, again: request.again });
+            }
             let answers_at_once = cx.planted(ServiceBug::LocalReadGivenAsLinearizable);
             if kind == Kind::Read && answers_at_once && self.answer_read_at_once(cx, endpoint, request.id) {
                 return;

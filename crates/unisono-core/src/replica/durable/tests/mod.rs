@@ -307,6 +307,7 @@ impl Made {
             call: index.into(),
             finished_below: 0,
             hops: 0,
+            again: false,
             deadline: NOW + Duration::from_secs(60),
             payload: Bytes::from_static(word.as_bytes()),
         };
