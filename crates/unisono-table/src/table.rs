@@ -175,6 +175,16 @@ impl Table {
         Info { directories, rows, files, file_bytes, kept_from: self.history.kept_from() }
     }
 
+    /// Returns the secret of an object.
+    pub(crate) fn secret_of(&self, object: ObjectNumber) -> Option<Check> {
+        self.objects.get(&object).map(|object| object.secret)
+    }
+
+    /// Returns the number of the last command that may have changed a row of this directory.
+    pub(crate) fn last_change_of(&self, directory: ObjectNumber) -> Option<u64> {
+        Some(self.objects.get(&directory)?.directory()?.changed)
+    }
+
     // --- capabilities ---
 
     /// Returns the object of a capability whose check proves its rights. A wrong check and a missing object are the same

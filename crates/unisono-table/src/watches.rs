@@ -3,7 +3,11 @@
 //!
 //! A watcher costs a server one held question. What it has not asked for yet stays in the history that all share, whose
 //! length is bounded: so a watcher that is too slow learns that its changes are no longer kept, and holds up nothing.
+//!
+//! All watches are looked at after each change, so a look must be cheap: a path is walked once, and the capability is proved
+//! again only when its directory has changed or has another secret.
 
+use crate::capability::Check;
 use crate::refusal::Reason;
 use crate::reply::{Answer, Reply};
 use crate::request::{Place, Query, Request};
@@ -33,7 +37,10 @@ pub struct Watches<R> {
 struct Watch<R> {
     client: u64,
     request: R,
+    /// Its path is empty once the watch was looked at.
     place: Place,
+    /// The secret of the directory by which the capability was proved last.
+    proved_by: Option<Check>,
     from: u64,
     /// When it gets an empty answer, on the caller's clock.
     until: Duration,
@@ -67,7 +74,8 @@ impl<R> Watches<R> {
             return Err((request, None));
         }
         self.of_clients.insert(client, of_client + 1);
-        self.held.push_back(Watch { client, request, place, from, until: now + WATCH_HELD_MAX });
+        let (proved_by, until) = (None, now + WATCH_HELD_MAX);
+        self.held.push_back(Watch { client, request, place, proved_by, from, until });
         Ok(())
     }
 
@@ -121,6 +129,11 @@ impl<R> Watches<R> {
 
 impl<R> Watch<R> {
     fn look(&mut self, now: Duration, table: &Table) -> Option<Reply> {
+        if self.until > now && self.is_quiet(table) {
+            // So that a directory without changes is never too old.
+            self.from = table.number() + 1;
+            return None;
+        }
         // A server behind the one that answered before may not know the place yet, or not any more.
         let behind = (self.from > table.number() + 1).then(|| table.number());
         let reply = match behind {
@@ -128,17 +141,39 @@ impl<R> Watch<R> {
                 let result = Err(Reason::Future { number }.into());
                 Reply { result, ..table.ask(&Query::Info) }
             }
-            None => table.ask(&Query::Changes { place: self.place.clone(), from: self.from }),
+            None => {
+                self.resolve(table);
+                table.ask(&Query::Changes { place: self.place.clone(), from: self.from })
+            }
         };
         let waits = match &reply.result {
             Ok(Answer::Changes { changes, next }) if changes.is_empty() => {
-                // So that a directory without changes is never too old.
                 self.from = *next;
+                self.proved_by = table.secret_of(self.place.capability.object);
                 true
             }
             _ => behind.is_some(),
         };
         (!waits || self.until <= now).then_some(reply)
+    }
+
+    /// True if its directory is as it was when the watch was looked at last, and has no change to answer.
+    fn is_quiet(&self, table: &Table) -> bool {
+        let directory = self.place.capability.object;
+        self.proved_by.is_some()
+            && self.from <= table.number() + 1
+            && self.proved_by == table.secret_of(directory)
+            && table.last_change_of(directory).is_some_and(|last| last < self.from)
+    }
+
+    /// Walks the path, so that the watch is one of the directory at its end from now on. What cannot be walked stays, and is
+    /// refused.
+    fn resolve(&mut self, table: &Table) {
+        if !self.place.path.is_empty()
+            && let Ok(capability) = table.walk(&self.place.capability, self.place.path.names())
+        {
+            self.place = Place::of(capability);
+        }
     }
 }
 
@@ -270,6 +305,50 @@ mod tests {
         watches.take(START, 7, (), &question(Place::of(other), 2)).unwrap();
         assert!(watches.answer(START, &table, 1).is_empty());
         table.execute(Command::Revoke { place: Place::of(root), secret: Check::from_bits(9) });
+        let over = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
+        assert_eq!(over.reason, Reason::NotFound);
+    }
+
+    #[test]
+    fn a_watch_follows_the_directory_to_which_its_path_led() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        let first = table.walk(&root, "a".parse::<crate::name::Path>().unwrap().names()).unwrap();
+        let mut watches = Watches::default();
+        watches.take(START, 7, (), &question(in_root(root, "a"), table.number() + 1)).unwrap();
+        assert!(watches.answer(START, &table, 1).is_empty());
+        // Another directory takes the name.
+        table.execute(Command::DeleteRow { place: in_root(root, "a") });
+        make(&mut table, root, "a");
+        make(&mut table, root, "a/elsewhere");
+        assert!(watches.answer(START, &table, 1).is_empty());
+        let change = make(&mut table, first, "b");
+        assert_eq!(changes(&watches.answer(START, &table, 1)[0].1).0, [change]);
+    }
+
+    #[test]
+    fn a_quiet_watch_is_looked_at_again_when_its_directory_changes_or_goes() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        let place = in_root(root, "a");
+        let ask = |watches: &mut Watches<()>, table: &Table| {
+            watches.take(START, 7, (), &question(place.clone(), table.number() + 1)).unwrap();
+            assert!(watches.answer(START, table, 1).is_empty());
+            assert!(watches.held[0].is_quiet(table));
+        };
+        let mut watches = Watches::default();
+        ask(&mut watches, &table);
+        make(&mut table, root, "b");
+        assert!(watches.held[0].is_quiet(&table), "the change is of another directory");
+        let change = make(&mut table, root, "a/c");
+        assert_eq!(changes(&watches.answer(START, &table, 1)[0].1).0, [change]);
+        let end = [
+            Command::DeleteRow { place: in_root(root, "a/c") },
+            Command::DeleteDirectory { place: place.clone() },
+        ];
+        table.execute(end[0].clone());
+        ask(&mut watches, &table);
+        table.execute(end[1].clone());
         let over = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
         assert_eq!(over.reason, Reason::NotFound);
     }
