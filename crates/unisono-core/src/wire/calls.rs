@@ -267,7 +267,8 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u8(request.hops);
             out.u32(request.left_ms);
             let has_instance = request.instance != 0;
-            out.u8(u8::from(has_instance) * WITH_INSTANCE | u8::from(request.again) * AGAIN);
+            let again = if request.again { AGAIN } else { 0 };
+            out.u8(if has_instance { WITH_INSTANCE } else { 0 } | again);
             if has_instance {
                 out.u64(request.instance);
             }
