@@ -94,6 +94,7 @@ pub mod rpc;
 mod sentence;
 #[cfg(feature = "serde")]
 mod serialized;
+mod shares;
 mod stability;
 mod table;
 mod time;

@@ -3,8 +3,12 @@
 use crate::ports::{PORTS_QUESTION, Ports};
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use unisono::replica::{Command, Kind, NotRestored, Outcome, StateMachine};
 use unisono_table::{Limits, Request, RequestKind, Table};
+
+/// Maximum time for which a client may wait for the outcome of a command. The clients of this crate wait for 22 s at most.
+const COMMAND_WAITS_MAX: Duration = Duration::from_secs(60);
 
 /// What is called after each change. It must not block.
 type Observer = Arc<dyn Fn() + Send + Sync>;
@@ -39,6 +43,8 @@ impl Directory {
 }
 
 impl StateMachine for Directory {
+    const COMMAND_WAITS_MAX: Duration = COMMAND_WAITS_MAX;
+
     fn kind(request: &[u8]) -> Kind {
         if request == PORTS_QUESTION {
             return Kind::LocalRead;
@@ -85,7 +91,14 @@ impl StateMachine for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::OPERATION_WITHIN;
     use unisono_table::{Capability, Check, Command, ObjectNumber, Place, Port, Reason, Reply};
+
+    #[test]
+    fn a_client_may_wait_for_longer_than_any_client_of_this_crate_does() {
+        let largest = Duration::from_secs(16);
+        assert!(Directory::COMMAND_WAITS_MAX > 2 * (OPERATION_WITHIN + largest));
+    }
 
     #[test]
     fn what_cannot_be_read_is_refused_without_a_place_in_the_order() {

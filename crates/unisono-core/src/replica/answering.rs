@@ -10,16 +10,21 @@ use crate::planted::Planted;
 use crate::rpc::{CallNumber, Request, RequestId};
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 
 /// Says nothing of earlier attempts at the call, one of which may have been executed elsewhere.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
 /// Likewise.
-pub(super) const WAITS_TOO_LONG: &[u8] =
-    b"a command waits for an hour at most: call with a shorter deadline; nothing happened";
-/// Likewise.
 pub(super) const BUSY: &[u8] =
     b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
+/// Likewise.
+pub(super) fn waits_too_long(most: Duration) -> Bytes {
+    let seconds = most.as_secs();
+    alloc::format!("a command waits for {seconds} s at most: call with a shorter deadline; nothing happened")
+        .into()
+}
+
 const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
 
 impl<S: StateMachine> Replica<S> {

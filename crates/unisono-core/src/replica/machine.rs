@@ -4,6 +4,7 @@ use crate::identity::{Member, Name, Uid};
 use crate::rpc::CallNumber;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use thiserror::Error;
 
 /// Number of commands that were applied since the service was founded: the position of a command is its place among
@@ -17,6 +18,11 @@ pub type Position = u64;
 /// command needs are part of its payload, or come with it ([`Command::time_ms`]). A command that cannot be executed is
 /// refused; a copy whose `apply` panics leaves the group and names the command.
 pub trait StateMachine {
+    /// Maximum time for which a client may wait for the outcome of a command, an hour at most. The service remembers the
+    /// commands of a client for a minute longer, so a client that goes away without a word takes memory for that long. The
+    /// default is an hour. A command with a later deadline is refused by the server that receives it.
+    const COMMAND_WAITS_MAX: Duration = Duration::from_secs(3600);
+
     /// Returns how a caller's request is treated. The default is a command, which is always right; a request that
     /// changes nothing is cheaper as a read.
     fn kind(request: &[u8]) -> Kind {

@@ -24,6 +24,8 @@ pub(super) const REMEMBERED_CLIENTS_MAX: usize = 1 << 18;
 const CLIENT_COMMANDS_MAX: usize = 1 << 16;
 /// Maximum number of executed commands of all clients that are remembered.
 const COMMANDS_MAX: usize = 1 << 20;
+/// Number of executed commands of a client that are remembered while there is room, however many clients there are.
+const CLIENT_SHARE_MIN: usize = 64;
 /// Maximum time in milliseconds for which a client may wait for the outcome of a command. It is remembered for longer.
 pub(super) const COMMAND_WAITS_MAX_MS: u64 = 3_600_000;
 /// Maximum bytes of outcomes that are kept.
@@ -167,8 +169,17 @@ impl Memory {
             None if call < known.finished_below => Known::Finished,
             None if known.executed.len() >= CLIENT_COMMANDS_MAX => Known::NoRoom,
             None if self.commands >= COMMANDS_MAX => Known::NoRoom,
+            None if self.commands >= COMMANDS_MAX / 2 && known.executed.len() >= self.share() => {
+                Known::NoRoom
+            }
             None => Known::New,
         }
+    }
+
+    /// Returns how many executed commands of one client are remembered once half of the bound is used: an equal part of the
+    /// other half.
+    fn share(&self) -> usize {
+        (COMMANDS_MAX / 2 / self.clients.len().max(1)).max(CLIENT_SHARE_MIN)
     }
 
     /// Stores the outcome of a command that was new.
@@ -539,16 +550,24 @@ mod tests {
         assert_eq!(tried.command(CLIENT, 1, 1), Known::Executed(no_reply()));
         assert_eq!(tried.command(CLIENT, next, 2), Known::New);
         // One client after the other.
-        let clients = (COMMANDS_MAX / CLIENT_COMMANDS_MAX) as u64;
+        let clients = (COMMANDS_MAX / 2 / CLIENT_COMMANDS_MAX) as u64;
         for client in 1..clients {
             for call in 1..=CLIENT_COMMANDS_MAX as u64 {
                 assert_eq!(tried.command_with(Uid(100 + client), call, 1, no_reply()), Known::New);
             }
         }
-        assert_eq!(tried.memory.commands(), COMMANDS_MAX);
-        assert_eq!(tried.command(Uid(99), 1, 1), Known::NoRoom);
+        assert_eq!(tried.memory.commands(), COMMANDS_MAX / 2);
+        // From there on each client has its share.
+        let (greedy, share) = (Uid(98), (COMMANDS_MAX / 2) as u64 / (clients + 1));
+        for call in 1..=share {
+            assert_eq!(tried.command_with(greedy, call, 1, no_reply()), Known::New);
+        }
+        assert_eq!(tried.command(greedy, share + 1, 1), Known::NoRoom);
+        assert_eq!(tried.command(Uid(101), next, 2), Known::NoRoom, "it has more than its share");
+        assert_eq!(tried.command(Uid(99), 1, 1), Known::New, "another client");
         tried.memory.end(Uid(101));
-        assert_eq!(tried.command(Uid(99), 1, 1), Known::New);
+        tried.memory.end(Uid(102));
+        assert_eq!(tried.command(greedy, share + 1, 1), Known::New, "half is free again");
         let counted: usize = tried.memory.clients.values().map(|client| client.executed.len()).sum();
         assert_eq!(tried.memory.commands(), counted);
         tried.memory.tick(MEMBER, 0);

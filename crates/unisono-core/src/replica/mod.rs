@@ -57,7 +57,7 @@ use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use answering::{NO_READS, WAITS_TOO_LONG};
+use answering::{NO_READS, waits_too_long};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
@@ -272,8 +272,8 @@ impl<S: StateMachine> Replica<S> {
                 let refusal = Outcome::Refuse(alloc::format!("{reason}; nothing happened").into());
                 self.answer(request.id, request.hops, &refusal);
             }
-            Kind::Command if request.deadline.since(now) > COMMAND_WAITS_MAX => {
-                let refusal = Outcome::Refuse(Bytes::from_static(WAITS_TOO_LONG));
+            Kind::Command if request.deadline.since(now) > waits_max::<S>() => {
+                let refusal = Outcome::Refuse(waits_too_long(waits_max::<S>()));
                 self.answer(request.id, request.hops, &refusal);
             }
             Kind::Command => {
@@ -694,6 +694,11 @@ impl<S: StateMachine> Replica<S> {
     pub fn is_halted(&self) -> bool {
         self.has_no_quorum || self.below_minimum.is_some()
     }
+}
+
+/// Returns the maximum time for which a client of such a state may wait for the outcome of a command.
+fn waits_max<S: StateMachine>() -> Duration {
+    S::COMMAND_WAITS_MAX.min(COMMAND_WAITS_MAX)
 }
 
 /// Returns the identity under which a group's service is called: a caller stays with the instance that it spoke to.

@@ -801,8 +801,10 @@ fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
     let mut made = Made::of(&[1, 2]);
     made.holds = true;
     let deadline = NOW + Duration::from_secs(9);
+    // None of them has more than its share.
+    let client = |call: u32| u64::from(77 + call % 8);
     for call in 1..=200 {
-        made.request(1, call, 77, call.into(), large);
+        made.request(1, call, client(call), call.into(), large);
         let number = made.replica(2).command(NOW, large.into(), deadline);
         made.settle();
         assert_eq!(u64::from(call), number);
@@ -818,7 +820,7 @@ fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
     assert_eq!(busy, (taken as u64 + 1..=200).collect::<Vec<_>>());
     assert!(made.done(2).iter().all(|(_, done)| *done == Err(CommandFailure::Busy)));
     // A repeat of one that waits takes no room.
-    made.request(1, 300, 77, 1, large);
+    made.request(1, 300, client(1), 1, large);
     assert_eq!(made.answer(300), None);
     made.holds = false;
     made.reset_without(&[]);
@@ -850,6 +852,32 @@ fn bytes_that_wait_no_more_are_not_counted() {
 }
 
 #[test]
+fn large_commands_of_one_client_follow_each_other() {
+    let mut made = Made::of(&[1]);
+    made.replica(1).settings.message_bytes_max = 32 << 20;
+    made.holds = true;
+    let large = |index: u32, client| {
+        let payload = alloc::vec![b'x'; 9 << 20].into();
+        Request { payload, ..asked(index, client, index.into(), false, "") }
+    };
+    for (index, client) in [(1, 77), (2, 77), (3, 78)] {
+        made.replica(1).handle_request(NOW, large(index, client));
+    }
+    made.settle();
+    assert_eq!(made.answer(1), None, "it waits");
+    assert!(
+        made.answer(2).unwrap().starts_with("refused: busy"),
+        "with the first it has more than a quarter"
+    );
+    assert_eq!(made.answer(3), None, "another client has a share of its own");
+    made.replica(1).handle_timeout(NOW + Duration::from_secs(6));
+    assert_eq!(made.replica(1).account().waiting_bytes, 0);
+    made.replica(1).handle_request(NOW, large(4, 77));
+    made.settle();
+    assert_eq!(made.answer(4), None);
+}
+
+#[test]
 fn a_command_may_wait_for_an_hour_and_no_longer() {
     let mut made = Made::of(&[1]);
     made.holds = true;
@@ -870,7 +898,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
     let own = made.replica(1).command(NOW, "b".into(), Time::NEVER);
     made.settle();
     assert_eq!(made.answer(1), None);
-    assert!(made.answer(2).unwrap().starts_with("refused: a command waits for an hour at most"));
+    assert!(made.answer(2).unwrap().starts_with("refused: a command waits for 3600 s at most"));
     made.replica(1).handle_timeout(NOW + COMMAND_WAITS_MAX);
     made.settle();
     assert_eq!(made.done(1), [(own, Err(CommandFailure::Unknown))]);

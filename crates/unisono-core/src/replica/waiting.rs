@@ -5,12 +5,14 @@ use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
 use crate::rpc::{CallNumber, Request, RequestId};
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
 /// Maximum bytes of the messages of commands that wait. One is taken in any case.
 pub(super) const WAITING_BYTES_MAX: usize = 64 << 20;
+/// The same of one client: large commands of one client follow each other.
+const CLIENT_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
 
 /// The commands, by client and number.
 pub(super) struct Waiting {
@@ -21,6 +23,8 @@ pub(super) struct Waiting {
     commands: BTreeMap<(Uid, CallNumber), Entry>,
     /// Bytes of their messages.
     bytes: usize,
+    /// The same of each client.
+    of_clients: BTreeMap<Uid, usize>,
 }
 
 struct Entry {
@@ -50,7 +54,7 @@ pub(super) struct Waiters {
 
 impl Waiting {
     pub(super) fn new(client: Uid) -> Waiting {
-        Waiting { client, begun: 0, commands: BTreeMap::new(), bytes: 0 }
+        Waiting { client, begun: 0, commands: BTreeMap::new(), bytes: 0, of_clients: BTreeMap::new() }
     }
 
     /// Returns the bytes of the messages of all commands that wait.
@@ -65,7 +69,10 @@ impl Waiting {
 
     /// True if a request may be added: a repeat of one that waits takes no room.
     pub(super) fn has_room_for(&self, request: &Request) -> bool {
-        self.commands.contains_key(&(request.client, request.call)) || self.has_room(request.payload.len())
+        let bytes = request.payload.len();
+        let of_client = self.of_clients.get(&request.client).copied().unwrap_or(0);
+        let has_share = of_client == 0 || of_client + bytes + COMMAND_HEAD_BYTES <= CLIENT_WAITING_BYTES_MAX;
+        self.commands.contains_key(&(request.client, request.call)) || has_share && self.has_room(bytes)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,7 +83,7 @@ impl Waiting {
     pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
         let key = (request.client, request.call);
         let asked = Asked { id: request.id, hops: request.hops, deadline: request.deadline };
-        let bytes = &mut self.bytes;
+        let (bytes, of_client) = (&mut self.bytes, self.of_clients.entry(request.client).or_default());
         let entry = self.commands.entry(key).or_insert_with(|| {
             let entry = Entry {
                 requests: Vec::new(),
@@ -87,6 +94,7 @@ impl Waiting {
                 submitted_in: None,
             };
             *bytes += entry.bytes();
+            *of_client += entry.bytes();
             entry
         });
         entry.requests.push(asked);
@@ -110,7 +118,7 @@ impl Waiting {
         let (requests, submitted_in) = (Vec::new(), service);
         let entry = Entry { requests, own: Some(number), payload, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
-        self.bytes += entry.bytes();
+        self.count(key.0, entry.bytes());
         self.commands.insert(key, entry);
         (number, ordered)
     }
@@ -144,7 +152,7 @@ impl Waiting {
             return None;
         }
         let entry = self.commands.remove(&(client, call))?;
-        self.bytes -= entry.bytes();
+        release(&mut self.bytes, &mut self.of_clients, client, entry.bytes());
         Some(Waiters { requests: entry.ids().collect(), own: entry.own })
     }
 
@@ -162,7 +170,7 @@ impl Waiting {
     pub(super) fn take_own(&mut self, earlier: Waiting) {
         self.begun = earlier.begun;
         for (key, entry) in earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some()) {
-            self.bytes += entry.bytes();
+            self.count(key.0, entry.bytes());
             self.commands.insert(key, Entry { requests: Vec::new(), ..entry });
         }
     }
@@ -201,16 +209,32 @@ impl Waiting {
         own
     }
 
+    fn count(&mut self, client: Uid, bytes: usize) {
+        self.bytes += bytes;
+        *self.of_clients.entry(client).or_default() += bytes;
+    }
+
     /// Drops those for which `stays` is false.
     fn retain(&mut self, mut stays: impl FnMut(&mut Entry) -> bool) {
-        let bytes = &mut self.bytes;
-        self.commands.retain(|_, entry| {
+        let (bytes, of_clients) = (&mut self.bytes, &mut self.of_clients);
+        self.commands.retain(|(client, _), entry| {
             let stays = stays(entry);
             if !stays {
-                *bytes -= entry.bytes();
+                release(bytes, of_clients, *client, entry.bytes());
             }
             stays
         });
+    }
+}
+
+/// Notes that a client's command does not wait any longer.
+fn release(all: &mut usize, of_clients: &mut BTreeMap<Uid, usize>, client: Uid, bytes: usize) {
+    *all -= bytes;
+    if let btree_map::Entry::Occupied(mut own) = of_clients.entry(client) {
+        *own.get_mut() -= bytes;
+        if *own.get() == 0 {
+            own.remove();
+        }
     }
 }
 

@@ -153,21 +153,48 @@ fn five_servers_together_answer_a_question_that_all_hear_with_no_more_than_it_ha
     }
 }
 
+/// Number of slots that the server gives a session at once, of a session, and of all sessions from one address.
+const AT_ONCE: u64 = 128;
+const OF_SESSION: u64 = SLOTS_MAX as u64;
+const OF_ADDRESS: usize = 1 << 17;
+
+/// Lets this many clients take as many slots as they can.
+fn take_slots(world: &mut World, port: Port, uids: std::ops::Range<u64>) {
+    for uid in uids {
+        let mut cookie = cookie_for(world, uid, port);
+        for number in 1..=OF_SESSION / AT_ONCE {
+            let slot = (number * AT_ONCE - 1) as u16;
+            ask(world, uid, 1 + number, small_request(port, (slot, number), cookie.take())).count();
+        }
+    }
+}
+
 #[test]
-fn a_client_cannot_take_more_slots_than_there_are() {
+fn the_clients_of_one_address_cannot_take_all_slots() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
-    // Many clients with good cookies, each in the highest slot.
-    for client in 0..300_u64 {
-        let uid = 10_000 + client;
+    take_slots(&mut world, port, 10_000..10_150);
+    assert_eq!(world.host(1).endpoint.account().slots, OF_ADDRESS);
+    assert_eq!(world.host(1).requests.len(), OF_ADDRESS / AT_ONCE as usize);
+    assert!(world.host(1).endpoint.counters().rejected > 0);
+    // Clients of another address get in, and have their own share.
+    for uid in FROM_OTHER_HOST..FROM_OTHER_HOST + 3 {
+        let executed = world.host(1).requests.len();
         let cookie = cookie_for(&mut world, uid, port);
-        let request = small_request(port, (SLOTS_MAX as u16 - 1, 1), cookie);
-        ask(&mut world, uid, 2, request).count();
+        ask(&mut world, uid, 2, small_request(port, (0, 1), cookie)).count();
+        assert_eq!(world.host(1).requests.len(), executed + 1);
     }
-    let account = world.host(1).endpoint.account();
-    assert_eq!(account.slots, 1 << 18);
-    assert_eq!(world.host(1).requests.len(), 256);
-    assert!(world.host(1).endpoint.counters().rejected >= 44);
+}
+
+#[test]
+fn a_session_gets_slots_in_order() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let cookie = cookie_for(&mut world, 9, port);
+    ask(&mut world, 9, 2, small_request(port, (AT_ONCE as u16, 1), cookie)).count();
+    assert_eq!((world.host(1).requests.len(), world.host(1).endpoint.account().slots), (0, 0));
+    ask(&mut world, 9, 3, small_request(port, (AT_ONCE as u16 - 1, 2), None)).count();
+    assert_eq!(world.host(1).endpoint.account().slots, AT_ONCE as usize);
 }
 
 #[test]
@@ -175,11 +202,8 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
     let request = |slot, number, cookie| small_request(port, (slot, number), cookie);
-    for uid in 10_000..10_256 {
-        let cookie = cookie_for(&mut world, uid, port);
-        ask(&mut world, uid, 2, request(SLOTS_MAX as u16 - 1, 1, cookie)).count();
-    }
-    assert_eq!(world.host(1).endpoint.account().slots, 1 << 18);
+    take_slots(&mut world, port, 10_000..10_128);
+    assert_eq!(world.host(1).endpoint.account().slots, OF_ADDRESS);
     let cookie = cookie_for(&mut world, 9, port);
     let busy = |frame: &Frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. });
     assert!(ask(&mut world, 9, 2, request(3, 5, cookie)).any(|frame| busy(&frame)));
@@ -203,11 +227,11 @@ fn what_was_rejected_for_want_of_a_slot_is_never_executed() {
 fn what_was_rejected_for_want_of_a_session_is_never_executed() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
-    for uid in 10_000..10_000 + (1 << 16) {
+    for uid in 10_000..10_000 + (1 << 15) {
         let cookie = cookie_for(&mut world, uid, port);
         ask(&mut world, uid, 2, small_request(port, (0, 1), cookie)).count();
     }
-    assert_eq!(world.host(1).endpoint.account().sessions, 1 << 16);
+    assert_eq!(world.host(1).endpoint.account().sessions, 1 << 15, "no more from one address");
     let cookie = cookie_for(&mut world, 9, port);
     let busy = |frame: &Frame| matches!(frame, Frame::Unopened(Unopened { reason: Unreadable::Busy, .. }));
     assert!(ask(&mut world, 9, 2, small_request(port, (1, 31), cookie)).any(|frame| busy(&frame)));
@@ -507,19 +531,24 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
     Said { frame, cookie, sealed_by: None }
 }
 
-/// Returns what host 1 answers a client at host 5 at once.
+/// The first client of those on another machine; the others are at host 5.
+const FROM_OTHER_HOST: u64 = 1 << 40;
+const OTHER_HOST: ([u8; 4], u16) = ([10, 0, 0, 2], 5);
+
+/// Returns what host 1 answers a client at once.
 fn ask(world: &mut World, uid: u64, number: u64, said: impl Into<Said>) -> std::vec::IntoIter<Frame> {
     let now = world.now;
+    let from = if uid < FROM_OTHER_HOST { address(5) } else { OTHER_HOST.into() };
     let datagram = sealed_frame(uid, number, said);
     let host = world.host(1);
-    host.endpoint.handle_datagram(now, address(5), BytesMut::from(&datagram[..]));
+    host.endpoint.handle_datagram(now, from, BytesMut::from(&datagram[..]));
     while let Some(request) = host.endpoint.poll_request(now) {
         host.endpoint.reply(now, request.id, request.payload.clone()).unwrap();
         host.requests.push(request);
     }
     let (mut out, mut frames) = (Vec::new(), Vec::new());
     while let Some(to) = host.endpoint.poll_transmit(now, &mut out) {
-        assert_eq!(to, CallDestination::Address(address(5)));
+        assert_eq!(to, CallDestination::Address(from));
         frames.extend(frames_of(&out));
     }
     frames.into_iter()

@@ -207,6 +207,30 @@ fn replies_are_kept_within_bounds_and_what_is_dropped_is_said_to_be_lost() {
     assert_eq!(executed, 6, "none was executed again");
 }
 
+#[test]
+fn a_client_that_acknowledges_nothing_loses_its_own_replies() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| BytesMut::zeroed(9 << 20).freeze());
+    world.start(3);
+    world.start(2);
+    world.fate = Box::new(
+        |from, _, _, datagram| {
+            if from == 1 && datagram.len() > 1300 { vec![] } else { vec![Duration::ZERO] }
+        },
+    );
+    let honest = world.call(3, port, b"much", 60 * SECONDS);
+    world.run(100 * MS);
+    let greedy: Vec<_> = (0..9).map(|_| world.call(2, port, b"more", 60 * SECONDS)).collect();
+    world.run(SECONDS);
+    assert!(world.host(1).endpoint.counters().replies_dropped > 0);
+    world.all_arrives();
+    assert!(world.wait(3, honest).1.is_ok(), "it is the oldest of all");
+    let outcomes: Vec<_> = greedy.iter().map(|call| world.wait(2, *call).1).collect();
+    assert!(outcomes.contains(&Err(CallFailure::Unknown)));
+    assert!(outcomes.iter().any(Result::is_ok), "the last ones");
+}
+
 /// A tenth of the datagrams is lost, a tenth arrives twice, and all are reordered.
 pub(crate) fn bad_network(seed: u64) -> Decide {
     let mut random = unisono_core::Random::from_u64(seed);

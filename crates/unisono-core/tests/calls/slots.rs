@@ -280,8 +280,8 @@ fn a_reply_that_is_not_kept_is_said_to_be_lost() {
     }
     assert_eq!(
         table.world.host(1).endpoint.account().kept_bytes,
-        2 * CALL_BYTES_MAX,
-        "the younger half is kept"
+        4 * CALL_BYTES_MAX,
+        "all but the oldest are kept"
     );
     let news = table.request(0, 1);
     let is_lost = |frame: &Frame| {

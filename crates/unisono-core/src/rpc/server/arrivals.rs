@@ -5,7 +5,7 @@
 
 use super::Server;
 use super::answered::Known;
-use super::budget::{SESSIONS_MAX, SLOTS_TOTAL_MAX};
+use super::budget::SLOTS_AT_ONCE_MAX;
 use super::session::{Asked, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
@@ -79,7 +79,7 @@ impl Server {
             self.turn_away(common, arrival, Unreadable::ShowCookie(cookie));
             return false;
         };
-        if self.sessions.len() >= SESSIONS_MAX {
+        if !self.has_session_for(from.address.ip().into()) {
             self.turn_away(common, arrival, Unreadable::Busy);
             return false;
         }
@@ -205,7 +205,9 @@ impl Server {
         let pair = arrival.pair.take()?;
         self.expect_sweep(now);
         let numbers = (attempt.number, arrival.number);
-        Some(self.sessions.open(Session::new(now, (from.uid, pair), from.address, numbers)))
+        let session = Session::new(now, (from.uid, pair), from.address, numbers);
+        self.add_session(session.source);
+        Some(self.sessions.open(session))
     }
 
     /// Returns the cookie that a client is to show.
@@ -223,16 +225,23 @@ impl Server {
     fn slot_of(&mut self, now: Time, id: SessionId, attempt: Attempt) -> Option<&Slot> {
         let session = self.sessions.get_mut(id)?;
         session.heard_at = now;
+        let source = session.source;
         let place = usize::from(attempt.slot);
         let last = session.slots.get(place).map_or(0, |slot| slot.number);
         let grows_by = (place + 1).saturating_sub(session.slots.len());
-        if last == 0 && attempt.number <= session.rejected_through
-            || self.budget.slots + grows_by > SLOTS_TOTAL_MAX
+        let rejected_through = session.rejected_through;
+        if last == 0 && attempt.number <= rejected_through
+            || grows_by > SLOTS_AT_ONCE_MAX
+            || grows_by > 0 && !self.has_slots_for(source, grows_by)
         {
+            let session = self.sessions.get_mut(id)?;
             session.rejected_through = session.rejected_through.max(attempt.number);
             return None;
         }
-        self.budget.slots += grows_by;
+        if grows_by > 0 {
+            self.add_slots(source, grows_by);
+        }
+        let session = self.sessions.get_mut(id)?;
         session.slots.resize_with(session.slots.len() + grows_by, Slot::default);
         session.slots.get(place)
     }

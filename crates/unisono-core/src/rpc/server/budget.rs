@@ -5,16 +5,24 @@ use super::sessions::SessionId;
 use super::{Server, Service};
 use crate::identity::Port;
 use crate::rpc::common::Common;
-use crate::time::Time;
+use crate::shares::{Bound, Source};
 use crate::wire::{Grant, SLOTS_MAX};
-use core::time::Duration;
+use alloc::collections::btree_map::Entry;
 
 /// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Maximum number of slots of all sessions.
-pub(in crate::rpc) const SLOTS_TOTAL_MAX: usize = 1 << 18;
-/// Maximum number of sessions.
-pub(in crate::rpc) const SESSIONS_MAX: usize = 1 << 16;
+/// Bytes of kept replies beyond which a client's own oldest ones are dropped, if there is no room for all.
+const KEPT_SHARE: usize = KEPT_BYTES_MAX / 8;
+/// Maximum number of slots of all sessions, and share of an address.
+pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
+/// Maximum number of sessions, and share of an address.
+pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
+/// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
+/// not far ahead of them.
+pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
+
+/// Number of kept replies that are listed in any case, whether or not they are kept still.
+const KEPT_LISTED_MIN: usize = 1024;
 
 /// Amounts in use.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +40,15 @@ pub(super) struct Budget {
     /// Bytes of requests that wait or are being worked on.
     pub(super) taken_bytes: usize,
     pub(super) kept_bytes: usize,
+    /// Number of replies that are kept.
+    pub(super) kept: usize,
+}
+
+/// What the sessions of one source address have.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OfSource {
+    pub(super) sessions: usize,
+    pub(super) slots: usize,
 }
 
 impl Server {
@@ -44,6 +61,9 @@ impl Server {
         budget.receiving_bytes = budget.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
         budget.taken_bytes = budget.taken_bytes + taken.waiting_bytes() - left.waiting_bytes();
         budget.kept_bytes = budget.kept_bytes + taken.kept_bytes() - left.kept_bytes();
+        session.kept_bytes = session.kept_bytes + taken.kept_bytes() - left.kept_bytes();
+        let is_kept = |state: &State| usize::from(matches!(state, State::Replied(_)));
+        budget.kept = budget.kept + is_kept(taken) - is_kept(left);
         match (left.is_in_progress(), taken.is_in_progress()) {
             (false, true) => {
                 budget.busy_sessions += usize::from(session.in_progress == 0);
@@ -95,27 +115,89 @@ impl Server {
         }
     }
 
-    /// Drops kept replies while they have too many bytes: each time the older half of the period that they reach back.
-    pub(super) fn drop_replies_beyond_bounds(&mut self, now: Time, common: &mut Common) {
-        while self.budget.kept_bytes > KEPT_BYTES_MAX {
-            let kept = self.sessions.iter().flat_map(|(_, session)| &session.slots);
-            let since = kept.filter_map(|slot| match &slot.state {
-                State::Replied(kept) => Some(kept.since),
-                _ => None,
-            });
-            let Some(oldest) = since.min() else { return };
-            let through = oldest + Duration::from_nanos(now.since(oldest).as_nanos() as u64 / 2);
-            for session in self.sessions.iter_mut() {
-                for slot in &mut session.slots {
-                    if let State::Replied(kept) = &slot.state
-                        && kept.since <= through
-                    {
-                        self.budget.kept_bytes -= kept.reply.len();
-                        common.counters.replies_dropped += 1;
-                        slot.state = State::Lost;
-                    }
-                }
+    // --- sources ---
+
+    /// True if one more session may be opened from this address.
+    pub(super) fn has_session_for(&self, source: Source) -> bool {
+        SESSIONS.admits(self.sessions.len(), self.of_source(source).sessions, 1)
+    }
+
+    /// True if a session that was opened from this address may have this many more slots.
+    pub(super) fn has_slots_for(&self, source: Source, more: usize) -> bool {
+        SLOTS.admits(self.budget.slots, self.of_source(source).slots, more)
+    }
+
+    fn of_source(&self, source: Source) -> OfSource {
+        self.sources.get(&source).copied().unwrap_or_default()
+    }
+
+    /// Notes a session that was opened from this address.
+    pub(super) fn add_session(&mut self, source: Source) {
+        self.sources.entry(source).or_default().sessions += 1;
+    }
+
+    /// Notes slots of a session that was opened from this address.
+    pub(super) fn add_slots(&mut self, source: Source, slots: usize) {
+        self.budget.slots += slots;
+        self.sources.entry(source).or_default().slots += slots;
+    }
+
+    /// Notes that a session with this many slots is forgotten.
+    pub(super) fn drop_session(&mut self, source: Source, slots: usize) {
+        self.budget.slots -= slots;
+        if let Entry::Occupied(mut entry) = self.sources.entry(source) {
+            let of_source = entry.get_mut();
+            of_source.sessions -= 1;
+            of_source.slots -= slots;
+            if of_source.sessions == 0 {
+                entry.remove();
             }
+        }
+    }
+
+    // --- kept replies ---
+
+    /// Notes the reply that was kept last, and drops older ones while all have too many bytes: first the oldest ones of its
+    /// client, if that has more than its share; then the oldest of all.
+    pub(super) fn keep_reply(&mut self, common: &mut Common, id: SessionId, slot: u16, number: u64) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.kept.push_back((slot, number));
+            if session.kept.len() > 2 * session.slots.len() {
+                let slots = &session.slots;
+                session.kept.retain(|(slot, number)| {
+                    slots.get(usize::from(*slot)).is_some_and(|last| last.keeps(*number))
+                });
+            }
+        }
+        self.kept.push_back((id, slot, number));
+        if self.kept.len() > 2 * self.budget.kept + KEPT_LISTED_MIN {
+            let sessions = &self.sessions;
+            self.kept.retain(|(id, slot, number)| {
+                let last = sessions.get(*id).and_then(|session| session.slots.get(usize::from(*slot)));
+                last.is_some_and(|last| last.keeps(*number))
+            });
+        }
+        while self.budget.kept_bytes > KEPT_BYTES_MAX
+            && let Some(session) = self.sessions.get_mut(id)
+            && session.kept_bytes > KEPT_SHARE
+            && session.kept.len() > 1
+            && let Some((slot, number)) = session.kept.pop_front()
+        {
+            self.drop_reply(common, id, slot, number);
+        }
+        while self.budget.kept_bytes > KEPT_BYTES_MAX
+            && let Some((id, slot, number)) = self.kept.pop_front()
+        {
+            self.drop_reply(common, id, slot, number);
+        }
+    }
+
+    fn drop_reply(&mut self, common: &mut Common, id: SessionId, slot: u16, number: u64) {
+        let session = self.sessions.get(id);
+        let is_kept = session.and_then(|session| session.slots.get(usize::from(slot)));
+        if is_kept.is_some_and(|last| last.keeps(number)) {
+            common.counters.replies_dropped += 1;
+            self.change(id, slot, State::Lost);
         }
     }
 }

@@ -30,13 +30,14 @@ use super::watch::CallAccount;
 use super::work::WorkBudget;
 use crate::identity::Port;
 use crate::planted::{Planted, Probe};
+use crate::shares::Source;
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use answered::Answered;
-use budget::Budget;
+use budget::{Budget, OfSource};
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
@@ -63,6 +64,9 @@ pub(super) struct Server {
     in_hand: Slab<InHand>,
     generation: u64,
     budget: Budget,
+    sources: BTreeMap<Source, OfSource>,
+    /// Replies that are kept, the oldest first: session, slot and number. Some are not kept any more.
+    kept: VecDeque<(SessionId, u16, u64)>,
     /// Service that the last request was taken from; the next one has its turn.
     last_taken: Port,
     /// Sessions with answers to send.
@@ -110,6 +114,8 @@ impl Server {
             in_hand: Slab::default(),
             generation: 0,
             budget: Budget::default(),
+            sources: BTreeMap::new(),
+            kept: VecDeque::new(),
             last_taken: Port::default(),
             due: VecDeque::new(),
             sending: VecDeque::new(),
@@ -280,7 +286,7 @@ impl Server {
         let parts_max = options.unwrap_or_default().reply_parts_max;
         let kept = Kept { refused, reply, since: now, parts_max, transfer: None };
         self.settle(in_hand.session, in_hand.slot, State::Replied(kept));
-        self.drop_replies_beyond_bounds(now, common);
+        self.keep_reply(common, in_hand.session, in_hand.slot, in_hand.number);
         Ok(())
     }
 

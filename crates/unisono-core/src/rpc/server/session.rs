@@ -7,6 +7,7 @@ use crate::identity::{Port, Uid};
 use crate::rpc::agreement::Pair;
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::CallNumber;
+use crate::shares::Source;
 use crate::time::Time;
 use crate::wire::{Attempt, Rejection};
 use alloc::boxed::Box;
@@ -18,6 +19,8 @@ use core::net::SocketAddr;
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
     pub(super) client: Uid,
+    /// The address from which it was opened, in whose share it stays.
+    pub(super) source: Source,
     /// Seals what goes to and fro.
     pub(super) pair: Box<dyn Pair>,
     /// The client's address, proved by a cookie.
@@ -32,6 +35,9 @@ pub(in crate::rpc) struct Session {
     pub(in crate::rpc) slots: Vec<Slot>,
     /// Number of slots with a request that is here and not answered.
     pub(in crate::rpc) in_progress: u16,
+    /// Replies that are kept, the oldest first: slot and number. Some are not kept any more.
+    pub(super) kept: VecDeque<(u16, u64)>,
+    pub(super) kept_bytes: usize,
     /// Slots with answers to send.
     pub(in crate::rpc) to_tell: VecDeque<u16>,
     /// True if the session is in the queue of sessions with answers to send.
@@ -97,6 +103,7 @@ impl Session {
     ) -> Session {
         Session {
             client,
+            source: address.ip().into(),
             pair,
             address,
             heard_at: now,
@@ -105,6 +112,8 @@ impl Session {
             rejected_through: 0,
             slots: Vec::new(),
             in_progress: 0,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
             to_tell: VecDeque::new(),
             is_due: false,
         }
@@ -121,6 +130,13 @@ impl Session {
     /// Returns this attempt, if it is the last of its slot.
     pub(super) fn attempt(&mut self, slot: u16, number: u64) -> Option<&mut Slot> {
         self.slots.get_mut(usize::from(slot)).filter(|slot| slot.number == number)
+    }
+}
+
+impl Slot {
+    /// True if the reply to this attempt is kept.
+    pub(super) fn keeps(&self, number: u64) -> bool {
+        self.number == number && matches!(self.state, State::Replied(_))
     }
 }
 

@@ -58,9 +58,4 @@ impl Sessions {
         let named = |(&client, &index)| Some((SessionId { client, index }, self.sessions.get(index)?));
         self.indices.iter().filter_map(named)
     }
-
-    /// Returns all sessions, in no particular order.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.sessions.iter_mut()
-    }
 }

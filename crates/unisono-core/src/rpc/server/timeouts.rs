@@ -58,12 +58,13 @@ impl Server {
         let idle: Vec<SessionId> =
             self.sessions.iter().filter(|(_, session)| is_idle(session)).map(|(id, _)| id).collect();
         for &id in &idle {
-            let slots = self.sessions.get(id).map_or(0, |session| session.slots.len());
+            let Some(session) = self.sessions.get(id) else { continue };
+            let (source, slots) = (session.source, session.slots.len());
             for slot in 0..slots {
                 self.change(id, slot as u16, State::Done);
             }
             self.sessions.forget(id);
-            self.budget.slots -= slots;
+            self.drop_session(source, slots);
         }
         if !idle.is_empty() {
             common.counters.sessions_evicted += idle.len() as u64;

@@ -1,0 +1,73 @@
+//! Shares: how a bound is divided that clients share.
+//!
+//! Lives of clients are free, and a client may be less trusted than the servers. So a bound that all clients share has a share
+//! for each life and one for each source address. As long as less than half of the bound is used, a client may have as much as
+//! it asks for. From there on, a life or an address that would have more than its share is refused, and the others go on.
+//! `docs/protocol/rpc.md` lists the bounds with their shares.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+/// A source address, as shares count it: an IPv4 address, or the first 64 bits of an IPv6 address, within which a host chooses
+/// its addresses freely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    V4(Ipv4Addr),
+    V6(u64),
+}
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Source {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Source::V4(address),
+            IpAddr::V6(address) => Source::V6((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+/// A bound that clients share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    /// The most that all clients may have together.
+    pub(crate) most: usize,
+    /// The share of one client: this part of the bound, one in `part`.
+    pub(crate) part: usize,
+}
+
+impl Bound {
+    /// True if a client that has `own` may have `more`, while all clients together have `all`.
+    pub(crate) fn admits(self, all: usize, own: usize, more: usize) -> bool {
+        let after = all.saturating_add(more);
+        after <= self.most && (after <= self.most / 2 || own.saturating_add(more) <= self.share())
+    }
+
+    /// Returns the share of one client.
+    pub(crate) fn share(self) -> usize {
+        self.most / self.part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_may_have_half_and_beyond_that_only_its_share() {
+        let bound = Bound { most: 100, part: 4 };
+        assert!(bound.admits(0, 0, 50));
+        assert!(!bound.admits(50, 50, 1), "beyond half of the bound, and beyond its share");
+        assert!(bound.admits(50, 0, 25), "another client has its share");
+        assert!(!bound.admits(50, 0, 26));
+        assert!(bound.admits(75, 24, 1));
+        assert!(!bound.admits(100, 0, 1), "the bound holds for all");
+        assert!(!bound.admits(usize::MAX, 0, usize::MAX));
+    }
+
+    #[test]
+    fn hosts_are_told_apart_and_addresses_of_one_host_are_not() {
+        let source = |text: &str| Source::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
+        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+    }
+}
