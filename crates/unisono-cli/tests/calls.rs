@@ -198,7 +198,7 @@ fn a_copy_that_stands_still_stops_no_answer_if_a_majority_holds_them() {
     let port = group("majority");
     let names = ["a", "b", "c", "d", "e"];
     let start = |name: &str| {
-        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c,d,e", "--at-least", "5"];
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c,d,e", "--at-least", "3"];
         Background::start(&[&form[..], &["--held-by", "majority"], &LOOKS_LONG].concat())
     };
     let mut members = names.map(start);
