@@ -465,10 +465,10 @@ impl Plan {
 
     /// In some worlds all members send at once when the faults are over: with a small history more than fits.
     fn draw_rush(&mut self, random: &mut Random) {
-        if random.chance(0.15) {
+        if random.chance(0.08) {
             let from = self.parts.healed + 3 * SECOND;
             self.workload.rush =
-                Some(Rush { from, until: from + SECOND, every: random.spread(100_000, MILLISECOND) });
+                Some(Rush { from, until: from + SECOND / 2, every: random.spread(200_000, 2 * MILLISECOND) });
             self.config.history_messages = random.spread(16, 64) as u32;
         }
     }

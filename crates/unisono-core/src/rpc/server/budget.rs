@@ -21,8 +21,9 @@ pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// not far ahead of them.
 pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
 
-/// Number of kept replies that are listed in any case, whether or not they are kept still.
+/// Number of kept replies that are listed in any case, whether or not they are kept still: of all sessions, and of one.
 const KEPT_LISTED_MIN: usize = 1024;
+const SESSION_LISTED_MIN: usize = 32;
 
 /// Amounts in use.
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,7 +163,7 @@ impl Server {
     pub(super) fn keep_reply(&mut self, common: &mut Common, id: SessionId, slot: u16, number: u64) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.kept.push_back((slot, number));
-            if session.kept.len() > 2 * session.slots.len() {
+            if session.kept.len() > 2 * session.slots.len() + SESSION_LISTED_MIN {
                 let slots = &session.slots;
                 session.kept.retain(|(slot, number)| {
                     slots.get(usize::from(*slot)).is_some_and(|last| last.keeps(*number))

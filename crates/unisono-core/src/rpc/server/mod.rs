@@ -284,9 +284,13 @@ impl Server {
         let is_large = reply.len() > common.whole_bytes_max();
         let options = self.services.get(in_hand.port).filter(|_| is_large).map(|service| service.options);
         let parts_max = options.unwrap_or_default().reply_parts_max;
+        let has_bytes = !reply.is_empty();
         let kept = Kept { refused, reply, since: now, parts_max, transfer: None };
         self.settle(in_hand.session, in_hand.slot, State::Replied(kept));
-        self.keep_reply(common, in_hand.session, in_hand.slot, in_hand.number);
+        // To drop a reply without bytes makes no room.
+        if has_bytes {
+            self.keep_reply(common, in_hand.session, in_hand.slot, in_hand.number);
+        }
         Ok(())
     }
 
