@@ -29,6 +29,8 @@ pub(super) struct Entries {
     pub(super) views: Views,
     /// By epoch, its joins, leaves and role events, ascending.
     changes: Table<Vec<(Seqno, Entry)>>,
+    /// By epoch, the seqnos of its joins, leaves and switches, ascending: a ring has many passes between two of them.
+    view_changes: Table<Vec<Seqno>>,
     /// By life, the epochs and seqnos of its leave.
     leaves: Table<Vec<(Epoch, Seqno)>>,
     /// By epoch, the proposals for the next one.
@@ -63,14 +65,14 @@ impl Entries {
 
     /// Returns the seqno of the last join or leave of an epoch before a seqno.
     pub(super) fn last_view_change(&self, epoch: Epoch, before: Seqno) -> Option<Seqno> {
-        let changes = self.changes.get(epoch)?.iter().rev().filter(|(seqno, _)| *seqno < before);
-        changes.filter(|(_, entry)| !is_role(entry)).map(|(seqno, _)| *seqno).next()
+        let seqnos = self.view_changes.get(epoch)?;
+        seqnos[..seqnos.partition_point(|seqno| *seqno < before)].last().copied()
     }
 
     /// Returns the seqno of the next join or leave of an epoch after a seqno.
     pub(super) fn next_view_change(&self, epoch: Epoch, after: Seqno) -> Option<Seqno> {
-        let mut changes = self.changes(epoch, after, Seqno::MAX);
-        changes.find(|(_, entry)| !is_role(entry)).map(|(seqno, _)| *seqno)
+        let seqnos = self.view_changes.get(epoch)?;
+        seqnos.get(seqnos.partition_point(|seqno| *seqno <= after)).copied()
     }
 
     /// Returns the epochs and seqnos of a life's leave, in the order in which they were numbered.
@@ -165,6 +167,8 @@ impl Entries {
         changes.insert(rank, (seqno, entry.clone()));
         if !is_role(entry) {
             self.views.insert(epoch, seqno, &view);
+            let seqnos = self.view_changes.at(epoch);
+            seqnos.insert(seqnos.partition_point(|known| *known < seqno), seqno);
         }
     }
 }
