@@ -7,8 +7,9 @@ use std::time::Duration;
 use unisono::replica::{Command, Kind, NotRestored, Outcome, StateMachine};
 use unisono_table::{Limits, Request, RequestKind, Table};
 
-/// Maximum time for which a client may wait for the outcome of a command. The clients of this crate wait for 22 s at most.
-const COMMAND_WAITS_MAX: Duration = Duration::from_secs(60);
+/// Maximum time for which a client may wait for the outcome of a command. The clients of this crate wait for 22 s at most,
+/// unless a program asks for more.
+pub(crate) const COMMAND_WAITS_MAX: Duration = Duration::from_secs(60);
 
 /// What is called after each change. It must not block.
 type Observer = Arc<dyn Fn() + Send + Sync>;

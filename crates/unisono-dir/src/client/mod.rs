@@ -9,6 +9,7 @@ pub use save::{SaveError, Saved};
 pub use watch::Watch;
 
 use crate::attempts::{Attempts, Declined, Failure, Heard, Step, taken};
+use crate::machine::COMMAND_WAITS_MAX;
 use crate::operation::{self, Operation, Rows};
 use crate::ports::{PORTS_QUESTION, public, read_answer};
 use bytes::Bytes;
@@ -203,7 +204,7 @@ impl Client {
         Ok(Client { calls, within: OPERATION_WITHIN })
     }
 
-    /// Returns the client with another maximum time for an operation than 6 s.
+    /// Returns the client with another maximum time for an operation than 6 s: 60 s at most.
     #[must_use]
     pub fn within(self, within: Duration) -> Client {
         Client { within, ..self }
@@ -378,7 +379,9 @@ impl Asking {
             Request::LocalQuery(_) => RequestKind::LocalQuery,
         };
         let carries = Duration::from_secs((bytes.len() >> 20) as u64);
-        let attempts = Attempts::new(kind, client.within + carries);
+        // A server refuses a command that waits for longer.
+        let within = (client.within + carries).min(COMMAND_WAITS_MAX);
+        let attempts = Attempts::new(kind, within);
         Asking { client: client.clone(), port, request: bytes, attempts, begun: Instant::now() }
     }
 
