@@ -129,7 +129,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
     let life = |life: &Life| u64::from(life.0);
     let named = |(client, number): &(Life, u64)| number ^ life(client) << 48;
     match record {
-        ReplicaRecord::Terms { held_by_all, servers, disks } => {
+        ReplicaRecord::Terms { held_by_all, servers, disks, .. } => {
             let disks = disks.map_or(0, |durability| 1 + durability as u64);
             fold([0, u64::from(*held_by_all), *servers as u64, disks])
         }

@@ -81,6 +81,8 @@ pub enum ReplicaRecord {
     Terms {
         /// True if all members hold what is answered, or a majority of them.
         held_by_all: bool,
+        /// True if it is a majority.
+        by_majority: bool,
         /// Number of servers, which are told apart by their names.
         servers: usize,
         /// How many disks hold a command before it is answered, if the servers have disks.

@@ -201,6 +201,7 @@ impl Director {
         let held_by_all = self.plan.durability != Durability::Ordered;
         self.world.note_world(ReplicaRecord::Terms {
             held_by_all,
+            by_majority: self.plan.durability == Durability::HeldByMajority,
             servers: self.plan.names(),
             disks: self.plan.disks.as_ref().map(|disks| disks.durability),
         });

@@ -127,7 +127,10 @@ impl Fixture {
     /// A server gets a command. A majority confirms what servers answer.
     pub(super) fn taken(&mut self, id: OpId, again: bool) {
         let name = (CLIENT, u64::from(id.0));
-        self.of_replica(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, disks: None });
+        self.of_replica(
+            Life::WORLD,
+            ReplicaRecord::Terms { held_by_all: true, by_majority: false, servers: 3, disks: None },
+        );
         self.of_directory(SERVER, DirectoryRecord::Taken { name, again });
     }
 
@@ -251,7 +254,10 @@ impl Fixture {
 
     /// One of three servers answers a query after it has heard of this many.
     pub(super) fn confirmed(&mut self, heard: usize) {
-        self.of_replica(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, disks: None });
+        self.of_replica(
+            Life::WORLD,
+            ReplicaRecord::Terms { held_by_all: true, by_majority: false, servers: 3, disks: None },
+        );
         self.of_directory(SERVER, DirectoryRecord::Confirmed { name: (CLIENT, 1), heard });
     }
 

@@ -94,7 +94,7 @@ impl Property for AnsweredKept {
             self.lose(record.life);
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { held_by_all, servers, disks }) => {
+            Some(ReplicaRecord::Terms { held_by_all, servers, disks, .. }) => {
                 self.on_disk = disks.is_some();
                 (self.held_by_all, self.servers) = (*held_by_all, *servers);
             }

@@ -102,8 +102,8 @@ impl Property for CopiesMeetMinimum {
             self.lose(record.life);
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { held_by_all, servers, disks }) => {
-                self.applies = *held_by_all && disks.is_none();
+            Some(ReplicaRecord::Terms { held_by_all, by_majority, servers, disks }) => {
+                self.applies = *held_by_all && !by_majority && disks.is_none();
                 self.minimum = servers / 2 + 1;
             }
             Some(ReplicaRecord::Begun { name, mode, .. }) => {

@@ -49,7 +49,10 @@ impl Fixture {
             model: Model::default(),
             ops: Vec::new(),
         };
-        fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all: true, servers: 3, disks });
+        fixture.record(
+            Life::WORLD,
+            ReplicaRecord::Terms { held_by_all: true, by_majority: false, servers: 3, disks },
+        );
         for copy in COPIES {
             fixture.record(copy, ReplicaRecord::Members(place));
             fixture.record(copy, ReplicaRecord::Informed(place));

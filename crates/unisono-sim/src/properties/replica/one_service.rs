@@ -113,7 +113,7 @@ impl Property for OneService {
             _ => {}
         }
         match content(record) {
-            Some(ReplicaRecord::Terms { held_by_all, servers, disks }) => {
+            Some(ReplicaRecord::Terms { held_by_all, servers, disks, .. }) => {
                 (self.held_by_all, self.servers, self.on_disk) = (*held_by_all, *servers, disks.is_some());
             }
             Some(ReplicaRecord::Begun { name, .. }) => {
@@ -223,7 +223,10 @@ mod tests {
             [(false, true, 1), (true, true, 1), (false, false, 1), (false, true, 3)]
         {
             let mut fixture = Fixture::three_copies();
-            fixture.record(Life::WORLD, ReplicaRecord::Terms { held_by_all, servers: 3, disks: None });
+            fixture.record(
+                Life::WORLD,
+                ReplicaRecord::Terms { held_by_all, by_majority: false, servers: 3, disks: None },
+            );
             answers(&mut fixture, &[(SERVICE, true), (OTHER_SERVICE, true)]);
             if stood_still {
                 fixture.note(A, What::Resumed);
