@@ -17,7 +17,7 @@ use unisono_core::replica::disk::DiskDurability;
 
 /// Most seeds that are tried for one bug, over all profiles together. If none of them shows the bug, it counts as
 /// missed.
-pub const SEEDS_MAX: u64 = 1_000;
+pub const SEEDS_MAX: u64 = 2_000;
 
 /// The results for all planted bugs.
 #[derive(Clone, Debug, Serialize)]

@@ -104,6 +104,8 @@ const REPLICA: u64 = 0x7265_706c_6963_6121;
 const DIRECTORY: u64 = 0x6469_7265_6374_6f72;
 /// Random stream of what the disks of a run do.
 const DISKS: u64 = 0x6469_736b_7321_2121;
+/// Random stream of how many members hold what is answered.
+const HOLDERS: u64 = 0x686f_6c64_6572_7321;
 /// Random stream of the names of servers.
 const NAMES: u64 = 0x6e61_6d65_7321_2121;
 /// Random stream of which runs have states of many parts.
@@ -164,17 +166,14 @@ impl Plan {
             plan.name_servers(&mut Random::from_u64(seed ^ NAMES));
         }
         plan.draw_stuck(&mut Random::from_u64(seed ^ STUCK ^ REPLICA));
+        plan.draw_holders(&mut Random::from_u64(seed ^ HOLDERS));
         plan.locks = LockPlan::draw(seed).filter(|_| plan.corrupts_at.is_none());
         plan
     }
 
     pub(super) fn quiet(random: &mut Random) -> Plan {
         let servers = random.weigh(&[(2, 2), (6, 3), (2, 4), (2, 5)]);
-        let durability = random.weigh(&[
-            (13, Durability::HeldByAll),
-            (4, Durability::HeldByMajority),
-            (3, Durability::Ordered),
-        ]);
+        let durability = if random.chance(0.85) { Durability::HeldByAll } else { Durability::Ordered };
         let majority = servers as u16 / 2 + 1;
         let local_only = durability == Durability::Ordered;
         Plan {
@@ -305,10 +304,16 @@ impl Plan {
         }
     }
 
+    /// In some runs in memory a majority holds what is answered.
+    fn draw_holders(&mut self, random: &mut Random) {
+        let may_be = self.durability == Durability::HeldByAll && !self.on_disk() && !self.is_one_stuck;
+        if random.chance(0.4) && may_be {
+            self.durability = Durability::HeldByMajority;
+            self.config.resilience = self.durability.resilience();
+        }
+    }
+
     fn give_disks(&mut self, random: &mut Random) {
-        // A disk counts only for what all members hold.
-        self.durability = Durability::HeldByAll;
-        self.config.resilience = self.durability.resilience();
         let durability = random.weigh(&[(3, DiskDurability::Majority), (2, DiskDurability::One)]);
         let faults = JobFaults {
             stalls: random.pick(&[0.0, 0.0, 0.002, 0.01]),
