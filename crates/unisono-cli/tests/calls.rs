@@ -192,7 +192,7 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
     assert_eq!(called.join().unwrap(), "7");
 }
 
-// Nobody suspects the copy that stands still: with --held-by all each of these calls would wait for it.
+// No member suspects the copy that stands still: with --held-by all each of these calls would wait for it.
 #[test]
 fn a_copy_that_stands_still_stops_no_answer_if_a_majority_holds_them() {
     let port = group("majority");

@@ -149,7 +149,8 @@ impl LockService {
     }
 
     /// Founds the locks of this group or joins them. Blocks until this process has the state, at most for
-    /// [`ReplicaOptions::open_within`]. A thread calls `notice` with what an operator should know.
+    /// [`ReplicaOptions::open_within`]. A thread calls `notice` with what an operator should know. The durability and the time
+    /// for a command are those of locks, whatever `settings` say: a majority of the members holds each grant.
     pub fn open(
         group: &str,
         founding: Founding,
