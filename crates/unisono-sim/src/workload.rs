@@ -19,6 +19,7 @@ impl Director {
             return;
         }
         self.confirm_at_times(process);
+        self.send_unreliable_at_times(process);
         let workload = &self.plan.workload;
         if let Some(streak) = workload.streak
             && let Some(rest) = self.streak_left[process].checked_sub(1)

@@ -18,7 +18,7 @@ pub(crate) struct Protocol {
     pub(crate) resilience: u8,
 
     /// What each message asks for: ordered, resilient=K, majority or total
-    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
+    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::ordered_quality)]
     #[serde(with = "quality_as_text")]
     pub(crate) quality: Quality,
 
