@@ -46,7 +46,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// What each message asks for: unreliable, ordered, resilient=K, majority or total
+    /// What each message asks for: unreliable, unordered, source, ordered, resilient=K, majority or total
     #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
     quality: Quality,
 

@@ -84,6 +84,7 @@ impl Director {
             },
             false => Quality::ORDERED,
         };
+        let quality = self.weak.of(quality);
         // The send is refused while the window is full or a reset is running. The application does not repeat it.
         self.world.send(process, bytes as usize, quality);
     }
