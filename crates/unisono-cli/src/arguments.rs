@@ -265,6 +265,14 @@ pub(crate) fn quality(text: &str) -> Result<Quality, String> {
     text.parse().map_err(|error: QualityError| error.to_string())
 }
 
+/// Parses the quality of messages that are timed or counted by their seqnos.
+pub(crate) fn ordered_quality(text: &str) -> Result<Quality, String> {
+    match quality(text)? {
+        quality if quality.has_seqno() => Ok(quality),
+        quality => Err(format!("a quality with seqnos, by which messages are counted: {quality} has none")),
+    }
+}
+
 /// Parses a whole number.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a whole number, 0 or more".into())

@@ -112,7 +112,9 @@ pub(crate) fn print_events(
         for event in events.drain(..) {
             connection::warn_of_other_resilience(&event, resilience);
             let printed = printer.print(&event, &mut text);
-            if let (true, Event::Message { .. }, Some(left)) = (printed, &event, &mut left) {
+            if let (true, Event::Message { .. } | Event::Early { .. }, Some(left)) =
+                (printed, &event, &mut left)
+            {
                 *left -= 1;
                 if *left == 0 {
                     break;

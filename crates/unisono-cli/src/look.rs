@@ -130,6 +130,7 @@ What each member has counted since it started:
   replayed                   dropped: received before
   stale                      dropped: of another epoch or founding, or not from a member
   messages sent, delivered   this member's numbered messages; messages of all members
+  unreliable                 messages without a sequence number that it received (send --quality unreliable)
   nacks sent                 retransmission requests for missing sequence numbers
   repairs sent               sequence numbers retransmitted on request
   resends                    own messages sent again because they got no sequence number
@@ -704,7 +705,7 @@ fn why(
 const RING_COUNTERS: usize = 3;
 
 /// Returns the counters with their names.
-fn counted(counters: &Counters) -> [(&'static str, u64); 16] {
+fn counted(counters: &Counters) -> [(&'static str, u64); 17] {
     [
         ("datagrams_sent", counters.datagrams_sent),
         ("datagrams_received", counters.datagrams_received),
@@ -714,6 +715,7 @@ fn counted(counters: &Counters) -> [(&'static str, u64); 16] {
         ("stale", counters.stale),
         ("messages_sent", counters.messages_sent),
         ("messages_delivered", counters.messages_delivered),
+        ("unreliable", counters.unreliable),
         ("nacks_sent", counters.nacks_sent),
         ("repairs_sent", counters.repairs_sent),
         ("resends", counters.resends),

@@ -75,18 +75,16 @@ impl Printer {
             Event::Entered { seqno, .. } => self.describe_view(*seqno),
             Event::Message { seqno, sender, payload, .. } => {
                 let sender = names.name(*sender);
-                let mut object = json!({"event": "message", "seq": seqno, "view": view, "sender": sender, "bytes": payload.len()});
-                let words = match std::str::from_utf8(payload) {
-                    Ok(text) => {
-                        object["text"] = text.into();
-                        visible(text).into_owned()
-                    }
-                    Err(_) => {
-                        object["hex"] = hex(payload).into();
-                        format!("({} bytes) {}", payload.len(), hex(payload))
-                    }
-                };
+                let mut object = json!({"event": "message", "seq": seqno, "view": view, "sender": sender});
+                let words = describe_payload(payload, &mut object);
                 (object, format!("{seqno:>8}  {sender}: {words}"))
+            }
+            Event::Early { sender, quality, payload } => {
+                let (sender, quality) = (names.name(*sender), quality.to_string());
+                let mut object =
+                    json!({"event": "early", "view": view, "sender": sender, "quality": quality});
+                let words = describe_payload(payload, &mut object);
+                (object, format!("{:>8}  {sender} ({quality}): {words}", ""))
             }
             Event::Joined { seqno, member, members, .. } => (
                 json!({"event": "joined", "seq": seqno, "member": name(member), "members": members, "view": view}),
@@ -170,5 +168,20 @@ impl Printer {
             // The member is out or did not join; or this version does not know the event.
             _ => return None,
         })
+    }
+}
+
+/// Adds the payload of a message to its object, and returns it as text.
+fn describe_payload(payload: &[u8], object: &mut Value) -> String {
+    object["bytes"] = payload.len().into();
+    match std::str::from_utf8(payload) {
+        Ok(text) => {
+            object["text"] = text.into();
+            visible(text).into_owned()
+        }
+        Err(_) => {
+            object["hex"] = hex(payload).into();
+            format!("({} bytes) {}", payload.len(), hex(payload))
+        }
     }
 }

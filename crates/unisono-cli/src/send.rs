@@ -46,7 +46,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "K", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
-    /// What each message asks for: ordered, resilient=K, majority or total
+    /// What each message asks for: unreliable, unordered, source, ordered, resilient=K, majority or total
     #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
     quality: Quality,
 
@@ -117,7 +117,8 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     // The group numbers the messages that it has taken before the leave.
     let settled = resender.settle_all();
     let (accepted, sent_again) = (resender.accepted(), resender.sent_again());
-    output.say(format_args!("{} accepted", several(accepted, "message")))?;
+    let done = if command.quality.has_seqno() { "accepted" } else { "sent" };
+    output.say(format_args!("{} {done}", several(accepted, "message")))?;
     output.object(&json!({
         "command": "send", "group": command.group, "accepted": accepted, "sent_again": sent_again, "last": resender.last(),
     }))?;

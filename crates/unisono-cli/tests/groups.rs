@@ -262,7 +262,7 @@ fn qualities_share_one_order() {
     let _alone = alone();
     let name = group("qualities");
     let mut listeners = listeners(&name);
-    let qualities = ["ordered", "resilient=2", "majority", "total"];
+    let qualities = ["unordered", "source", "ordered", "resilient=2", "majority", "total"];
     for quality in qualities {
         let sent = sent(&name, &["--quality", quality, quality, "again"]);
         assert_eq!((sent.status.code(), &json(&sent)["accepted"]), (Some(0), &2.into()), "{sent:?}");
@@ -276,6 +276,43 @@ fn qualities_share_one_order() {
     assert!(others.iter().all(|other| other.messages() == first.messages()));
 }
 
+// A datagram may be lost; not all of a hundred are.
+#[test]
+fn unreliable_messages_are_printed_without_a_seqno() {
+    let _alone = alone();
+    let name = group("unreliable");
+    let mut listeners = listeners(&name);
+    let mut sender =
+        Background::start(&[&["send", &name, "--quality", "unreliable"], &LOOKS_LONG[..]].concat());
+    sender.feed(&lines(0, 100));
+    for listener in &mut listeners {
+        listener.until("a message", |seen| seen.iter().any(|line| line["event"] == "early"));
+        let early = listener.seen.iter().find(|line| line["event"] == "early").unwrap();
+        assert_eq!(early["quality"], "unreliable");
+        assert_eq!(early["bytes"], early["text"].as_str().unwrap().len());
+        assert!(
+            early["seq"].is_null() && early["view"].is_string() && early["sender"].is_string(),
+            "{early}"
+        );
+    }
+    let stats = json(&asked(["stats", &name, "--json"]));
+    let members = stats["members"].as_array().unwrap();
+    assert!(members.iter().all(|member| member["unreliable"].as_u64() > Some(0)), "{stats}");
+    assert_eq!(sender.end(), Some(0));
+    assert_eq!(sender.seen.last().unwrap()["accepted"], 100);
+    assert_eq!(listeners[0].messages(), []);
+}
+
+#[test]
+fn an_unreliable_message_larger_than_a_datagram_is_refused() {
+    let _alone = alone();
+    let text = "x".repeat(70_000);
+    let refused = sent(&group("too-large"), &["--quality", "unreliable", &text]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(said.contains("an unreliable one is a single datagram"), "{said}");
+}
+
 #[test]
 fn a_quality_has_a_name() {
     for quality in ["best", "resilient", "resilient=0", "resilient=251", "Total"] {
@@ -284,6 +321,9 @@ fn a_quality_has_a_name() {
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert!(said.contains("ordered, resilient=K with K from 1 to 250, majority or total"), "{said}");
     }
+    // A benchmark counts messages by their seqnos.
+    let refused = unisono(["bench", "latency", "--quality", "unreliable"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
 #[test]

@@ -56,6 +56,17 @@ pub enum SendError {
         /// Limit of the group in bytes.
         max: usize,
     },
+    /// The message asks for [`Quality::UNRELIABLE`](crate::Quality::UNRELIABLE) and does not fit one datagram of this member
+    /// ([`Settings::datagram_bytes_max`](crate::Settings::datagram_bytes_max)). Send less, or ask for another quality.
+    #[error(
+        "the message has {bytes} bytes; an unreliable one is a single datagram, which takes at most {max}"
+    )]
+    NotOneDatagram {
+        /// Size of the message in bytes.
+        bytes: usize,
+        /// Most bytes that fit a datagram.
+        max: usize,
+    },
     /// Too many messages are under way. Try again after the next event.
     #[error("the send window is full; try again when messages under way have been ordered")]
     WindowFull,
@@ -87,6 +98,7 @@ pub enum SendError {
 
 debug_as_sentence!(SendError {
     TooLarge,
+    NotOneDatagram,
     WindowFull,
     NotReceiving,
     NotMember,

@@ -2,6 +2,7 @@
 
 use crate::config::Order;
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
+use crate::quality::Quality;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -15,7 +16,8 @@ pub enum Event {
     ///
     /// It may come once more, directly after the first. A founder that is alone and has numbered nothing gives way when
     /// it meets an older group of the same name, and enters that one; this happens when members are started together.
-    /// Nothing was lost, because nothing had been sent. The second view replaces the first.
+    /// Nothing was lost, because nothing had been sent but [unreliable](crate::Quality::UNRELIABLE) messages, which may
+    /// come between the two. The second view replaces the first.
     Entered {
         /// Seqno of its join; 0 for a founder.
         seqno: Seqno,
@@ -30,6 +32,17 @@ pub enum Event {
         sender: Uid,
         /// Its message number, counted by the sender (of its last piece).
         number: MessageNumber,
+        /// The bytes that were sent.
+        payload: Bytes,
+    },
+    /// A message that was delivered on receipt: [`Quality::UNRELIABLE`](crate::Quality::UNRELIABLE). It has no place in the
+    /// order: other members may have received it before or after other events, or not at all. So it has no seqno, and a
+    /// state that all members are to share must not depend on it.
+    Early {
+        /// The sender, a member of the view that this application knows.
+        sender: Uid,
+        /// What the message asked for.
+        quality: Quality,
         /// The bytes that were sent.
         payload: Bytes,
     },
@@ -151,7 +164,8 @@ impl Event {
             | Event::HandedOver { seqno, .. }
             | Event::OrderChanged { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
-            Event::Suspected { .. }
+            Event::Early { .. }
+            | Event::Suspected { .. }
             | Event::ResetAhead { .. }
             | Event::Halted { .. }
             | Event::Resumed
@@ -248,6 +262,7 @@ impl View {
                 self.sequencer = *sequencer;
             }
             Event::Message { .. }
+            | Event::Early { .. }
             | Event::Suspected { .. }
             | Event::ResetAhead { .. }
             | Event::Halted { .. }

@@ -98,6 +98,7 @@ mod shares;
 mod stability;
 mod table;
 mod time;
+mod unreliable;
 mod versions;
 pub mod wire;
 

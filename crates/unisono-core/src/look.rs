@@ -193,8 +193,10 @@ pub struct Counters {
     pub stale: u64,
     /// Messages of this member that are in the order.
     pub messages_sent: u64,
-    /// Messages delivered here.
+    /// Messages delivered here, unreliable ones not counted.
     pub messages_delivered: u64,
+    /// Unreliable messages delivered here.
+    pub unreliable: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
     /// Seqnos sent again because a member requested them.

@@ -30,6 +30,10 @@ named! {
         TotalCountsMajority,
         /// A message that asks for more than the group's resilience needs one holder less than it asks for.
         ResilientOffByOne,
+        /// An unreliable message takes a number of the messages that get seqnos.
+        UnreliableSharesNumbers,
+        /// The unreliable messages of a datagram that arrives twice are delivered twice.
+        UnreliableTwice,
         /// The sender of a message counts as a holder, even if it has not acknowledged it.
         SenderCountsAsHolder,
         /// A member acknowledges everything that it knows of, gaps included.
@@ -410,6 +414,8 @@ named! {
         StaleRefused,
         /// A frame travelled in parcels.
         ParcelUsed,
+        /// An unreliable message arrived before its receiver's application knew its sender.
+        UnreliableHeld,
         /// A reset found no quorum for the failure detector's time.
         Halted,
         /// A confirmation asked members again.

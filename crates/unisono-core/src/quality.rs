@@ -7,8 +7,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// What a message asks for. All qualities are delivered in the group's one order. They differ in how many members must
-/// hold a message before it is delivered anywhere, and so in which losses it survives.
+/// What a message asks for. All qualities but [`Quality::UNRELIABLE`] are delivered in the group's one order. They differ
+/// in how many members must hold a message before it is delivered anywhere, and so in which losses it survives.
 ///
 /// ```
 /// use unisono_core::Quality;
@@ -21,6 +21,16 @@ use core::str::FromStr;
 pub struct Quality(u8);
 
 impl Quality {
+    /// Delivered on receipt, at most once, and not repaired: a message without a seqno, in one datagram of its own, of which
+    /// any member may receive nothing. It may come before or after any other message. For what is out of date when it
+    /// would be sent again.
+    pub const UNRELIABLE: Quality = Quality(255);
+    /// For messages of which each stands for itself. It may be delivered before its seqno is known, in any order: a
+    /// member that wants an order asks for another quality. At present it is delivered like [`Quality::ORDERED`].
+    pub const UNORDERED: Quality = Quality(251);
+    /// For messages that need the order of their own sender and no other: one may be delivered before its seqno is known,
+    /// but after the earlier messages of its sender. At present it is delivered like [`Quality::ORDERED`].
+    pub const SOURCE_ORDERED: Quality = Quality(252);
     /// As the group's resilience r says: r + 1 members hold the message, and it survives the loss of r members.
     pub const ORDERED: Quality = Quality(0);
     /// More than half of the view holds the message: it survives every reset, since a quorum decides each. A group
@@ -38,11 +48,18 @@ impl Quality {
         Quality(if k < Quality::RESILIENT_MAX { k } else { Quality::RESILIENT_MAX })
     }
 
-    /// Returns the quality that this byte stands for on the wire. 251 and 252 are reserved, 255 is invalid.
+    /// True if messages of this quality get a seqno.
+    #[inline]
+    pub fn has_seqno(self) -> bool {
+        self != Quality::UNRELIABLE
+    }
+
+    /// Returns the quality that this byte stands for on the wire. 255 never travels: a message without a seqno has a frame
+    /// of its own.
     pub(crate) const fn from_byte(byte: u8) -> Option<Quality> {
         match byte {
-            0..=Quality::RESILIENT_MAX | 253 | 254 => Some(Quality(byte)),
-            _ => None,
+            255 => None,
+            _ => Some(Quality(byte)),
         }
     }
 
@@ -52,10 +69,13 @@ impl Quality {
     }
 
     /// Returns the number of members of a view of `members` that must hold a message of this quality before it is
-    /// delivered, in a group with resilience `resilience`: never more than all.
+    /// delivered, in a group with resilience `resilience`: never more than all. 0 for [`Quality::UNRELIABLE`].
     #[inline]
     pub fn holders(self, resilience: u8, members: usize) -> usize {
-        self.asks_for(resilience, members).min(members)
+        match self {
+            Quality::UNRELIABLE => 0,
+            _ => self.asks_for(resilience, members).min(members),
+        }
     }
 
     /// Returns the number of holders that a message of this quality asks for, which may be more than there are members:
@@ -66,6 +86,7 @@ impl Quality {
         let asked = match self {
             Quality::MAJORITY => members / 2 + 1,
             Quality::TOTAL => members,
+            Quality::UNORDERED | Quality::SOURCE_ORDERED => 1,
             Quality(k) => usize::from(k) + 1,
         };
         asked.max(least)
@@ -73,7 +94,11 @@ impl Quality {
 
     /// True if the quality asks for more holders than each message of a group with this resilience has anyway.
     pub(crate) fn exceeds(self, resilience: u8) -> bool {
-        self.is_by_quorum() || self.0 > resilience
+        match self {
+            Quality::MAJORITY | Quality::TOTAL => true,
+            Quality::UNRELIABLE | Quality::UNORDERED | Quality::SOURCE_ORDERED => false,
+            Quality(k) => k > resilience,
+        }
     }
 
     /// True if the quality means what it says only where any two quorums have a member in common.
@@ -86,8 +111,11 @@ impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Quality::ORDERED => f.write_str("ordered"),
+            Quality::UNORDERED => f.write_str("unordered"),
+            Quality::SOURCE_ORDERED => f.write_str("source"),
             Quality::MAJORITY => f.write_str("majority"),
             Quality::TOTAL => f.write_str("total"),
+            Quality::UNRELIABLE => f.write_str("unreliable"),
             Quality(k) => write!(f, "resilient={k}"),
         }
     }
@@ -105,8 +133,11 @@ impl FromStr for Quality {
     fn from_str(text: &str) -> Result<Quality, QualityError> {
         match text {
             "ordered" => Ok(Quality::ORDERED),
+            "unordered" => Ok(Quality::UNORDERED),
+            "source" => Ok(Quality::SOURCE_ORDERED),
             "majority" => Ok(Quality::MAJORITY),
             "total" => Ok(Quality::TOTAL),
+            "unreliable" => Ok(Quality::UNRELIABLE),
             _ => {
                 let k = text.strip_prefix("resilient=").and_then(|k| k.parse().ok());
                 match k {
@@ -120,7 +151,10 @@ impl FromStr for Quality {
 
 /// A text is not a [`Quality`]: the caller's mistake.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a quality is ordered, resilient=K with K from 1 to {max}, majority or total", max = Quality::RESILIENT_MAX)]
+#[error(
+    "a quality is unreliable, unordered, source, ordered, resilient=K with K from 1 to {max}, majority or total",
+    max = Quality::RESILIENT_MAX
+)]
 pub struct QualityError;
 
 crate::debug_as_sentence!(QualityError);
@@ -146,18 +180,28 @@ mod tests {
         assert_eq!(holders(Quality::TOTAL, 0), [1, 2, 3, 4, 5]);
         assert_eq!(holders(Quality::ORDERED, 255), [1, 2, 3, 4, 5]);
         assert_eq!(Quality::resilient(255).holders(0, 4_096), 251, "limited to the largest k");
+        assert_eq!(holders(Quality::UNRELIABLE, 2), [0; 5]);
+        for weak in [Quality::UNORDERED, Quality::SOURCE_ORDERED] {
+            for resilience in [0, 1, 3] {
+                assert_eq!(holders(weak, resilience), holders(Quality::ORDERED, resilience), "{weak}");
+            }
+        }
     }
 
     #[test]
     fn each_quality_has_its_byte_and_its_name() {
         for byte in 0..=255 {
             let Some(quality) = Quality::from_byte(byte) else {
-                assert!([251, 252, 255].contains(&byte));
+                assert_eq!(byte, 255);
                 continue;
             };
             assert_eq!(quality.byte(), byte);
             assert_eq!(quality.to_string().parse(), Ok(quality));
+            assert!(quality.has_seqno());
         }
+        assert_eq!("unreliable".parse(), Ok(Quality::UNRELIABLE));
+        assert_eq!(Quality::UNRELIABLE.to_string(), "unreliable");
+        assert!(!Quality::UNRELIABLE.has_seqno());
         for text in
             ["", "Ordered", "resilient", "resilient=", "resilient=0", "resilient=251", "resilient=-1", "all"]
         {
@@ -170,5 +214,6 @@ mod tests {
         assert!(!Quality::ORDERED.exceeds(0) && !Quality::resilient(2).exceeds(2));
         assert!(Quality::resilient(2).exceeds(1));
         assert!(Quality::MAJORITY.exceeds(255) && Quality::TOTAL.exceeds(255));
+        assert!(!Quality::UNORDERED.exceeds(0) && !Quality::SOURCE_ORDERED.exceeds(0));
     }
 }

@@ -21,6 +21,7 @@ use crate::properties::{self, Checkers, GroupTerms, Violation};
 use crate::readers::Readers;
 use crate::record::{Life, What};
 use crate::recorder::{Recorder, Totals};
+use crate::weak::WeakQualities;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
 use unisono_core::{EntryMode, Formation, Info, Order, Phase, Quorum, Random, Settings, Transport, Uid};
@@ -63,6 +64,8 @@ pub(crate) struct Director {
     pub(super) injector: FaultInjector,
     /// Confirmations and ended lives.
     pub(super) readers: Readers,
+    /// Messages of weak qualities.
+    pub(super) weak: WeakQualities,
     /// Messages left in the streak of each process; 0 if there is none.
     pub(super) streak_left: Vec<u64>,
     /// True while applications act.
@@ -110,6 +113,7 @@ impl Director {
                 TARGETS,
             ),
             readers,
+            weak: WeakQualities::draw(seed, profile),
             streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,

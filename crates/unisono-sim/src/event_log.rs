@@ -51,6 +51,9 @@ impl EventLog {
             Event::Message { seqno, sender, payload, .. } => {
                 format!("{seqno} message {} {}", self.process_of(*sender), text(payload))
             }
+            Event::Early { sender, quality, payload } => {
+                format!("early {quality} {} {}", self.process_of(*sender), text(payload))
+            }
             Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.process_of(member.uid)),
             Event::Left { seqno, member, .. } => format!("{seqno} left {}", self.process_of(member.uid)),
             Event::HandedOver { seqno, sequencer } => {

@@ -48,6 +48,7 @@ pub mod run;
 pub mod scenario;
 mod scenes;
 mod seal;
+mod weak;
 mod words;
 mod workload;
 mod world;

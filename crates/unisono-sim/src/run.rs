@@ -67,6 +67,8 @@ pub struct Summary {
     pub threads: usize,
     /// Messages whose senders learned their seqno.
     pub messages: u64,
+    /// Unreliable messages that applications received.
+    pub unreliable: u64,
     /// Calls that were answered.
     pub calls: u64,
     /// Epochs that began with a reset.
@@ -262,6 +264,7 @@ impl Tally {
             speedup: seconds(self.simulated + self.repeated) / (wall.as_secs_f64() * threads as f64),
             threads,
             messages: self.totals.messages,
+            unreliable: self.totals.unreliable,
             calls: self.totals.calls,
             resets: self.totals.resets,
             switches: self.totals.switches,

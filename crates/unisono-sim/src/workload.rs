@@ -19,6 +19,7 @@ impl Director {
             return;
         }
         self.confirm_at_times(process);
+        self.send_unreliable_at_times(process);
         let workload = &self.plan.workload;
         if let Some(streak) = workload.streak
             && let Some(rest) = self.streak_left[process].checked_sub(1)
@@ -83,6 +84,7 @@ impl Director {
             },
             false => Quality::ORDERED,
         };
+        let quality = self.weak.of(quality);
         // The send is refused while the window is full or a reset is running. The application does not repeat it.
         self.world.send(process, bytes as usize, quality);
     }

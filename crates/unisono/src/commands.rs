@@ -96,6 +96,8 @@ impl Message {
                 Attempt::Wait(Interest::Progress)
             }
             Err(error) => Attempt::Done(Err(error)),
+            // It has no seqno and no outcome.
+            Ok(number) if !self.quality.has_seqno() => Attempt::Done(Ok(number)),
             Ok(number) => {
                 member.outcomes.expect(number);
                 member.gathered_bytes += self.payload.len();
@@ -150,6 +152,8 @@ impl Message {
                 Attempt::Wait(Interest::Progress)
             }
             Err(error) => Attempt::Done(Err(error.into())),
+            // It has no seqno and no outcome.
+            Ok(_) if !self.quality.has_seqno() => Attempt::Done(Ok(0)),
             Ok(given) => {
                 member.outcomes.expect(given);
                 *number = Some(given);
@@ -203,7 +207,8 @@ pub(crate) fn submit_all(
                 break if numbers.is_empty() { Attempt::Wait(Interest::Progress) } else { Attempt::Given };
             }
             Err(error) => break Attempt::Done(Err(error)),
-            Ok(number) => numbers.push(number),
+            Ok(number) if quality.has_seqno() => numbers.push(number),
+            Ok(_) => {}
         }
     };
     member.outcomes.expect_all(numbers).into_iter().for_each(&mut given);

@@ -230,12 +230,16 @@ impl Group {
     /// as many members hold it as the quality asks. Messages of all qualities come in one order, so an ordered one that
     /// has a later seqno waits with it.
     ///
+    /// A message of [`Quality::UNRELIABLE`] is outside of this order. It has no seqno: the call returns 0 as soon as the
+    /// message is sent, and each member that receives it gets [`Event::Early`].
+    ///
     /// ```
     /// use unisono::{Group, GroupConfig, Options, Quality};
     /// # let name = &format!("quality-docs-{}", std::process::id());
     /// let group = Group::create(name, GroupConfig::default(), &Options::default())?;
     /// group.send_with("move the pawn", Quality::ORDERED)?;
     /// group.send_with("pay ten to Ann", Quality::MAJORITY)?;
+    /// assert_eq!(group.send_with("the mouse is at 3, 4", Quality::UNRELIABLE)?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn send_with(&self, payload: impl Into<Bytes>, quality: Quality) -> Result<Seqno, SendFailure> {

@@ -19,15 +19,18 @@ pub struct Ticket(Receipt);
 
 impl Ticket {
     pub(crate) fn new(shared: Arc<Shared>, number: MessageNumber) -> Ticket {
-        Ticket(Receipt { shared, number, known: None })
+        // An unreliable message has no number and no outcome to wait for.
+        let known = (number == 0).then(BatchOutcome::default);
+        Ticket(Receipt { shared, number, known })
     }
 
-    /// Returns the message's number among those of this member: the `number` of its event.
+    /// Returns the message's number among those of this member: the `number` of its event. 0 for an unreliable message.
     pub fn number(&self) -> MessageNumber {
         self.0.number
     }
 
-    /// Blocks until the outcome is known, and returns the seqno of the accepted message or why it has none.
+    /// Blocks until the outcome is known, and returns the seqno of the accepted message or why it has none. An unreliable
+    /// message has no outcome: the result is 0, at once.
     pub fn wait(mut self) -> Result<Seqno, SendFailure> {
         place(self.0.wait())
     }

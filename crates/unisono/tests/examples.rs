@@ -602,6 +602,36 @@ fn the_speed_up_is_printed() {
     tsp.line(0, 0, "speed-up with 3 processes: ").parse::<f64>().unwrap();
 }
 
+// --- qualities ---
+
+#[test]
+fn a_game_sends_messages_of_four_qualities() {
+    let group = &fresh_name("qualities");
+    let mut game = Processes::of("qualities");
+    game.start(0, &["ann", group]);
+    game.line(0, 0, "in, with ");
+    game.start(1, &["bob", group]);
+    game.line(0, 1, "in, with 2");
+    // A position is one datagram, which may be lost. The lines after it are not.
+    game.type_in(0, "3 4");
+    for line in ["well met", "score 10", "result ann wins"] {
+        game.type_in(0, line);
+    }
+    for number in 0..2 {
+        for line in ["well met", "score 10", "result ann wins"] {
+            game.until(0, line, |log| {
+                let ends = format!(": ann: {line}");
+                let is_it = |(by, text): &&(usize, String)| *by == number && text.ends_with(&ends);
+                let (_, text) = log.iter().find(is_it)?;
+                text.split(':').next()?.parse::<u64>().ok()
+            });
+        }
+    }
+    // The sender delivers its own position itself.
+    game.until(0, "position", |log| log.contains(&(0, "unreliable: ann: 3 4".to_string())).then_some(()));
+    (0..2).for_each(|number| game.close(number));
+}
+
 // --- text ---
 
 /// The examples promise to be short. Comments and empty lines do not count.

@@ -8,9 +8,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono::{
-    Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError, LeaveFailure,
-    LookError, Migration, Name, OpenError, Options, Order, SendError, SendFailure, Seqno, Settings, Standing,
-    Ticket, Transport, Uid, look, look_at,
+    BatchOutcome, Bytes, Ended, Event, Formation, Group, GroupConfig, JoinFailure, Key, LeaveError,
+    LeaveFailure, LookError, Migration, Name, OpenError, Options, Order, Quality, SendError, SendFailure,
+    Seqno, Settings, Standing, Ticket, Transport, Uid, look, look_at,
 };
 
 /// Receives the next `count` messages.
@@ -55,6 +55,42 @@ fn three_members_receive_one_order() {
             }
         }
     });
+}
+
+// A datagram may be lost, so the sender repeats it until one arrived.
+#[test]
+fn an_unreliable_message_has_no_seqno_and_no_outcome_to_wait_for() {
+    let name = fresh_name("unreliable");
+    let first = Group::create(&name, GroupConfig::default(), &options()).unwrap();
+    let second = Group::join(&name, "", &options()).unwrap();
+    let (over, arrived) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            until(&first, |event| match event {
+                Event::Early { sender, quality, payload } => {
+                    assert_eq!(*quality, Quality::UNRELIABLE);
+                    assert_eq!(&payload[..], b"3, 4");
+                    assert!(first.info().members.iter().any(|member| member.uid == *sender));
+                    Some(())
+                }
+                _ => None,
+            });
+            drop(over);
+        });
+        while arrived.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            assert_eq!(second.send_with("3, 4", Quality::UNRELIABLE), Ok(0));
+        }
+    });
+    let mut ticket = second.submit_with("3, 4", Quality::UNRELIABLE).unwrap();
+    assert_eq!((ticket.number(), ticket.try_wait()), (0, Some(Ok(0))));
+    let batch = second.submit_all_with(["5, 6", "7, 8"], Quality::UNRELIABLE).unwrap();
+    assert_eq!(batch.wait(), BatchOutcome::default());
+    let refused = second.send_with(vec![0; 70_000], Quality::UNRELIABLE);
+    assert!(
+        matches!(refused, Err(SendFailure::Refused(SendError::NotOneDatagram { bytes: 70_000, .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(second.try_submit_after_with(&ticket, "9", Quality::UNRELIABLE).unwrap().wait(), Ok(0));
 }
 
 #[test]

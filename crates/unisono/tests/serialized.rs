@@ -8,7 +8,7 @@ use std::time::Duration;
 use unisono::rpc::{Port, ServeOptions};
 use unisono::{
     BatchOutcome, EpochId, Event, Formation, Group, GroupConfig, Info, JoinFailure, LastReset, Member, Name,
-    Options, Quorum, Report, SendError, SendFailure, Settings, SlowMember, Suspicion, Uid, View,
+    Options, Quality, Quorum, Report, SendError, SendFailure, Settings, SlowMember, Suspicion, Uid, View,
 };
 
 /// Checks that the value survives, and returns it in JSON.
@@ -57,6 +57,7 @@ fn events_survive() {
         json!({"message": {"seqno": 9, "sender": "fedcba9876543210", "number": 2, "payload": [0, 255]}});
     assert_eq!(survives(&message), expected);
     for event in [
+        Event::Early { sender: ann().uid, quality: Quality::UNRELIABLE, payload: "3, 4".into() },
         Event::Entered { seqno: 0, view: view.clone() },
         Event::Joined { seqno: 1, member: ann(), hello: "hello".into(), members: 2 },
         Event::Left { seqno: 2, member: ann(), goodbye: "".into(), members: 1, successor: Some(Uid(1)) },

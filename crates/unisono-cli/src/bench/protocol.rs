@@ -17,8 +17,8 @@ pub(crate) struct Protocol {
     #[arg(long, value_name = "R", default_value_t = 0, value_parser = arguments::resilience)]
     pub(crate) resilience: u8,
 
-    /// What each message asks for: ordered, resilient=K, majority or total
-    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
+    /// What each message asks for: unordered, source, ordered, resilient=K, majority or total
+    #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::ordered_quality)]
     #[serde(with = "quality_as_text")]
     pub(crate) quality: Quality,
 

@@ -260,7 +260,12 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
             several(summary.resets, "reset"),
             several(summary.locks, "lock")
         ),
-        _ => format!("{}, {}", several(summary.messages, "message"), several(summary.resets, "reset")),
+        _ => format!(
+            "{}, {}, {}",
+            several(summary.messages, "message"),
+            several(summary.unreliable, "unreliable message"),
+            several(summary.resets, "reset")
+        ),
     };
     output.say(format_args!(
         "{done}, {}, {}, {}; {} of {} rare states met",

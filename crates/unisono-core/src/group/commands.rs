@@ -26,6 +26,9 @@ impl Group {
     /// Sends a message of this quality. Like any other it is delivered in the group's order, and only when as many members
     /// hold it as the quality asks. Messages with later seqnos wait for that too.
     ///
+    /// A message of [`Quality::UNRELIABLE`] has no seqno and no outcome: the number returned is 0, and each member that
+    /// receives the message gets [`Event::Early`](crate::Event::Early).
+    ///
     /// # Errors
     /// See [`SendError`]: nothing was sent.
     pub fn send_with(
@@ -43,6 +46,9 @@ impl Group {
         let max = self.config.message_bytes_max as usize;
         if payload.len() > max {
             return Err(SendError::TooLarge { bytes: payload.len(), max });
+        }
+        if !quality.has_seqno() {
+            return self.send_unreliable(payload).map(|()| 0);
         }
         if quality.is_by_quorum() && !self.config.quorums_intersect() {
             return Err(SendError::QuorumsDoNotIntersect);

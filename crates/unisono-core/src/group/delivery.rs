@@ -65,6 +65,9 @@ impl Group {
             self.log.history().get(seqno)?;
             let event = self.event_at(seqno);
             self.log.deliver_next();
+            if self.unreliable.has_held() {
+                self.deliver_held();
+            }
             if event.is_some() || !self.is_pass(seqno) {
                 self.confirming.note_event(seqno);
             }

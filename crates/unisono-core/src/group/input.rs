@@ -218,6 +218,9 @@ impl Group {
             return;
         };
         if !is_noted && !peer.takes_number(header.number) && !takes_copies {
+            if self.broken(Planted::UnreliableTwice) {
+                self.deliver_again(sender, payload);
+            }
             self.counters.replayed += 1;
             self.probe(Probe::ReplayRefused);
             return;
@@ -343,6 +346,7 @@ impl Group {
             Frame::Nack { ranges } => self.handle_nack(from, &ranges),
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
             Frame::Gone { through } => self.handle_gone(now, from, through),
+            Frame::Unreliable { number, payload } => self.handle_unreliable(from, number, payload),
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::Confirm { nonce } => self.handle_confirm(from, nonce),
@@ -373,8 +377,10 @@ impl Group {
                 let whole =
                     self.peers.get_mut(from).and_then(|peer| peer.take_parcel(id, index, count, &bytes));
                 match whole.as_ref().map(Frame::decode_alone) {
-                    // No correct member puts a parcel in a parcel.
-                    Some(Ok(Frame::Parcel { .. })) | Some(Err(_)) => self.counters.malformed += 1,
+                    // No correct member puts a parcel in a parcel, or sends an unreliable message in several datagrams.
+                    Some(Ok(Frame::Parcel { .. } | Frame::Unreliable { .. })) | Some(Err(_)) => {
+                        self.counters.malformed += 1;
+                    }
                     Some(Ok(frame)) => {
                         self.probe(Probe::ParcelUsed);
                         self.handle_inside(now, from, frame, level);

@@ -40,6 +40,7 @@ use crate::planted::Planted;
 use crate::random::Random;
 use crate::repair::Repair;
 use crate::time::Time;
+use crate::unreliable::Unreliable;
 use crate::versions::OtherVersions;
 use crate::wire::Protection;
 use alloc::boxed::Box;
@@ -90,6 +91,7 @@ pub struct Group {
 
     pub(crate) log: Log,
     pub(crate) outbox: Outbox,
+    pub(crate) unreliable: Unreliable,
     pub(crate) peers: Peers,
 
     pub(crate) order: Order,
@@ -120,8 +122,8 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     /// Entries of the log that wait to be sent to one address each, as answers to requests.
     pub(crate) serves: VecDeque<Serve>,
-    /// Events that come from no log entry (`Suspected`, `Conflict`, the `Entered` of a founder); they are delivered
-    /// before all others.
+    /// Events that come from no log entry (`Early`, `Suspected`, `Conflict`, the `Entered` of a founder); they are
+    /// delivered before all others.
     pub(crate) notices: VecDeque<Event>,
     /// Episodes that the driver has not taken yet.
     pub(crate) episodes: Episodes,
@@ -199,6 +201,7 @@ impl Group {
             epochs: VecDeque::new(),
             log: Log::nowhere(),
             outbox: Outbox::new(settings.queued_bytes_max()),
+            unreliable: Unreliable::default(),
             peers: Peers::default(),
             order: Order::default(),
             repair: Repair::default(),

@@ -1,7 +1,7 @@
 //! Output: packs what the modules have to send into datagrams.
 //!
 //! No timer waits to fill a datagram: what is queued now goes together. First go control frames and retransmissions,
-//! each to one address; then what this member numbered, to all members; then its own messages; then an acknowledgement,
+//! each to one address; then unreliable messages, and what this member numbered, to all members; then its other messages; then an acknowledgement,
 //! if it did not ride along.
 
 use super::{Destination, Group, Phase};
@@ -121,6 +121,9 @@ impl Group {
         if matches!(self.phase, Phase::Locating | Phase::Excluded | Phase::Gone) {
             return None;
         }
+        if self.unreliable.has_to_send() && self.pack_unreliable(out) {
+            return Some((Destination::Everyone, self.epoch_tag));
+        }
         if self.pack_numbered(now, out) {
             return Some((Destination::Everyone, self.epoch_tag));
         }
@@ -138,7 +141,7 @@ impl Group {
     }
 
     /// Makes room for the header, which is written when the datagram is finished.
-    fn begin_datagram(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn begin_datagram(&mut self, out: &mut Vec<u8>) {
         out.clear();
         out.resize(HEADER_BYTES, 0);
     }

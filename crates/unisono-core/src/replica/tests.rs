@@ -3,6 +3,7 @@
 use super::*;
 use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
+use crate::quality::Quality;
 use crate::rpc::RequestId;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -988,6 +989,28 @@ fn a_state_with_commands_that_a_reset_dropped_is_not_taken() {
     made.settle();
     assert_eq!(made.words(4), made.words(2));
     assert!(!made.words(4).contains(&"lost".into()));
+}
+
+// Other copies may have received it at another moment, or not at all (hazard H98).
+#[test]
+fn a_copy_applies_no_message_without_a_place() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "a");
+    let early = Word::Command(word::Ordered {
+        client: Uid(78),
+        call: 1,
+        finished_below: 1,
+        left_ms: 5000,
+        stamp_ms: 1,
+        payload: "early".into(),
+    });
+    let early = Event::Early { sender: Uid(2), quality: Quality::UNRELIABLE, payload: early.write() };
+    made.replica(1).handle_event(NOW, early);
+    made.settle();
+    made.request(1, 2, 79, 1, "b");
+    assert_eq!(made.words(1), made.words(2));
+    assert!(!made.words(1).contains(&"early".into()));
+    made.assert_all_agree();
 }
 
 #[test]

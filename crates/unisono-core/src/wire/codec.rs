@@ -178,6 +178,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             Frame::Want { from: first, to: read_to(from, first)? }
         }
         FrameKind::Gone => Frame::Gone { through: from.number("through")? },
+        FrameKind::Unreliable => Frame::Unreliable { number: from.number("number")?, payload: from.rest() },
 
         FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
         FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
@@ -437,6 +438,10 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*to);
         }
         Frame::Gone { through } => out.u64(*through),
+        Frame::Unreliable { number, payload } => {
+            out.u64(*number);
+            out.bytes(payload);
+        }
 
         Frame::Probe { nonce } | Frame::Alive { nonce } | Frame::Confirm { nonce } => out.u64(*nonce),
         Frame::Confirmed { nonce, end } => {

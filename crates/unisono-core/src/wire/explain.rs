@@ -311,6 +311,9 @@ impl fmt::Display for Frame {
             Frame::Gone { through } => {
                 write!(f, "every member held everything through seqno {through}; it is not kept any more")
             }
+            Frame::Unreliable { number, payload } => {
+                write!(f, "message {number} of this kind, {}", Shown(payload))
+            }
 
             Frame::Probe { nonce } => write!(f, "are you there? {nonce:016x}"),
             Frame::Alive { nonce } => write!(f, "I am here: {nonce:016x}"),

@@ -54,6 +54,14 @@ pub enum Frame {
         through: Seqno,
     },
 
+    /// A message without a seqno. It is in one datagram, never in parcels, and no member asks for it again.
+    Unreliable {
+        /// Its number among the unreliable messages of the datagram's sender.
+        number: u64,
+        /// The message.
+        payload: Bytes,
+    },
+
     // --- liveness ---
     /// Asks a silent member for a sign of life. The answer also shows that the member hears the sender.
     Probe {

@@ -71,6 +71,7 @@ kinds! {
     Nack = 0x07, 18;
     Want = 0x08, 16;
     Gone = 0x09, 8;
+    Unreliable = 0x0a, 8;
     // liveness
     Probe = 0x10, 8;
     Alive = 0x11, 8;

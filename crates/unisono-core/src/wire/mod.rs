@@ -47,7 +47,7 @@ pub use replay::{REPLAY_WINDOW, ReplayWindow};
 pub use report::{REPORT_BYTES_MIN, decode_report, encode_report};
 pub use writer::{
     FRAME_HEAD_BYTES, PADDED_BYTES, PADDED_BYTES_MIN, PIECE_HEAD_BYTES, RunHead, Writer, piece_bytes_max,
-    run_overhead,
+    run_overhead, unreliable_bytes_max,
 };
 
 /// The highest seqno, message number or epoch counter on the wire. The sum of two of them does not overflow a `u64`.

@@ -14,6 +14,8 @@ use alloc::vec::Vec;
 
 /// Bytes before the body of every frame: its kind and the length of its body.
 pub const FRAME_HEAD_BYTES: usize = 3;
+/// Maximum size of a frame in bytes, head included: its length field limits it.
+const FRAME_BYTES_MAX: usize = FRAME_HEAD_BYTES + u16::MAX as usize;
 /// Bytes before each piece of a message: its length.
 pub const PIECE_HEAD_BYTES: usize = 2;
 /// Size to which questions are padded that any process may ask, in bytes of the whole frame.
@@ -35,6 +37,13 @@ pub const fn run_overhead() -> usize {
 pub const fn piece_bytes_max(datagram_bytes_max: usize) -> usize {
     let fits = datagram_bytes_max.saturating_sub(run_overhead());
     if fits < PIECE_BYTES_MAX { fits } else { PIECE_BYTES_MAX }
+}
+
+/// Returns the size in bytes of the largest unreliable message that fits a datagram of `datagram_bytes_max` bytes.
+pub const fn unreliable_bytes_max(datagram_bytes_max: usize) -> usize {
+    let fits = datagram_bytes_max.saturating_sub(HEADER_BYTES);
+    let frame = if fits < FRAME_BYTES_MAX { fits } else { FRAME_BYTES_MAX };
+    frame.saturating_sub(FRAME_HEAD_BYTES + FrameKind::Unreliable.body_bytes_min())
 }
 
 /// The fields that a run of messages has in common: the head of a [`Frame::Ordered`] or [`Frame::Data`].

@@ -27,4 +27,5 @@ mod repair_and_flow;
 mod resets;
 mod ring;
 mod switch;
+mod unreliable;
 mod versions;

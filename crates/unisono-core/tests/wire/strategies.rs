@@ -71,6 +71,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .boxed(),
         FrameKind::Want => range().prop_map(|(from, to)| Frame::Want { from, to }).boxed(),
         FrameKind::Gone => place().prop_map(|through| Frame::Gone { through }).boxed(),
+        FrameKind::Unreliable => {
+            (place(), bytes(40)).prop_map(|(number, payload)| Frame::Unreliable { number, payload }).boxed()
+        }
 
         FrameKind::Probe => any::<u64>().prop_map(|nonce| Frame::Probe { nonce }).boxed(),
         FrameKind::Alive => any::<u64>().prop_map(|nonce| Frame::Alive { nonce }).boxed(),
@@ -341,7 +344,7 @@ fn key() -> impl Strategy<Value = PublicKey> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    any::<[u64; 16]>().prop_map(|values| {
+    any::<[u64; 17]>().prop_map(|values| {
         let mut counters = Counters::default();
         [
             counters.datagrams_sent,
@@ -352,6 +355,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             counters.stale,
             counters.messages_sent,
             counters.messages_delivered,
+            counters.unreliable,
             counters.nacks_sent,
             counters.repairs_sent,
             counters.resends,

@@ -61,6 +61,7 @@ mod termination;
 mod token_moves;
 mod total_order;
 mod uniformity;
+mod unreliable;
 mod views;
 mod virtual_synchrony;
 mod watermarks;
@@ -160,6 +161,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(uniformity::Uniformity::new(terms)),
         Box::new(acknowledged_durable::AcknowledgedDurable::new(terms)),
         Box::new(holders::Holders::new(terms)),
+        Box::<unreliable::Unreliable>::default(),
         Box::new(views::Views::new(terms)),
         Box::new(single_lineage::SingleLineage::new(terms)),
         Box::new(consensus::Consensus::new(terms)),

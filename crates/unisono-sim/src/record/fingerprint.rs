@@ -119,6 +119,8 @@ fn rare_content(what: &What) -> u64 {
         What::Halted { missing: named } | What::ForceAsked { without: named } => fold(named.iter().map(life)),
         What::Replica(content) => of_replica(content),
         What::Directory(content) => of_directory(content),
+        What::SentUnreliable { hash } => fold([*hash]),
+        What::Early { sender, hash, .. } => fold([life(sender), *hash]),
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
     }

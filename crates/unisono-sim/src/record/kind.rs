@@ -42,6 +42,7 @@ kinds! {
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
     Replica, Directory,
+    SentUnreliable, Early,
 }
 
 #[cfg(test)]

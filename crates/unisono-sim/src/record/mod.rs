@@ -450,6 +450,22 @@ pub enum What {
     Replica(Box<ReplicaRecord>),
     /// What concerns a directory.
     Directory(Box<DirectoryRecord>),
+
+    // --- messages without a seqno ---
+    /// The member took an unreliable message for sending.
+    SentUnreliable {
+        /// Hash of the payload.
+        hash: u64,
+    },
+    /// A message was delivered without a seqno.
+    Early {
+        /// Its sender.
+        sender: Life,
+        /// What its sender asked for.
+        quality: Quality,
+        /// Hash of the payload.
+        hash: u64,
+    },
 }
 
 /// What a member stored at a seqno.

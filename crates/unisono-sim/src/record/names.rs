@@ -124,6 +124,9 @@ impl Names {
             Event::Message { seqno, sender, number, payload } => {
                 self.delivered(*seqno, *sender, *number, payload)
             }
+            Event::Early { sender, quality, payload } => {
+                What::Early { sender: self.life(*sender), quality: *quality, hash: hash(payload) }
+            }
             Event::Joined { seqno, member, members, .. } => {
                 What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }
             }

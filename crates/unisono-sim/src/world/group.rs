@@ -256,6 +256,9 @@ fn note_change(
         Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
         _ => {}
     }
+    if matches!(event, Event::Early { quality: Quality::UNRELIABLE, .. }) {
+        recorder.totals.unreliable += 1;
+    }
     if matches!(event, Event::OrderChanged { sequencer, .. } if *sequencer == resident.uid) {
         recorder.totals.switches += 1;
     }
@@ -282,6 +285,13 @@ impl World<GroupSide> {
         self.send_payload(process, payload, quality).is_ok()
     }
 
+    /// Lets the application send an unreliable message of this length, with contents drawn from `contents`.
+    pub(crate) fn send_unreliable(&mut self, process: usize, bytes: usize, contents: u64) {
+        let payload = self.arena.fill(bytes, contents).freeze();
+        // It is refused while a reset is running, and if it does not fit a datagram.
+        let _ = self.send_payload(process, payload, Quality::UNRELIABLE);
+    }
+
     /// Lets the application send this payload.
     pub(crate) fn send_payload(
         &mut self,
@@ -295,7 +305,11 @@ impl World<GroupSide> {
         let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
         let number = resident.side.group.send_with(local, payload, quality);
         if let Ok(number) = number {
-            self.recorder.note(now, process, life, What::Sent { number, quality, hash, bytes });
+            let what = match quality.has_seqno() {
+                true => What::Sent { number, quality, hash, bytes },
+                false => What::SentUnreliable { hash },
+            };
+            self.recorder.note(now, process, life, what);
         }
         self.drain(process);
         number.map(|_| ())
