@@ -16,7 +16,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use unisono::Bytes;
-use unisono::rpc::{CallFailure, Client};
+use unisono::rpc::{CallFailure, Client, Wishes};
 
 /// A call that takes less than this, 1 s, prints no progress.
 const SHORT_CALL: Duration = Duration::from_secs(1);
@@ -40,6 +40,10 @@ pub(crate) struct Call {
     /// How long to wait for the reply, such as 500ms or 2m, or a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
     deadline: Duration,
+
+    /// Have the member answer that holds this handler of a replicated service (see `unisono rpc counter --handle`)
+    #[arg(long, value_name = "HANDLER", value_parser = super::handler)]
+    handler: Option<String>,
 
     #[command(flatten)]
     pub(crate) common: Common,
@@ -99,7 +103,8 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
 
 /// Waits for the reply: until the deadline, or nearly, if the service says that it waits for servers.
 fn answer(client: &Client, command: &Call, request: Bytes) -> Result<Result<Bytes, CallFailure>, Problem> {
-    let call = match client.start(command.port.port, request, command.deadline) {
+    let wishes = Wishes { handler: command.handler.as_deref().map(Into::into), ..Wishes::default() };
+    let call = match client.start_with(command.port.port, request, wishes, command.deadline) {
         Ok(call) => call,
         Err(not_sent) => return Ok(Err(not_sent.into())),
     };

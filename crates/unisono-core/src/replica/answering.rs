@@ -2,6 +2,7 @@
 
 use super::reads::Read;
 use super::replicated::Replicated;
+use super::waiting::Asked;
 use super::{
     Answer, CommandFailure, Done, Kind, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
 };
@@ -42,26 +43,38 @@ impl<S: StateMachine> Replica<S> {
                 Outcome::Reply(reply) => Ok(Done { reply, position }),
                 Outcome::Refuse(reason) => Err(CommandFailure::Refused(reason)),
                 Outcome::Pass(word) => Ok(Done { reply: self.taken_over(&word), position }),
+                Outcome::Handler(name, word) if self.handler_holder(&name) == Some(self.me) => {
+                    Ok(Done { reply: self.taken_over(&word), position })
+                }
+                Outcome::Handler(handler, _) => Err(CommandFailure::OfHandler { handler, position }),
             };
             self.outputs.push_back(Output::Done(number, done));
         }
-        for (id, hops) in waiting.requests {
-            self.answer(id, hops, &outcome);
+        for asked in waiting.requests {
+            self.answer(asked, &outcome);
         }
     }
 
     /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
-    /// or here if there is none.
-    pub(super) fn answer(&mut self, id: RequestId, hops: u8, outcome: &Outcome) {
+    /// or here if there is none; one for a handler by the handler's holder.
+    pub(super) fn answer(&mut self, asked: Asked, outcome: &Outcome) {
+        match (outcome, &asked.handler) {
+            (Outcome::Handler(handler, _), _) => return self.answer_by_holder(asked, handler, outcome),
+            (Outcome::Reply(_) | Outcome::Pass(_), Some(handler)) => {
+                let handler = handler.clone();
+                return self.answer_by_holder(asked, &handler, outcome);
+            }
+            _ => {}
+        }
         let answer = match outcome {
             Outcome::Reply(reply) => Answer::Reply(reply.clone()),
             Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
-            Outcome::Pass(word) => match self.others().first() {
-                Some(other) if hops == 0 => Answer::Forward(other.address),
+            Outcome::Pass(word) | Outcome::Handler(_, word) => match self.others().first() {
+                Some(other) if asked.hops == 0 => Answer::Forward(other.address),
                 _ => Answer::Reply(self.taken_over(word)),
             },
         };
-        self.outputs.push_back(Output::Answer(id, answer));
+        self.outputs.push_back(Output::Answer(asked.id, answer));
     }
 
     pub(super) fn taken_over(&self, word: &Bytes) -> Bytes {
@@ -102,7 +115,7 @@ impl<S: StateMachine> Replica<S> {
         };
         match refusal {
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
-                self.answer(request.id, request.hops, &refusal);
+                self.answer(Asked::of(&request), &refusal);
             }
             Some(_) => {
                 self.reads.add_request(request);
@@ -128,7 +141,7 @@ impl<S: StateMachine> Replica<S> {
     fn order(&mut self, request: Request) {
         if !self.waiting.has_room_for(&request) {
             let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
-            return self.answer(request.id, request.hops, &refusal);
+            return self.answer(Asked::of(&request), &refusal);
         }
         let command = self.waiting.add_request(self.now, request);
         self.submit_command(command);
@@ -193,16 +206,17 @@ impl<S: StateMachine> Replica<S> {
     fn serve_read(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+            Read::Request(request) if self.lacks_holder(&request) => self.refuse_for_want_of_holder(&request),
             Read::Request(request) if S::kind(&request.payload) == Kind::Command => {
                 match self.refusal_of(&request) {
-                    Some(refusal) => self.answer(request.id, request.hops, &refusal),
+                    Some(refusal) => self.answer(Asked::of(&request), &refusal),
                     // Something was answered since that lets it through.
                     None => self.order(request),
                 }
             }
             Read::Request(request) => {
                 let outcome = self.read(&request.payload);
-                self.answer(request.id, request.hops, &outcome);
+                self.answer(Asked::of(&request), &outcome);
             }
         }
     }

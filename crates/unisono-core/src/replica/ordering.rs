@@ -58,6 +58,7 @@ impl<S: StateMachine> Replica<S> {
         self.after_change(event);
         self.apply_durable(false);
         self.serve_reads();
+        self.answer_parked();
     }
 
     /// Does what follows from something that was applied.

@@ -1,9 +1,11 @@
 //! Replicas in a made-up group: every message gets its seqno at once, and every call of a transfer is answered at once.
 
+mod handlers;
+
 use super::*;
 use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
-use crate::rpc::RequestId;
+use crate::rpc::{RequestId, Wishes};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -37,6 +39,12 @@ impl StateMachine for Words {
         let word = String::from_utf8_lossy(command.payload).into_owned();
         if word == "pass" {
             return Outcome::Pass("passed".into());
+        }
+        if word == "to the desk" {
+            return Outcome::Handler("desk".into(), "for the desk".into());
+        }
+        if word == "to no desk" {
+            return Outcome::Handler("no\ndesk".into(), "for no desk".into());
         }
         self.0.push(word);
         Outcome::Reply(format!("{}", self.0.len()).into())
@@ -293,6 +301,7 @@ impl Made {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(5),
+            wishes: None,
             payload: payload.into(),
         };
         self.replica(uid).handle_request(NOW, request);
@@ -538,6 +547,7 @@ fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'stat
         hops: 0,
         again,
         deadline: NOW + Duration::from_secs(5),
+        wishes: None,
         payload: payload.into(),
     }
 }
@@ -619,6 +629,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(5),
+            wishes: None,
             payload: "read".into(),
         };
         made.replica(1).handle_request(NOW, request);
@@ -891,6 +902,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             hops: 0,
             again: false,
             deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
+            wishes: None,
             payload: "a".into(),
         };
         made.replica(1).handle_request(NOW, request);

@@ -194,6 +194,15 @@ pub enum CommandFailure {
     /// This replica has ended: the command did not take effect.
     #[error("this replica has ended; the command did not take effect")]
     Ended,
+    /// The command took effect, and the holder of this handler answers it, which is another member. To get such an answer,
+    /// call the service as its callers do.
+    #[error("the command took effect at {position}; the holder of handler {handler} answers it, to callers")]
+    OfHandler {
+        /// Name of the handler.
+        handler: String,
+        /// Position of the command, or of a later one.
+        position: Position,
+    },
     /// The command is larger than the group allows: nothing happened.
     #[error("the command has {bytes} bytes; this group takes at most {max}")]
     TooLarge {
@@ -209,7 +218,7 @@ pub enum CommandFailure {
     Busy,
 }
 
-crate::debug_as_sentence!(CommandFailure { Refused, Unknown, Ended, TooLarge, Busy });
+crate::debug_as_sentence!(CommandFailure { Refused, Unknown, OfHandler, Ended, TooLarge, Busy });
 
 /// The service was founded with [`Durability::Ordered`], which has local reads only.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

@@ -76,6 +76,7 @@ impl Server {
                 format_args!("event {event:?}"),
             ),
         }
+        self.last_seqno = event.seqno().unwrap_or(self.last_seqno);
         self.replica.handle_event(cx.local, event);
         self.note_steps(cx);
         if let Some(over) = over {

@@ -309,6 +309,7 @@ impl Made {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(60),
+            wishes: None,
             payload: Bytes::from_static(word.as_bytes()),
         };
         self.servers.get_mut(&id).unwrap().replica.handle_request(NOW, request);
