@@ -228,6 +228,30 @@ fn the_holder_of_a_handler_answers_and_the_next_in_line_when_it_is_killed() {
     }
 }
 
+#[test]
+fn calls_ask_for_a_quality_and_weak_ones_are_refused_with_the_reason() {
+    let port = group("quality");
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b", "--at-least", "2"];
+        Background::start(&[&form[..], &["--held-by", "majority"], &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = ["a", "b"].map(start);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    for (number, quality) in (1..).zip(["ordered", "resilient=1", "resilient=5", "majority", "total"]) {
+        let call = ["rpc", "call", &port, "add", "--quality", quality];
+        assert_eq!(stdout(&[&call[..], &PATIENT].concat()), number.to_string());
+    }
+    for weak in ["unreliable", "unordered", "source"] {
+        let (status, said) = failure(&["rpc", "call", &port, "add", "--quality", weak]);
+        assert_eq!(status, Some(2));
+        assert!(said.contains(&format!("a call cannot be {weak}")) && said.contains("in the group's order"));
+    }
+    for bad in ["", "resilient=0", "resilient=251", "all", &"x".repeat(100_000)] {
+        assert_eq!(failure(&["rpc", "call", &port, "add", "--quality", bad]).0, Some(2), "{bad}");
+    }
+    assert_eq!(patiently(&port, "get"), "5");
+}
+
 // No member suspects the copy that stands still: with --held-by all each of these calls would wait for it.
 #[test]
 fn a_copy_that_stands_still_stops_no_answer_if_a_majority_holds_them() {

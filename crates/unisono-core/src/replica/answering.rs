@@ -4,7 +4,8 @@ use super::reads::Read;
 use super::replicated::Replicated;
 use super::waiting::Asked;
 use super::{
-    Answer, CommandFailure, Done, Kind, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
+    Answer, CommandFailure, Done, Durability, Kind, NO_COPY, Outcome, Output, Position, Replica, Server,
+    StateMachine,
 };
 use crate::identity::{Member, Uid};
 use crate::planted::Planted;
@@ -16,6 +17,10 @@ use core::time::Duration;
 /// Says nothing of earlier attempts at the call, one of which may have been executed elsewhere.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
+/// Likewise.
+pub(super) const NO_QUORUMS: &[u8] =
+    b"quality majority and total mean nothing in this service, of which two parts may go on: \
+      its group was founded with a quorum of half of its members or fewer; nothing happened";
 /// Likewise.
 pub(super) const BUSY: &[u8] =
     b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
@@ -123,6 +128,12 @@ impl<S: StateMachine> Replica<S> {
             }
             None => self.order(request),
         }
+    }
+
+    /// True if a command asks for a quality by quorum, which the group refuses.
+    pub(super) fn lacks_quorums_for(&self, request: &Request) -> bool {
+        let asks = request.wishes.as_ref().is_some_and(|wishes| wishes.quality.is_by_quorum());
+        asks && !self.settings.quorums_intersect && self.settings.durability == Durability::Ordered
     }
 
     /// True if a command may be refused before it is ordered: the state can be confirmed, and nothing here waits for an

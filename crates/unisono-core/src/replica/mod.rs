@@ -60,7 +60,7 @@ use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use answering::{NO_READS, waits_too_long};
+use answering::{NO_QUORUMS, NO_READS, waits_too_long};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
@@ -277,6 +277,10 @@ impl<S: StateMachine> Replica<S> {
                 let (bytes, max) = (request.payload.len(), self.command_bytes_max());
                 let reason = CommandFailure::TooLarge { bytes, max };
                 let refusal = Outcome::Refuse(alloc::format!("{reason}; nothing happened").into());
+                self.answer(Asked::of(&request), &refusal);
+            }
+            Kind::Command if self.lacks_quorums_for(&request) => {
+                let refusal = Outcome::Refuse(Bytes::from_static(NO_QUORUMS));
                 self.answer(Asked::of(&request), &refusal);
             }
             Kind::Command if request.deadline.since(now) > waits_max::<S>() => {

@@ -492,7 +492,7 @@ impl<S: StateMachine> Replica<S> {
         };
         if place > 0 {
             let generation = durable.block.generation;
-            self.outputs.push_back(Output::Submit(Word::Synced { generation, place }.write()));
+            self.submit(Word::Synced { generation, place });
         }
     }
 

@@ -276,7 +276,7 @@ impl<S: StateMachine> Replicated<S> {
     fn take(&mut self, sender: Uid, word: Word, me: Uid, watched: Watched) -> Applied {
         match word {
             Word::Command(command) if self.ledger.is_some() => {
-                let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
+                let Ordered { client, call, finished_below, left_ms, stamp_ms, payload, .. } = command;
                 let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
                 let what = What::Command { client, call, finished_below, left_ms, received_by, payload };
                 self.log(Some((sender, stamp_ms)), what)
@@ -355,7 +355,7 @@ impl<S: StateMachine> Replicated<S> {
     }
 
     fn execute(&mut self, sender: Uid, command: Ordered, watched: Watched) -> Applied {
-        let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
+        let Ordered { client, call, finished_below, left_ms, stamp_ms, payload, .. } = command;
         self.memory.tick(sender, stamp_ms);
         let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
         self.carry_out((client, call), (finished_below, left_ms), received_by.as_ref(), &payload, watched)

@@ -3,6 +3,7 @@
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
+use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId};
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -33,6 +34,7 @@ struct Entry {
     requests: Vec<Asked>,
     own: Option<CommandNumber>,
     payload: Bytes,
+    quality: Quality,
     finished_below: CallNumber,
     deadline: Time,
     /// Founding epoch of the service that it was submitted to, which may have executed it.
@@ -100,6 +102,7 @@ impl Waiting {
             let entry = Entry {
                 requests: Vec::new(),
                 own: None,
+                quality: request.wishes.map_or(Quality::ORDERED, |wishes| wishes.quality),
                 payload: request.payload,
                 finished_below: request.finished_below,
                 deadline: request.deadline,
@@ -128,7 +131,9 @@ impl Waiting {
         let key = (self.client, number);
         let finished_below = self.first_own().unwrap_or(number);
         let (requests, submitted_in) = (Vec::new(), service);
-        let entry = Entry { requests, own: Some(number), payload, finished_below, deadline, submitted_in };
+        let quality = Quality::ORDERED;
+        let entry =
+            Entry { requests, own: Some(number), payload, quality, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
         self.count(key.0, entry.bytes());
         self.commands.insert(key, entry);
@@ -263,6 +268,7 @@ impl Entry {
             finished_below: self.finished_below,
             left_ms: self.deadline.since(now).as_millis() as u64,
             stamp_ms: now.as_nanos() / 1_000_000,
+            quality: self.quality,
             payload: self.payload.clone(),
         }
     }

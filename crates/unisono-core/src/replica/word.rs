@@ -5,6 +5,7 @@ use super::durable::{Place, RoundWord};
 use super::machine::Position;
 use super::types::Digest;
 use crate::identity::{Seqno, Uid};
+use crate::quality::Quality;
 use crate::rpc::CallNumber;
 use crate::wire::Wishes;
 use alloc::boxed::Box;
@@ -48,6 +49,8 @@ pub(super) struct Ordered {
     pub(super) left_ms: u64,
     /// Time in milliseconds at which it was submitted, by the member's own clock.
     pub(super) stamp_ms: u64,
+    /// Quality that the client asks for. It is that of the message, and not in its bytes.
+    pub(super) quality: Quality,
     pub(super) payload: Bytes,
 }
 
@@ -128,6 +131,7 @@ impl Word {
                 finished_below: from.try_get_u64().ok()?,
                 left_ms: from.try_get_u64().ok()?,
                 stamp_ms: from.try_get_u64().ok()?,
+                quality: Quality::ORDERED,
                 payload: from,
             }),
             HAS_STATE => Word::HasState,
@@ -188,6 +192,7 @@ mod tests {
             finished_below: 3,
             left_ms: 4,
             stamp_ms: 5,
+            quality: Quality::ORDERED,
             payload: Bytes::new(),
         };
         let words = [

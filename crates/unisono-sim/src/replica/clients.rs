@@ -99,8 +99,8 @@ impl Director {
             What::Directory(request) => Question::of_directory(request),
         };
         let id = if process >= self.plan.servers {
-            let handler = self.draw_handler();
-            self.world.call_service(process, &question.for_handler(handler), limit)
+            let (handler, quality) = (self.draw_handler(), self.draw_quality());
+            self.world.call_service(process, &question.for_handler(handler).at_quality(quality), limit)
         } else if question.mode() == Mode::Command {
             self.world.command(process, &question, limit)
         } else if self.plan.durability != Durability::Ordered

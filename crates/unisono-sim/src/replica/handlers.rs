@@ -1,14 +1,17 @@
-//! Handlers: servers claim them and give them up, and clients name them in calls. What a run does with them comes from a
-//! random stream of its own.
+//! Wishes: servers claim handlers and give them up, and clients name them in calls, and ask for qualities. What a run does
+//! with either comes from a random stream of its own.
 
 use super::director::Director;
 use crate::draw::Draw;
-use unisono_core::Random;
+use unisono_core::{Quality, Random};
 
 /// Number of handlers that servers claim. Calls name one more, which no server claims.
 const CLAIMED: u8 = 2;
 /// Random stream of what a run does with handlers.
 const HANDLERS: u64 = 0x6861_6e64_6c65_7221;
+
+/// Random stream of the qualities of calls.
+const QUALITIES: u64 = 0x7175_616c_6974_7921;
 
 /// What a run does with handlers.
 #[derive(Clone, Debug)]
@@ -44,7 +47,25 @@ impl HandlerPlan {
     }
 }
 
+/// Draws whether the calls of a run ask for qualities: half of the runs have a random stream for them.
+pub(super) fn draw_qualities(seed: u64) -> Option<Random> {
+    let mut random = Random::from_u64(seed ^ QUALITIES);
+    random.chance(0.5).then_some(random)
+}
+
 impl Director {
+    /// Draws the quality for which a call asks.
+    pub(super) fn draw_quality(&mut self) -> Quality {
+        let qualities = [
+            Quality::ORDERED,
+            Quality::resilient(1),
+            Quality::resilient(2),
+            Quality::MAJORITY,
+            Quality::TOTAL,
+        ];
+        self.plan.qualities.as_mut().map_or(Quality::ORDERED, |random| random.pick(&qualities))
+    }
+
     /// Draws the handler that a call names.
     pub(super) fn draw_handler(&mut self) -> Option<u8> {
         let is_calm = self.is_calm;

@@ -131,7 +131,7 @@ fn a_newcomer_gets_the_lines_and_a_member_claims_in_its_next_life_too() {
         NOW,
         Event::Entered { seqno: 0, view: View::new(EpochId::default(), [member(4)].into(), Uid(4), 1) },
     );
-    let claims = |output| matches!(output, Output::Submit(word) if Word::read(word.clone()) == Some(Word::Claim("desk".into())));
+    let claims = |output| matches!(output, Output::Submit(word, _) if Word::read(word.clone()) == Some(Word::Claim("desk".into())));
     assert!(core::iter::from_fn(|| next.poll_output()).any(|output| claims(output)));
 }
 

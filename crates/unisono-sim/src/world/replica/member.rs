@@ -4,7 +4,6 @@ use super::context::Context;
 use super::server::{Over, Server};
 use crate::record::ReplicaRecord;
 use crate::world::{Notice, Trigger};
-use unisono_core::replica::Durability;
 use unisono_core::{ConfirmError, EpochTag, Event, SendError};
 
 impl Server {
@@ -117,9 +116,8 @@ impl Server {
 
     pub(super) fn send_waiting(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.to_send.len();
-        let quality = Durability::of(self.group.config()).quality();
-        while let Some(message) = self.to_send.front() {
-            match self.group.send_with(cx.local, message.clone(), quality) {
+        while let Some((message, quality)) = self.to_send.front() {
+            match self.group.send_with(cx.local, message.clone(), *quality) {
                 Ok(_) | Err(SendError::Left | SendError::TooLarge { .. }) => _ = self.to_send.pop_front(),
                 Err(_) => break,
             }

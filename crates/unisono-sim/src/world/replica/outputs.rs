@@ -18,7 +18,7 @@ impl Server {
         while let Some(output) = self.replica.poll_output() {
             moved = true;
             match output {
-                Output::Submit(message) => self.to_send.push_back(message),
+                Output::Submit(message, quality) => self.to_send.push_back((message, quality)),
                 Output::Store(number, job) => self.begin_job(cx, number, *job),
                 Output::Reenter => {
                     self.leave_service(cx, endpoint);

@@ -9,9 +9,9 @@ use crate::replica::Op;
 use crate::world::World;
 use bytes::Bytes;
 use std::time::Duration;
-use unisono_core::Uid;
 use unisono_core::replica::Kind;
 use unisono_core::rpc::Wishes;
+use unisono_core::{Quality, Uid};
 
 /// What a caller asks a service.
 #[derive(Clone, Debug)]
@@ -19,6 +19,7 @@ pub(crate) struct Question {
     op: Op,
     mode: Mode,
     handler: Option<u8>,
+    quality: Quality,
     payload: Bytes,
 }
 
@@ -30,7 +31,7 @@ impl Question {
             Mode::Read => Kind::Read,
             Mode::LocalRead => Kind::LocalRead,
         };
-        Question { op, mode, handler: None, payload: op.write(kind, padding) }
+        Question { op, mode, handler: None, quality: Quality::ORDERED, payload: op.write(kind, padding) }
     }
 
     /// Returns a request to a directory.
@@ -41,12 +42,17 @@ impl Question {
             _ => Mode::Command,
         };
         let (op, payload) = (Op::Directory(hash(request)), directory::payload(request));
-        Question { op, mode, handler: None, payload }
+        Question { op, mode, handler: None, quality: Quality::ORDERED, payload }
     }
 
     /// Returns the same question for the holder of a handler.
     pub(crate) fn for_handler(self, handler: Option<u8>) -> Question {
         Question { handler, ..self }
+    }
+
+    /// Returns the same question at this quality.
+    pub(crate) fn at_quality(self, quality: Quality) -> Question {
+        Question { quality, ..self }
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -114,7 +120,8 @@ impl World<ReplicaSide> {
         let id = self.with(process, |side, cx| {
             let port = cx.common.service.port;
             let handler = question.handler.map(|handler| handler_word(handler).into());
-            let (payload, wishes) = (question.payload.clone(), Wishes { handler, ..Wishes::default() });
+            let (payload, quality) = (question.payload.clone(), question.quality);
+            let wishes = Wishes { handler, quality };
             let call = side.endpoint.call_with(cx.local, port, payload, limit, wishes).ok()?;
             let id = Self::begin_question(cx, (side.endpoint.uid(), call), question);
             side.calls.insert(call, id);

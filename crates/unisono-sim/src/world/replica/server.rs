@@ -20,7 +20,7 @@ use std::rc::Rc;
 use unisono_core::locks::LockClaim;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
-use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Time, Uid};
+use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Quality, Time, Uid};
 
 /// Maximum bytes of remembered replies, of waiting commands and of waiting events, and maximum number of clients, as the core promises.
 const BYTES_MAX: usize = 64 << 20;
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     pub(super) own: Own,
     pub(crate) disk: Option<DiskInUse>,
     /// Messages that the group has not taken yet.
-    pub(super) to_send: VecDeque<Bytes>,
+    pub(super) to_send: VecDeque<(Bytes, Quality)>,
     /// Questions about the state that have no outcome yet.
     pub(super) fetches: BTreeMap<CallNumber, FetchNumber>,
     /// Requests that the copy has: client, number, and how they are treated.
@@ -140,8 +140,15 @@ impl Server {
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
-        let of_replica =
-            ReplicaSettings { client, durability, message_bytes_max, members_min, names, digest };
+        let of_replica = ReplicaSettings {
+            client,
+            durability,
+            message_bytes_max,
+            members_min,
+            names,
+            quorums_intersect: true,
+            digest,
+        };
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
         let (mut replica, watch, client, own, disk) = match (former, disk) {
