@@ -143,12 +143,14 @@ impl<S: StateMachine> Replica<S> {
                 }
                 None => Some(request),
             },
+            None if S::kind(&request.payload) == Kind::LocalRead => {
+                self.refuse_for_want_of_holder(&request);
+                None
+            }
             // An earlier attempt may have been executed: the call gets that outcome, or is executed now.
             None if request.again => Some(request),
-            None if S::kind(&request.payload) == Kind::LocalRead
-                || !self.settings.durability.has_linearizable_reads() =>
-            {
-                self.answer(Asked::of(&request), &Outcome::Refuse(Bytes::from_static(NOT_HELD)));
+            None if !self.settings.durability.has_linearizable_reads() => {
+                self.refuse_for_want_of_holder(&request);
                 None
             }
             None => {

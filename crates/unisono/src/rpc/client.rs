@@ -108,7 +108,8 @@ impl Client {
 
     /// Begins a call to a replicated service with wishes beside the request. With [`Wishes::handler`] the member that holds
     /// the handler answers ([`Replica::claim_handler`](crate::replica::Replica::claim_handler)); if no member holds it, the
-    /// call is refused. Other services take no notice of wishes.
+    /// call is refused. A service that is no replica takes no notice of
+    /// wishes, unless its program looks at them ([`Request::wishes`](super::Request::wishes)).
     pub fn start_with(
         &self,
         port: Port,

@@ -70,6 +70,11 @@ fn without_a_holder_nothing_happens_and_the_caller_learns_it() {
         let refused = made.ask(1, for_desk(index, index.into(), 0, payload)).unwrap();
         assert_eq!(refused, "refused: no member holds this handler; nothing happened");
     }
+    let again = Request { again: true, ..for_desk(9, 9, 0, "look") };
+    assert!(
+        made.ask(1, again).unwrap().ends_with("nothing happened"),
+        "a read is no command that took effect"
+    );
     assert_eq!(made.words(1), ["(2)"]);
     // The holder gives the handler up after the command has its seqno.
     made.claim(1);
@@ -132,7 +137,7 @@ fn a_newcomer_gets_the_lines_and_a_member_claims_in_its_next_life_too() {
         Event::Entered { seqno: 0, view: View::new(EpochId::default(), [member(4)].into(), Uid(4), 1) },
     );
     let claims = |output| matches!(output, Output::Submit(word, _) if Word::read(word.clone()) == Some(Word::Claim("desk".into())));
-    assert!(core::iter::from_fn(|| next.poll_output()).any(|output| claims(output)));
+    assert!(core::iter::from_fn(|| next.poll_output()).any(claims));
 }
 
 #[test]
