@@ -290,7 +290,7 @@ named! {
         FenceWithoutClock,
         /// When a holder releases its lock, the second in line gets it.
         LockWaiterSkipped,
-        /// A member that receives a request for a handler answers it, whoever holds the handler.
+        /// A member that receives a request for a handler answers it, whether or not it holds the handler.
         HandlerAnsweredByReceiver,
         /// A member to which a request for a handler was forwarded answers it, although it does not hold the handler any more.
         HandlerAnsweredByForwarded,
