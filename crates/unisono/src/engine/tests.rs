@@ -82,10 +82,13 @@ fn an_abandoned_member_that_is_alone_is_out_at_once() {
 
 #[test]
 fn an_engine_is_undisturbed_while_the_lease_is_free_and_nothing_waits() {
-    let (group, engine) = alone("undisturbed");
+    // An engine that no other test uses.
+    let options = Options { bind: Some("127.0.0.11:0".parse().unwrap()), ..Options::default() };
+    let (group, engine) = alone_at("undisturbed", options);
     let begin = Instant::now();
     let (mut state, at) = loop {
-        group.try_receive().unwrap();
+        // A thread that waits takes the lease from the fallback thread.
+        group.receive_timeout(HALF_A_WAIT).unwrap();
         let state = engine.lock();
         match state.undisturbed_since() {
             Some(at) => break (state, at),
