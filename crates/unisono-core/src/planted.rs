@@ -488,6 +488,8 @@ named! {
         CopyDiffers,
         /// A reset with a quorum waited for a member that has the state.
         StateAwaited,
+        /// The beginning of a large request was handed out before the rest had arrived.
+        BeginningHandedOut,
     }
 }
 

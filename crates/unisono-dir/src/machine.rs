@@ -61,6 +61,10 @@ impl StateMachine for Directory {
         self.table.admit(request).map(Outcome::Reply)
     }
 
+    fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
+        self.table.admit_beginning(beginning, bytes).map(Outcome::Reply)
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         let reply = self.table.apply(command.payload);
         (self.observer)();

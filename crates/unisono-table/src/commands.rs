@@ -31,7 +31,7 @@ impl Table {
                 .room_for_directory_at(&place)
                 .and_then(|()| self.create(&place, masks, secret, Body::Directory(Directory::new(columns)))),
             Command::CreateFile { place, masks, secret, content } => self
-                .room_for_file_at(&place, &content)
+                .room_for_file_at(&place, content.len())
                 .and_then(|()| self.create(&place, masks, secret, Body::File(content))),
             Command::DeleteDirectory { place } => self.delete_directory(&place),
             Command::DeleteFile { place } => self.delete_file(&place),
@@ -55,10 +55,9 @@ impl Table {
             Command::CreateDirectory { place, masks, .. } => {
                 self.room_for_directory_at(place).and_then(|()| self.entered(place, *masks, true)).map(drop)
             }
-            Command::CreateFile { place, masks, content, .. } => self
-                .room_for_file_at(place, content)
-                .and_then(|()| self.entered(place, *masks, false))
-                .map(drop),
+            Command::CreateFile { place, masks, content, .. } => {
+                self.enterable_file(place, *masks, content.len())
+            }
             Command::DeleteDirectory { place } => self.deleted_directory(place).map(drop),
             Command::DeleteFile { place } => self.deleted_file(place).map(drop),
             Command::Append { place, capability, masks } => {
@@ -71,6 +70,17 @@ impl Table {
             Command::DeleteUnreachable { owner, .. } => self.require_owner(owner),
         };
         checked.err().map(Refusal::from)
+    }
+
+    /// Checks whether a file of this many bytes could be created there.
+    pub(crate) fn enterable_file(
+        &self,
+        place: &Place,
+        masks: Option<Masks>,
+        bytes: usize,
+    ) -> Result<(), Reason> {
+        self.room_for_file_at(place, bytes)?;
+        self.entered(place, masks, false).map(drop)
     }
 
     fn found(&mut self, port: Port, secret: Check, service: Bytes) -> Result<Answer, Reason> {
@@ -93,9 +103,9 @@ impl Table {
         self.room_for_directory()
     }
 
-    fn room_for_file_at(&self, place: &Place, content: &Bytes) -> Result<(), Reason> {
+    fn room_for_file_at(&self, place: &Place, bytes: usize) -> Result<(), Reason> {
         self.may_create(place)?;
-        self.room_for_file(content.len())
+        self.room_for_file(bytes)
     }
 
     /// Creating an object without a name takes any open column; entering it takes the right to modify.

@@ -12,6 +12,8 @@ use bytes::Bytes;
 
 /// Version of the encoding of requests and replies.
 pub const VERSION: u8 = 1;
+/// Code of the operation that creates a file.
+const CREATE_FILE: u8 = 3;
 
 /// Where an operation applies: the object at the end of a path that begins at a directory. With an empty path it is the
 /// object of the capability, of any kind.
@@ -293,6 +295,20 @@ impl Request {
         out.into_bytes()
     }
 
+    /// Reads the first bytes of a request of `bytes` bytes: if it creates a file, returns the place, the masks, and the length
+    /// of the file.
+    pub(crate) fn file_that_begins(beginning: &Bytes, bytes: usize) -> Option<(Place, Option<Masks>, usize)> {
+        let mut from = Reader::new(beginning.clone());
+        if [from.u8()?, from.u8()?, from.u8()?] != [VERSION, 0, CREATE_FILE] {
+            return None;
+        }
+        let (place, masks) = (Place::read(&mut from)?, from.optional(Masks::read)?);
+        from.u128()?;
+        let content_bytes = from.u32()? as usize;
+        let before = beginning.len() - from.left();
+        (before + content_bytes == bytes).then_some((place, masks, content_bytes))
+    }
+
     /// Returns the request with these bytes; `None` if they are none of this version. Bytes of files are not copied.
     pub fn decode(bytes: &Bytes) -> Option<Request> {
         let mut from = Reader::new(bytes.clone());
@@ -385,7 +401,7 @@ impl Command {
                 out.u128(secret.to_bits());
             }
             Command::CreateFile { place, masks, secret, content } => {
-                out.u8(3);
+                out.u8(CREATE_FILE);
                 place.write(out);
                 write_optional(masks.as_ref(), out, Masks::write);
                 out.u128(secret.to_bits());
@@ -446,7 +462,7 @@ impl Command {
                 masks: from.optional(Masks::read)?,
                 secret: check(from)?,
             },
-            3 => {
+            CREATE_FILE => {
                 let (place, masks) = (Place::read(from)?, from.optional(Masks::read)?);
                 let (secret, content) = (check(from)?, from.long()?);
                 let fits = content.len() <= FILE_BYTES_MAX;

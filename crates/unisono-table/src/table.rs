@@ -6,7 +6,7 @@ use crate::history::History;
 use crate::name::Name;
 use crate::object::{Directory, Object, StoredRow};
 use crate::planted::{Planted, Watched};
-use crate::refusal::{Bound, Reason};
+use crate::refusal::{Bound, Reason, Refusal};
 use crate::reply::{Answer, Event, Info, Reply};
 use crate::request::{Command, Masks, Place, Request};
 use alloc::collections::BTreeMap;
@@ -110,11 +110,21 @@ impl Table {
             Some(Request::Command(command)) => self.refusal_of(&command)?,
             _ => Reason::Unreadable.into(),
         };
-        let result = Err(refusal);
-        refusal
-            .reason
-            .is_of_rights()
-            .then(|| Reply { number: self.number, changes: self.changes, result }.encode())
+        self.early(refusal)
+    }
+
+    /// Looks at the first bytes of a command of `bytes` bytes, as [`Table::admit`] does at the whole. Only a file is known by
+    /// its first bytes.
+    pub fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Bytes> {
+        let (place, masks, content_bytes) = Request::file_that_begins(beginning, bytes)?;
+        let refusal = Refusal::from(self.enterable_file(&place, masks, content_bytes).err()?);
+        self.early(refusal)
+    }
+
+    /// Returns the bytes of the reply for a refusal before the order, if it is one of rights.
+    fn early(&self, refusal: Refusal) -> Option<Bytes> {
+        let reply = Reply { number: self.number, changes: self.changes, result: Err(refusal) };
+        refusal.reason.is_of_rights().then(|| reply.encode())
     }
 
     /// Applies a command.

@@ -111,8 +111,8 @@ impl<S: StateMachine> Replica<S> {
 
     // --- commands that are refused before they are ordered ---
 
-    /// Looks at a command with the state that is here. One that this state refuses waits like a read for a confirmed state,
-    /// which is asked again; any other is ordered at once.
+    /// Looks at a command, or at the beginning of a large one, with the state that is here. One that this state refuses waits
+    /// like a read for a confirmed state, which is asked again; any other is let through at once.
     pub(super) fn look_at(&mut self, request: Request) {
         let refusal = match self.looks_at(&request) {
             true => self.refusal_of(&request),
@@ -126,6 +126,14 @@ impl<S: StateMachine> Replica<S> {
                 self.reads.add_request(request);
                 self.ask_for_confirmation();
             }
+            None => self.let_through(request),
+        }
+    }
+
+    /// Orders a command that is not refused; lets the rest come of one whose beginning is not.
+    fn let_through(&mut self, request: Request) {
+        match request.whole_bytes {
+            Some(_) => self.outputs.push_back(Output::Answer(request.id, Answer::GoOn)),
             None => self.order(request),
         }
     }
@@ -217,12 +225,16 @@ impl<S: StateMachine> Replica<S> {
     fn serve_read(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-            Read::Request(request) if self.lacks_holder(&request) => self.refuse_for_want_of_holder(&request),
-            Read::Request(request) if S::kind(&request.payload) == Kind::Command => {
+            Read::Request(request) if request.whole_bytes.is_none() && self.lacks_holder(&request) => {
+                self.refuse_for_want_of_holder(&request);
+            }
+            Read::Request(request)
+                if request.whole_bytes.is_some() || S::kind(&request.payload) == Kind::Command =>
+            {
                 match self.refusal_of(&request) {
                     Some(refusal) => self.answer(Asked::of(&request), &refusal),
                     // Something was answered since that lets it through.
-                    None => self.order(request),
+                    None => self.let_through(request),
                 }
             }
             Read::Request(request) => {

@@ -47,6 +47,13 @@ pub trait StateMachine {
         None
     }
 
+    /// The same with the first bytes of a large command, while the other ones travel; `bytes` is the length of the whole.
+    /// To refuse it here spares server and client the rest. The default lets every command come.
+    fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
+        let _ = (beginning, bytes);
+        None
+    }
+
     /// Executes a command at its place in the order.
     fn apply(&mut self, command: &Command<'_>) -> Outcome;
 

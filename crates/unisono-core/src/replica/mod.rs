@@ -258,6 +258,10 @@ impl<S: StateMachine> Replica<S> {
         if self.is_stopped || self.replicated.is_none() {
             return self.pass_on(request.id, 0);
         }
+        if request.whole_bytes.is_some() {
+            self.tidy_by(now);
+            return self.look_at(request);
+        }
         let Some(request) = self.route(request) else { return };
         match S::kind(&request.payload) {
             Kind::LocalRead => {

@@ -604,7 +604,10 @@ impl<S: StateMachine> Replicated<S> {
         let is_repeat = request.again || self.memory.has_executed(request.client, request.call);
         match is_repeat && !watched.broken(Planted::RepeatRefusedEarly) {
             true => None,
-            false => self.machine.admit(&request.payload),
+            false => match request.whole_bytes {
+                Some(bytes) => self.machine.admit_beginning(&request.payload, bytes),
+                None => self.machine.admit(&request.payload),
+            },
         }
     }
 

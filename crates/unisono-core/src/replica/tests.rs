@@ -30,6 +30,11 @@ impl StateMachine for Words {
         (request == "open" && !has_key).then(|| Outcome::Refuse("no key".into()))
     }
 
+    fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
+        assert_eq!(bytes, 1000);
+        self.admit(beginning)
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         if let Some(refusal) = self.admit(command.payload) {
             return refusal;
@@ -304,6 +309,7 @@ impl Made {
             again: false,
             deadline: NOW + Duration::from_secs(5),
             wishes: None,
+            whole_bytes: None,
             payload: payload.into(),
         };
         self.replica(uid).handle_request(NOW, request);
@@ -323,6 +329,7 @@ impl Made {
             Answer::Reply(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Answer::Refuse(bytes) => format!("refused: {}", String::from_utf8_lossy(bytes)),
             Answer::NoCopy => "no copy".into(),
+            Answer::GoOn => "go on".into(),
             Answer::Forward(address) => format!("to {}", address.port()),
         })
     }
@@ -551,8 +558,31 @@ fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'stat
         again,
         deadline: NOW + Duration::from_secs(5),
         wishes: None,
+        whole_bytes: None,
         payload: payload.into(),
     }
+}
+
+#[test]
+fn the_beginning_of_a_command_is_refused_once_a_majority_confirms_it_and_let_through_at_once() {
+    let mut made = Made::of(&[1, 2]);
+    let beginning =
+        |index: u32, word| Request { whole_bytes: Some(1000), ..asked(index, 77, index.into(), false, word) };
+    for (index, word) in [(1, "open"), (2, "shut")] {
+        made.replica(1).handle_request(NOW, beginning(index, word));
+    }
+    assert_eq!(made.replica(1).poll_output(), Some(Output::Confirm));
+    made.settle();
+    assert_eq!((made.answer(1), made.answer(2)), (None, Some("go on".into())));
+    let seqno = made.seqno;
+    made.replica(1).handle_confirmed(seqno);
+    made.settle();
+    assert_eq!(made.answer(1).unwrap(), "refused: no key");
+    let again = Request { again: true, ..beginning(3, "open") };
+    made.replica(1).handle_request(NOW, again);
+    made.settle();
+    assert_eq!(made.answer(3).unwrap(), "go on", "an earlier attempt may have been executed");
+    assert_eq!(made.replicas[&1].account().waiting_bytes, 0);
 }
 
 #[test]
@@ -633,6 +663,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             again: false,
             deadline: NOW + Duration::from_secs(5),
             wishes: None,
+            whole_bytes: None,
             payload: "read".into(),
         };
         made.replica(1).handle_request(NOW, request);
@@ -951,6 +982,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             again: false,
             deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
             wishes: None,
+            whole_bytes: None,
             payload: "a".into(),
         };
         made.replica(1).handle_request(NOW, request);

@@ -177,6 +177,8 @@ pub enum Answer {
     NoCopy,
     /// Pass the request on to the server at this address.
     Forward(SocketAddr),
+    /// Let the rest of the request come: its beginning was looked at ([`Endpoint::go_on`](crate::rpc::Endpoint::go_on)).
+    GoOn,
 }
 
 impl Answer {
@@ -184,7 +186,7 @@ impl Answer {
     pub fn is_for_another_server(&self) -> bool {
         match self {
             Answer::Forward(_) | Answer::NoCopy => true,
-            Answer::Reply(_) | Answer::Refuse(_) => false,
+            Answer::Reply(_) | Answer::Refuse(_) | Answer::GoOn => false,
         }
     }
 }

@@ -424,6 +424,11 @@ impl Endpoint {
         self.server.forward(&mut self.common, id, to)
     }
 
+    /// Lets the rest of a large request come whose beginning was looked at ([`Request::whole_bytes`]).
+    pub fn go_on(&mut self, id: RequestId) {
+        self.server.go_on(id);
+    }
+
     // --- outputs ---
 
     /// Returns when to call [`Endpoint::handle_timeout`], and the reason.

@@ -327,8 +327,19 @@ impl Incoming {
         Some(!in_order || has_gap || self.untold >= PARTS_TELL_EVERY || self.through == self.parts())
     }
 
-    fn has(&self, index: usize) -> bool {
+    /// True if this part has arrived.
+    pub(super) fn has(&self, index: usize) -> bool {
         self.there.get(index / PARTS_WORD_BITS).is_some_and(|word| word >> (index % PARTS_WORD_BITS) & 1 == 1)
+    }
+
+    /// Returns the first part, if it has arrived.
+    pub(super) fn beginning(&self) -> Option<Bytes> {
+        self.has(0).then(|| Bytes::copy_from_slice(&self.bytes[..self.part_bytes.min(self.total)]))
+    }
+
+    /// True if the sender has more to send than its first window.
+    pub(super) fn is_long(&self) -> bool {
+        self.parts() > WINDOW_FIRST
     }
 
     pub(super) fn is_whole(&self) -> bool {

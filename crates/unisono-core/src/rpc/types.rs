@@ -87,6 +87,9 @@ pub struct ServeOptions {
     /// Maximum number of parts of a large reply under way, 8 to 256; 256 by default. With fewer, other datagrams of both
     /// processes wait behind fewer parts, and the reply takes longer.
     pub reply_parts_max: u16,
+    /// True if the application looks at the beginnings of large requests, so that it can refuse one before the rest has
+    /// travelled. They come as requests of their own, see [`Request::whole_bytes`]. False by default.
+    pub looks_at_beginnings: bool,
 }
 
 impl Default for ServeOptions {
@@ -96,6 +99,7 @@ impl Default for ServeOptions {
             repeats: false,
             instance: 0,
             reply_parts_max: PARTS_WINDOW_MAX as u16,
+            looks_at_beginnings: false,
         }
     }
 }
@@ -145,8 +149,12 @@ pub struct Request {
     pub deadline: Time,
     /// What the client asks beside the request, if anything.
     pub wishes: Option<Box<Wishes>>,
-    /// Bytes of the request.
+    /// Bytes of the request, or its first ones.
     pub payload: Bytes,
+    /// Length of the whole request, if the payload is only its beginning ([`ServeOptions::looks_at_beginnings`]). To answer
+    /// it spares the client the rest; or say [`go_on`](super::Endpoint::go_on), and it comes once more when it is whole. It
+    /// comes then even without a word.
+    pub whole_bytes: Option<usize>,
 }
 
 impl Request {

@@ -34,6 +34,94 @@ fn sixteen_mebibytes_there_and_back() {
     assert_eq!((account.receiving_bytes, account.kept_bytes), (0, 0), "nothing stays behind");
 }
 
+/// Has a server look at the beginning of a request of 1 MiB and do something with it. Returns the world after that.
+fn looked_at(what: impl FnOnce(&mut World, RequestId)) -> (World, CallNumber) {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    let request = pattern(MIB);
+    let call = world.call(2, port, &request, 60 * SECONDS);
+    let mut steps = 0..1000;
+    let beginning = loop {
+        steps.next().expect("the beginning within a second");
+        world.run(MS / 10);
+        if let Some(beginning) = world.take(1) {
+            break beginning;
+        }
+    };
+    assert_eq!(beginning.whole_bytes, Some(MIB));
+    assert!((1000..1500).contains(&beginning.payload.len()) && request.starts_with(&beginning.payload));
+    assert_eq!(world.host(1).endpoint.requests_in_hand(port), 0, "it is no request yet");
+    what(&mut world, beginning.id);
+    (world, call)
+}
+
+#[test]
+fn a_large_request_that_is_refused_by_its_beginning_does_not_travel() {
+    let (mut world, call) = looked_at(|world, id| world.reply(1, id, b"not yours").unwrap());
+    assert_eq!(world.wait(2, call).1.unwrap(), "not yours");
+    assert!(world.datagrams(2) < 200, "{} of some 750 parts", world.datagrams(2));
+    world.run(SECONDS);
+    assert_eq!(world.take(1).map(|request| request.id), None);
+    let account = world.host(1).endpoint.account();
+    assert_eq!((account.receiving_bytes, account.pending, account.in_hand), (0, 0, 0));
+}
+
+#[test]
+fn a_large_request_whose_beginning_is_let_through_comes_once_it_is_whole() {
+    let (mut world, call) = looked_at(|world, id| {
+        world.host(1).endpoint.go_on(id);
+        assert_eq!(world.reply(1, id, b"too late"), Err(AnswerError::Over));
+    });
+    world.run(SECONDS);
+    let whole = world.take(1).expect("the whole request");
+    assert_eq!((whole.whole_bytes, whole.payload.len()), (None, MIB));
+    world.reply(1, whole.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+}
+
+#[test]
+fn a_word_on_a_beginning_changes_nothing_once_the_request_is_whole() {
+    let mut looked = None;
+    let (mut world, call) = looked_at(|_, id| looked = Some(id));
+    world.run(SECONDS);
+    assert_eq!(world.reply(1, looked.unwrap(), b"not yours"), Err(AnswerError::Over));
+    let whole = world.take(1).expect("the whole request");
+    world.reply(1, whole.id, b"done").unwrap();
+    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+    assert_eq!(world.host(1).endpoint.account().in_hand, 0);
+}
+
+#[test]
+fn clients_at_one_address_have_a_quarter_of_the_room_for_large_requests_once_half_is_used() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 100, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    world.start(ELSEWHERE);
+    let request = pattern(16 * MIB);
+    let mut calls: Vec<_> = (0..4).map(|_| (2, world.call(2, port, &request, 60 * SECONDS))).collect();
+    world.run(SECONDS);
+    assert_eq!(
+        world.host(1).endpoint.account().taken_bytes,
+        32 * MIB,
+        "two wait, the others were pushed back"
+    );
+    calls.push((ELSEWHERE, world.call(ELSEWHERE, port, &request, 60 * SECONDS)));
+    world.run(SECONDS);
+    assert_eq!(
+        world.host(1).endpoint.account().taken_bytes,
+        48 * MIB,
+        "another address has a share of its own"
+    );
+    world.host(1).answers = Some(|_| Bytes::new());
+    for (host, call) in calls {
+        assert!(world.wait(host, call).1.is_ok());
+    }
+    assert_eq!(world.host(1).endpoint.account().taken_bytes, 0);
+}
+
 #[test]
 fn large_messages_come_through_a_bad_network() {
     for size in [1400, 1417, 30_000, MIB + 1] {
@@ -121,7 +209,7 @@ fn incomplete_requests_are_bounded_and_each_client_has_its_turn() {
         assert!(world.step());
         most = most.max(world.host(1).endpoint.account().receiving_bytes);
     }
-    assert_eq!(most, 64 * MIB);
+    assert_eq!(most, 32 * MIB, "half of the room for clients at one address");
     for (host, call) in calls {
         assert!(world.outcome(host, call).unwrap().is_ok());
     }
@@ -141,13 +229,13 @@ fn requests_that_wait_and_those_that_the_application_has_count_too() {
         .collect();
     world.run(5 * SECONDS);
     let account = world.host(1).endpoint.account();
-    assert_eq!((account.queued, account.receiving_bytes, account.taken_bytes), (4, 0, 64 * MIB));
+    assert_eq!((account.queued, account.receiving_bytes, account.taken_bytes), (2, 0, 32 * MIB));
     let now = world.now;
     let endpoint = &mut world.host(1).endpoint;
     let taken: Vec<_> = std::iter::from_fn(|| endpoint.poll_request(now)).collect();
     world.run(5 * SECONDS);
     let account = world.host(1).endpoint.account();
-    assert_eq!((account.in_hand, account.receiving_bytes, account.taken_bytes), (4, 0, 64 * MIB));
+    assert_eq!((account.in_hand, account.receiving_bytes, account.taken_bytes), (2, 0, 32 * MIB));
     // Small ones are taken all the same, and what is answered makes room.
     world.start(2);
     world.host(1).answers = Some(|request| request.payload.clone());

@@ -63,8 +63,12 @@ pub(crate) fn prove(private: &PrivatePort, claim: &[u8]) -> Proof {
     Proof(proof)
 }
 
+/// First host at another IP address than those below.
+pub(crate) const ELSEWHERE: u16 = 60_000;
+
 pub(crate) fn address(host: u16) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, 1], host))
+    let last = if host < ELSEWHERE { 1 } else { 2 };
+    SocketAddr::from(([10, 0, 0, last], host))
 }
 
 /// What happens to a datagram: a delay beyond [`WAY`] for each copy that arrives.

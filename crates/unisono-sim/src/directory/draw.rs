@@ -14,6 +14,9 @@ const NAMES: [&str; 6] = ["foo", "a", "b", "c", "d", "e"];
 const COLUMNS: [&str; 4] = ["owner", "group", "other", "else"];
 /// Maximum length of a file.
 const FILE_BYTES_MAX: u64 = 300;
+/// Lengths from here on stand for a file so large that the server looks at the beginning of its request first.
+const LARGE_FROM: usize = 294;
+const LARGE_BYTES: usize = 40_000;
 /// Fraction of requests that cannot be read.
 const UNREADABLE: f64 = 0.005;
 
@@ -85,7 +88,10 @@ fn columns(random: &mut Random) -> Vec<Name> {
 }
 
 fn content(random: &mut Random) -> Bytes {
-    let length = random.below(FILE_BYTES_MAX) as usize;
+    let length = match random.below(FILE_BYTES_MAX) as usize {
+        LARGE_FROM.. => LARGE_BYTES,
+        length => length,
+    };
     // No two files are alike.
     let mut bytes = random.next_u64().to_be_bytes().to_vec();
     let filler = random.below(256) as u8;

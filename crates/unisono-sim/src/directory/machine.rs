@@ -56,6 +56,11 @@ impl Directory {
         self.table.admit(request).map(|reply| marked(REPLY, &reply))
     }
 
+    /// The same of the first bytes of a command of `bytes` bytes.
+    pub(crate) fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Bytes> {
+        self.table.admit_beginning(beginning, bytes).map(|reply| marked(REPLY, &reply))
+    }
+
     /// Answers the query with these bytes.
     pub(crate) fn answer(&self, request: &Bytes) -> Bytes {
         let query = match Request::decode(request) {

@@ -129,7 +129,7 @@ impl Director {
         recorder.trace(0, "world", format_args!("{what}: {plan:#?}"));
         let mut ports = fork();
         let mut private = || PrivatePort(u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64()));
-        let options = ServeOptions { repeats: true, ..ServeOptions::default() };
+        let options = ServeOptions { repeats: true, looks_at_beginnings: true, ..ServeOptions::default() };
         let common = ReplicaCommon {
             group: Port::from_name("replicated"),
             service: CallService::new(private(), options),

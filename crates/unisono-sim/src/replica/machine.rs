@@ -161,6 +161,12 @@ impl StateMachine for Copy {
         Some(Outcome::Reply(refusal))
     }
 
+    fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
+        let in_request = directory::request_in(beginning)?;
+        let bytes = bytes - (beginning.len() - in_request.len());
+        self.directory()?.admit_beginning(&in_request, bytes).map(Outcome::Reply)
+    }
+
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
         let Some((op, reply, answer)) = self.execute(command) else {
             return Outcome::Refuse(Bytes::new());

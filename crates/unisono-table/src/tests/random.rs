@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::*;
+use ::bytes::Bytes;
 use alloc::vec;
 use proptest::prelude::*;
 
@@ -172,10 +173,20 @@ impl World {
         if let Some(command) = self.command(step) {
             let bytes = Request::Command(command.clone()).encode();
             let (refusal, early) = (self.table.refusal_of(&command), self.table.admit(&bytes));
+            let early_table = Table::restore(&self.table.snapshot()).expect("a table");
+            let by_beginning = |beginning: &Bytes| early_table.admit_beginning(beginning, bytes.len());
             let (number, changes) = (self.table.number, self.table.changes);
             let reply = Reply::decode(&self.table.apply(&bytes)).expect("a reply");
             prop_assert_eq!(refusal, reply.result.as_ref().err().copied(), "{:?}", command);
             let result = reply.result.clone();
+            if let Command::CreateFile { content, .. } = &command {
+                let beginning = bytes.slice(..bytes.len() - content.len());
+                prop_assert_eq!(&by_beginning(&beginning), &early, "{:?}", command);
+                let shorter = bytes.slice(..bytes.len() - content.len() - 1);
+                prop_assert_eq!(by_beginning(&shorter), None, "its length is missing");
+            } else {
+                prop_assert_eq!(by_beginning(&bytes), None, "{:?}", command);
+            }
             let is_early = refusal.is_some_and(|refusal| refusal.reason.is_of_rights());
             prop_assert_eq!(early, is_early.then(|| Reply { number, changes, result }.encode()));
             prop_assert_eq!(&reply, &self.model.run(&command), "{:?}", command);

@@ -126,6 +126,7 @@ impl Caller {
             Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
             Answer::NoCopy => rpc::Answer::Refuse(Bytes::from_static(NO_COPY)),
             Answer::Forward(to) => rpc::Answer::Forward(to),
+            Answer::GoOn => rpc::Answer::GoOn,
         };
         (self.request, answer)
     }

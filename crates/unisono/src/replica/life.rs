@@ -212,9 +212,7 @@ impl Life {
 
     /// Serves a port to callers in this life. Callers stay with this service, which is that of the group unless it is given.
     pub(super) fn serve(&self, port: &PrivatePort, service: Option<u128>) -> Result<(), ServiceError> {
-        let instance = instance_of(service.map_or(self.group.info().instance, Instance));
-        let serve = ServeOptions { repeats: true, instance, ..ServeOptions::default() };
-        let server = Server::beside(&self.group, port, serve)?;
+        let server = Server::beside(&self.group, port, self.serve_options(service))?;
         let mut services = self.services();
         if !services.is_over {
             services.servers.push(server);
@@ -225,6 +223,11 @@ impl Life {
         Ok(())
     }
 
+    fn serve_options(&self, service: Option<u128>) -> ServeOptions {
+        let instance = instance_of(service.map_or(self.group.info().instance, Instance));
+        ServeOptions { repeats: true, instance, looks_at_beginnings: true, ..ServeOptions::default() }
+    }
+
     /// Serves a port in this life to callers that these options reach. A thread of its own takes the requests.
     pub(super) fn open_door(
         &self,
@@ -232,9 +235,7 @@ impl Life {
         service: Option<u128>,
         options: &Options,
     ) -> Result<Server, ServiceError> {
-        let instance = instance_of(service.map_or(self.group.info().instance, Instance));
-        let serve = ServeOptions { repeats: true, instance, ..ServeOptions::default() };
-        let door = Server::new(port, serve, options)?;
+        let door = Server::new(port, self.serve_options(service), options)?;
         let mut services = self.services();
         match services.is_over {
             true => door.withdraw(),

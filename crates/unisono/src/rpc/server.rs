@@ -278,6 +278,9 @@ pub enum Answer {
     Refuse(Bytes),
     /// Passes the request on to the server of the port at this address.
     Forward(SocketAddr),
+    /// Lets the rest of a large request come whose beginning this is ([`Request::whole_bytes`]). As the answer to a whole
+    /// request it is a refusal.
+    GoOn,
 }
 
 impl<T: Into<Bytes>> From<T> for Answer {
@@ -330,6 +333,17 @@ impl Request {
     /// Returns the bytes of the request.
     pub fn payload(&self) -> &Bytes {
         &self.asked.payload
+    }
+
+    /// Returns the length of the whole request, if this is only its beginning ([`ServeOptions::looks_at_beginnings`]).
+    /// Answer it to spare the client the rest, or say [`go_on`](Request::go_on).
+    pub fn whole_bytes(&self) -> Option<usize> {
+        self.asked.whole_bytes
+    }
+
+    /// Lets the rest of the request come, which is then a request of its own. Refuses a request that is whole.
+    pub fn go_on(self) {
+        self.answer(Answer::GoOn);
     }
 
     /// Returns the uid of the client: one life of one process.
@@ -443,7 +457,8 @@ pub(crate) fn answer_all(answers: &mut [(Request, Answer)]) {
                 }
                 request.answered = true;
                 let answer = std::mem::replace(answer, Answer::Refuse(Bytes::new()));
-                settle(calls, now, request.asked.id, answer);
+                let is_beginning = request.asked.whole_bytes.is_some();
+                settle(calls, now, (request.asked.id, is_beginning), answer);
             }
             let returns_soon = calls.endpoint.requests_waiting(service.port.0) > 0;
             match calls.gathers(now, returns_soon) {
@@ -462,13 +477,15 @@ pub(crate) fn answer_all(answers: &mut [(Request, Answer)]) {
 
 /// Gives the core an answer. If it cannot be given, the request is refused with the reason, unless its client does not
 /// wait any longer.
-fn settle(calls: &mut Calls, now: Time, id: RequestId, answer: Answer) {
+fn settle(calls: &mut Calls, now: Time, (id, is_beginning): (RequestId, bool), answer: Answer) {
     let reason = match answer {
         Answer::Reply(reply) => match calls.endpoint.reply(now, id, reply) {
             Err(AnswerError::TooLarge { .. }) => Bytes::from_static(TOO_LARGE.as_bytes()),
             _ => return,
         },
         Answer::Refuse(reason) => reason,
+        Answer::GoOn if is_beginning => return calls.endpoint.go_on(id),
+        Answer::GoOn => Bytes::from_static(NO_ANSWER.as_bytes()),
         Answer::Forward(to) => match calls.endpoint.forward(id, to) {
             Ok(()) | Err(ForwardError::Over) => return,
             Err(reason) => reason.to_string().into(),

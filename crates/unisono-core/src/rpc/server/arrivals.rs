@@ -13,7 +13,7 @@ use crate::planted::{Planted, Probe};
 use crate::rpc::agreement::{Closed, Pair};
 use crate::rpc::common::{Common, Sender, To};
 use crate::rpc::proof::Claim;
-use crate::rpc::transfer::{Incoming, RECEIVING_BYTES_MAX};
+use crate::rpc::transfer::Incoming;
 use crate::rpc::types::{CallNumber, ServeOptions};
 use crate::time::Time;
 use crate::wire::{
@@ -267,6 +267,7 @@ impl Server {
         let deadline = now + Duration::from_millis(u64::from(left_ms));
         let asked = Asked { port, call, finished_below, hops, again, deadline, wishes };
         let Some(session) = self.sessions.get_mut(id) else { return };
+        let source = session.source;
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
         if slot.state.is_in_progress() {
@@ -283,8 +284,7 @@ impl Server {
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && self.budget.receiving_bytes + self.budget.taken_bytes + total as usize
-                        <= RECEIVING_BYTES_MAX;
+                    && self.has_room_for(source, total as usize);
                 if is_welcome {
                     let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
                     self.change(id, attempt.slot, receiving);
@@ -329,6 +329,7 @@ impl Server {
             // The last answer to it was lost.
             return self.tell(id, attempt.slot);
         };
+        let is_news = !receiving.1.has(part.index.into());
         let Some(tells) = receiving.1.take(now, part.index, &part.bytes) else {
             common.counters.malformed += 1;
             return;
@@ -338,8 +339,25 @@ impl Server {
             common.probe(Probe::RequestPutTogether);
             self.queue(id, attempt, asked, request);
             self.tell(id, attempt.slot);
-        } else if tells {
-            self.tell(id, attempt.slot);
+        } else {
+            let shows_beginning = part.index == 0 && is_news && receiving.1.is_long();
+            let port = receiving.0.port;
+            if shows_beginning {
+                self.show_beginning(port, (id, attempt.slot, attempt.number));
+            }
+            if tells {
+                self.tell(id, attempt.slot);
+            }
+        }
+    }
+
+    /// Has the application look at the first part of a large request, if it wants to.
+    fn show_beginning(&mut self, port: Port, attempt: (SessionId, u16, u64)) {
+        let Some(service) = self.services.get_mut(port) else { return };
+        let has_room = service.beginnings.len() < usize::from(service.options.queue_max);
+        if service.options.looks_at_beginnings && has_room {
+            service.beginnings.push_back(attempt);
+            self.budget.queued += 1;
         }
     }
 

@@ -5,6 +5,7 @@ use super::sessions::SessionId;
 use super::{Server, Service};
 use crate::identity::Port;
 use crate::rpc::common::Common;
+use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
 use crate::wire::{Grant, SLOTS_MAX};
 use alloc::collections::btree_map::Entry;
@@ -17,6 +18,9 @@ const KEPT_SHARE: usize = KEPT_BYTES_MAX / 8;
 pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
 /// Maximum number of sessions, and share of an address.
 pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
+/// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
+/// address.
+pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 4 };
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
 /// not far ahead of them.
 pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
@@ -30,7 +34,7 @@ const SESSION_LISTED_MIN: usize = 32;
 pub(super) struct Budget {
     /// Sum of `queue_max` of all services.
     pub(super) queues_max: usize,
-    /// Entries of all queues.
+    /// Entries of all queues, those of beginnings included.
     pub(super) queued: usize,
     /// Requests that wait, are incomplete or are being worked on.
     pub(super) pending: usize,
@@ -50,6 +54,14 @@ pub(super) struct Budget {
 pub(super) struct OfSource {
     pub(super) sessions: usize,
     pub(super) slots: usize,
+    /// Bytes of requests that are incomplete, wait or are being worked on.
+    pub(super) bytes: usize,
+}
+
+impl OfSource {
+    fn is_nothing(&self) -> bool {
+        self.sessions == 0 && self.bytes == 0
+    }
 }
 
 impl Server {
@@ -58,6 +70,9 @@ impl Server {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(place) = session.slots.get_mut(usize::from(slot)) else { return };
         let (left, taken) = (&place.state, &state);
+        let source = session.source;
+        let bytes_taken = taken.receiving_bytes() + taken.waiting_bytes();
+        let bytes_left = left.receiving_bytes() + left.waiting_bytes();
         let budget = &mut self.budget;
         budget.receiving_bytes = budget.receiving_bytes + taken.receiving_bytes() - left.receiving_bytes();
         budget.taken_bytes = budget.taken_bytes + taken.waiting_bytes() - left.waiting_bytes();
@@ -80,6 +95,9 @@ impl Server {
         let handed_over = matches!(taken, State::InHand);
         let (left, taken) = (left.place(), taken.place());
         place.state = state;
+        if bytes_left != bytes_taken {
+            self.change_bytes(source, bytes_left, bytes_taken);
+        }
         if left != taken && !handed_over {
             if let Some(port) = left {
                 self.release_place(port);
@@ -128,6 +146,33 @@ impl Server {
         SLOTS.admits(self.budget.slots, self.of_source(source).slots, more)
     }
 
+    /// True if a large request of this many bytes may come from this address.
+    pub(super) fn has_room_for(&self, source: Source, bytes: usize) -> bool {
+        let all = self.budget.receiving_bytes + self.budget.taken_bytes;
+        LARGE.admits(all, self.of_source(source).bytes, bytes)
+    }
+
+    /// Notes that requests of this address take `more` bytes now, and `fewer` no longer.
+    fn change_bytes(&mut self, source: Source, fewer: usize, more: usize) {
+        let of_source = self.sources.entry(source).or_default();
+        of_source.bytes = of_source.bytes + more - fewer;
+        if of_source.is_nothing() {
+            self.sources.remove(&source);
+        }
+    }
+
+    /// Notes that the application has a request of this many bytes.
+    pub(super) fn hand_over(&mut self, source: Source, bytes: usize) {
+        self.budget.taken_bytes += bytes;
+        self.change_bytes(source, 0, bytes);
+    }
+
+    /// Notes that the application has answered it.
+    pub(super) fn take_back(&mut self, source: Source, bytes: usize) {
+        self.budget.taken_bytes -= bytes;
+        self.change_bytes(source, bytes, 0);
+    }
+
     fn of_source(&self, source: Source) -> OfSource {
         self.sources.get(&source).copied().unwrap_or_default()
     }
@@ -150,7 +195,7 @@ impl Server {
             let of_source = entry.get_mut();
             of_source.sessions -= 1;
             of_source.slots -= slots;
-            if of_source.sessions == 0 {
+            if of_source.is_nothing() {
                 entry.remove();
             }
         }
@@ -204,6 +249,11 @@ impl Server {
 }
 
 impl Service {
+    /// Returns the number of requests, and of beginnings of requests, that wait to be taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.beginnings.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.pending >= self.options.queue_max
     }

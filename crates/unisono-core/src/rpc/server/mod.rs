@@ -42,7 +42,7 @@ use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
 use finished::Finished;
-use session::{Kept, State};
+use session::{Asked, Kept, State};
 use sessions::Sessions;
 
 /// Maximum number of services of one endpoint.
@@ -83,6 +83,8 @@ struct Service {
     options: ServeOptions,
     /// Requests that wait: session, slot and attempt number.
     queue: VecDeque<(SessionId, u16, u64)>,
+    /// Large requests whose beginnings wait to be looked at, likewise.
+    beginnings: VecDeque<(SessionId, u16, u64)>,
     /// Number of requests that wait, are incomplete or are being worked on.
     pending: u16,
     /// What clients have acknowledged and the application does not know yet.
@@ -98,7 +100,10 @@ struct InHand {
     number: u64,
     port: Port,
     hops: u8,
+    source: Source,
     bytes: usize,
+    /// It is only the beginning of a request.
+    is_beginning: bool,
 }
 
 impl Server {
@@ -161,11 +166,10 @@ impl Server {
         self.retired.retain(|retired| *retired != port);
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
-        let pending = self.in_hand.iter().filter(|held| held.port == port).count() as u16;
-        self.services.insert(
-            port,
-            Service { prover, options, queue: VecDeque::new(), pending, finished: Finished::default() },
-        );
+        let pending = self.requests_in_hand(port) as u16;
+        let (queue, beginnings) = (VecDeque::new(), VecDeque::new());
+        let finished = Finished::default();
+        self.services.insert(port, Service { prover, options, queue, beginnings, pending, finished });
         Ok(port)
     }
 
@@ -177,7 +181,7 @@ impl Server {
         let Some(service) = self.services.remove(port) else { return };
         self.answered.forget(port);
         self.budget.queues_max -= usize::from(service.options.queue_max);
-        self.budget.queued -= service.queue.len();
+        self.budget.queued -= service.waiting();
         if self.retired.len() == RETIRED_MAX {
             self.retired.pop_front();
         }
@@ -200,7 +204,7 @@ impl Server {
         if self.budget.queued == 0 {
             return None;
         }
-        let has_some = |(_, service): &(Port, &Service)| !service.queue.is_empty();
+        let has_some = |(_, service): &(Port, &Service)| service.waiting() > 0;
         let (port, _) = self.services.after(self.last_taken).find(has_some)?;
         self.last_taken = port;
         match self.poll_request_for(now, common, port) {
@@ -212,6 +216,9 @@ impl Server {
 
     /// Returns the next request for this port.
     pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
+        if let Some(beginning) = self.poll_beginning(common, port) {
+            return Some(beginning);
+        }
         loop {
             let service = self.services.get_mut(port)?;
             let (id, slot, number) = service.queue.pop_front()?;
@@ -227,35 +234,66 @@ impl Server {
             }
             let (asked, payload) = (asked.clone(), payload.clone());
             self.change(id, slot, State::InHand);
-            self.generation += 1;
-            let (generation, hops, bytes) = (self.generation, asked.hops, payload.len());
-            self.budget.taken_bytes += bytes;
-            let held = InHand { generation, session: id, slot, number, port, hops, bytes };
-            let index = self.in_hand.insert(held);
             common.counters.requests += 1;
-            return Some(Request {
-                id: RequestId { index, generation },
-                port,
-                client: id.client,
-                call: asked.call,
-                finished_below: asked.finished_below,
-                hops,
-                again: asked.again,
-                deadline: asked.deadline,
-                wishes: asked.wishes,
-                payload,
-            });
+            return self.hand_out((id, slot, number), asked, payload, None);
         }
+    }
+
+    /// Returns the next beginning of a large request for this port that is not whole yet.
+    fn poll_beginning(&mut self, common: &mut Common, port: Port) -> Option<Request> {
+        loop {
+            let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop_front()?;
+            self.budget.queued -= 1;
+            let attempt = self.sessions.get_mut(id).and_then(|session| session.attempt(slot, number));
+            let Some((asked, incoming)) = attempt.and_then(|attempt| attempt.state.beginning()) else {
+                continue;
+            };
+            let Some(payload) = incoming.beginning() else { continue };
+            let (asked, whole) = (asked.clone(), incoming.total());
+            common.probe(Probe::BeginningHandedOut);
+            return self.hand_out((id, slot, number), asked, payload, Some(whole));
+        }
+    }
+
+    /// Gives the application a request, or the beginning of one of `whole` bytes.
+    fn hand_out(
+        &mut self,
+        (session, slot, number): (SessionId, u16, u64),
+        asked: Asked,
+        payload: Bytes,
+        whole: Option<usize>,
+    ) -> Option<Request> {
+        let source = self.sessions.get(session)?.source;
+        let bytes = if whole.is_some() { 0 } else { payload.len() };
+        self.hand_over(source, bytes);
+        self.generation += 1;
+        let (generation, is_beginning) = (self.generation, whole.is_some());
+        let Asked { port, hops, .. } = asked;
+        let held = InHand { generation, session, slot, number, port, hops, source, bytes, is_beginning };
+        let index = self.in_hand.insert(held);
+        Some(Request {
+            id: RequestId { index, generation },
+            port,
+            client: session.client,
+            call: asked.call,
+            finished_below: asked.finished_below,
+            hops,
+            again: asked.again,
+            deadline: asked.deadline,
+            wishes: asked.wishes,
+            payload,
+            whole_bytes: whole,
+        })
     }
 
     // --- how much there is ---
 
     pub(super) fn requests_waiting(&self, port: Port) -> usize {
-        self.services.get(port).map_or(0, |service| service.queue.len())
+        self.services.get(port).map_or(0, Service::waiting)
     }
 
     pub(super) fn requests_in_hand(&self, port: Port) -> usize {
-        self.in_hand.iter().filter(|held| held.port == port).count()
+        self.in_hand.iter().filter(|held| held.port == port && !held.is_beginning).count()
     }
 
     pub(super) fn replies_kept_since(&self, since: Time) -> usize {
@@ -315,6 +353,14 @@ impl Server {
         Ok(())
     }
 
+    /// Lets the rest of a request come whose beginning the application has looked at.
+    pub(super) fn go_on(&mut self, id: RequestId) {
+        let is_beginning = self.in_hand.get(id.index).is_some_and(|held| held.is_beginning);
+        if is_beginning {
+            self.take_in_hand(id);
+        }
+    }
+
     pub(super) fn account(&self) -> CallAccount {
         CallAccount {
             sessions: self.sessions.len(),
@@ -333,9 +379,15 @@ impl Server {
     fn take_in_hand(&mut self, id: RequestId) -> Option<InHand> {
         let held = *self.in_hand.get(id.index).filter(|held| held.generation == id.generation)?;
         self.in_hand.remove(id.index);
-        self.budget.taken_bytes -= held.bytes;
-        self.release_place(held.port);
+        self.take_back(held.source, held.bytes);
+        if !held.is_beginning {
+            self.release_place(held.port);
+        }
         let attempt = self.sessions.get_mut(held.session)?.attempt(held.slot, held.number)?;
-        matches!(attempt.state, State::InHand).then_some(held)
+        let is_there = match held.is_beginning {
+            true => matches!(attempt.state, State::Receiving(_)),
+            false => matches!(attempt.state, State::InHand),
+        };
+        is_there.then_some(held)
     }
 }

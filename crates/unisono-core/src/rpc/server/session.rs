@@ -164,6 +164,14 @@ impl State {
         }
     }
 
+    /// Returns the head and the first part of a large request whose other parts are missing.
+    pub(super) fn beginning(&self) -> Option<(&Asked, &Incoming)> {
+        match self {
+            State::Receiving(receiving) => Some((&receiving.0, &receiving.1)),
+            _ => None,
+        }
+    }
+
     /// Returns the bytes of a request that waits.
     pub(super) fn waiting_bytes(&self) -> usize {
         match self {

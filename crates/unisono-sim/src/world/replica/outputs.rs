@@ -154,6 +154,10 @@ impl Server {
                 _ = endpoint.refuse(cx.local, id, Bytes::from_static(NO_COPY));
                 false
             }
+            Answer::GoOn => {
+                endpoint.go_on(id);
+                false
+            }
             Answer::Forward(to) => {
                 if let Err(ForwardError::TooFar { .. }) = endpoint.forward(id, to) {
                     _ = endpoint.refuse(cx.local, id, Bytes::from_static(b"passed on too often"));

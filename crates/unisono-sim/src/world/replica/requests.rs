@@ -24,6 +24,9 @@ impl Server {
             _ = endpoint.reply(cx.local, request.id, reply);
         } else if cx.common.watches.as_ref().is_some_and(|watches| watches.port == request.port) {
             self.hold_watch(cx, endpoint, request);
+        } else if request.whole_bytes.is_some() {
+            self.note_taken(cx, &request);
+            self.replica.handle_request(cx.local, request);
         } else {
             let kind = Copy::kind(&request.payload);
             let waiting = Waiting {
@@ -36,15 +39,21 @@ impl Server {
                 moment: cx.common.heard.question(),
             };
             self.requests.insert(request.id, waiting);
-            if kind == Kind::Command && cx.common.directory.is_some() {
-                let name = (cx.recorder.names.life(request.client), request.call);
-                cx.note_of_directory(DirectoryRecord::Taken { name, again: request.again });
+            if kind == Kind::Command {
+                self.note_taken(cx, &request);
             }
             let answers_at_once = cx.planted(ServiceBug::LocalReadGivenAsLinearizable);
             if kind == Kind::Read && answers_at_once && self.answer_read_at_once(cx, endpoint, request.id) {
                 return;
             }
             self.replica.handle_request(cx.local, request);
+        }
+    }
+
+    fn note_taken(&self, cx: &mut Context<'_>, request: &Request) {
+        if cx.common.directory.is_some() {
+            let name = (cx.recorder.names.life(request.client), request.call);
+            cx.note_of_directory(DirectoryRecord::Taken { name, again: request.again });
         }
     }
 

@@ -311,6 +311,7 @@ impl Made {
             again: false,
             deadline: NOW + Duration::from_secs(60),
             wishes: None,
+            whole_bytes: None,
             payload: Bytes::from_static(word.as_bytes()),
         };
         self.servers.get_mut(&id).unwrap().replica.handle_request(NOW, request);
