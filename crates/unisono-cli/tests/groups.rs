@@ -262,7 +262,7 @@ fn qualities_share_one_order() {
     let _alone = alone();
     let name = group("qualities");
     let mut listeners = listeners(&name);
-    let qualities = ["unordered", "source", "ordered", "resilient=2", "majority", "total"];
+    let qualities = ["ordered", "resilient=2", "majority", "total"];
     for quality in qualities {
         let sent = sent(&name, &["--quality", quality, quality, "again"]);
         assert_eq!((sent.status.code(), &json(&sent)["accepted"]), (Some(0), &2.into()), "{sent:?}");

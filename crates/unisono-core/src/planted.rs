@@ -30,6 +30,16 @@ named! {
         TotalCountsMajority,
         /// A message that asks for more than the group's resilience needs one holder less than it asks for.
         ResilientOffByOne,
+        /// A message that was delivered early is delivered again at its seqno.
+        EarlyDeliveredAgain,
+        /// A member goes on delivering early after it promised a reset.
+        EarlyAfterPromise,
+        /// A source ordered message is delivered on receipt, whatever its sender sent before.
+        SourceOrderOnReceipt,
+        /// A vote does not say what its voter delivered early.
+        EarlyLeftOutOfVotes,
+        /// A proposal keeps only what its coordinator delivered early.
+        TailOfCoordinatorOnly,
         /// An unreliable message takes a number of the messages that get seqnos.
         UnreliableSharesNumbers,
         /// The unreliable messages of a datagram that arrives twice are delivered twice.
@@ -390,6 +400,8 @@ named! {
         BothSidesAsked,
         /// A tentative message survived a reset.
         TentativeKept,
+        /// A reset kept a message that was delivered early and had no seqno.
+        TailKept,
         /// A tentative entry was dropped.
         TentativeCut,
         /// A message under way failed.

@@ -54,6 +54,12 @@ impl Quality {
         self != Quality::UNRELIABLE
     }
 
+    /// True if messages of this quality may be delivered before their seqno is known.
+    #[inline]
+    pub fn may_be_early(self) -> bool {
+        matches!(self, Quality::UNORDERED | Quality::SOURCE_ORDERED)
+    }
+
     /// Returns the quality that this byte stands for on the wire. 255 never travels: a message without a seqno has a frame
     /// of its own.
     pub(crate) const fn from_byte(byte: u8) -> Option<Quality> {

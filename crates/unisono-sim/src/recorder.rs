@@ -11,6 +11,8 @@ use unisono_core::{Destination, EpochId, Event, Info, Instance, Outcome, Seqno, 
 pub(crate) struct Totals {
     /// Messages whose senders learned their seqno.
     pub(crate) messages: u64,
+    /// Messages that applications received before their seqno.
+    pub(crate) early: u64,
     /// Unreliable messages that applications received.
     pub(crate) unreliable: u64,
     /// Calls that were answered.
@@ -34,6 +36,7 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn add(&mut self, other: &Totals) {
         self.messages += other.messages;
+        self.early += other.early;
         self.unreliable += other.unreliable;
         self.calls += other.calls;
         self.resets += other.resets;

@@ -261,8 +261,9 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
             several(summary.locks, "lock")
         ),
         _ => format!(
-            "{}, {}, {}",
+            "{}, {} early, {}, {}",
             several(summary.messages, "message"),
+            summary.early,
             several(summary.unreliable, "unreliable message"),
             several(summary.resets, "reset")
         ),

@@ -63,12 +63,13 @@ impl Group {
         while self.log.delivered() < limit {
             let seqno = self.log.delivered() + 1;
             self.log.history().get(seqno)?;
+            let was_early = !self.early.is_empty() && self.is_early_at(seqno);
             let event = self.event_at(seqno);
             self.log.deliver_next();
             if self.unreliable.has_held() {
                 self.deliver_held();
             }
-            if event.is_some() || !self.is_pass(seqno) {
+            if event.is_some() || !(was_early || self.is_pass(seqno)) {
                 self.confirming.note_event(seqno);
             }
             if event.is_some() && !self.joiner_starts_late(seqno) {
@@ -111,8 +112,19 @@ impl Group {
         self.closing.take()
     }
 
-    /// Returns the event for a message; `None` for a piece that is not the last.
+    /// True if the message at `seqno` was delivered early.
+    fn is_early_at(&self, seqno: Seqno) -> bool {
+        match self.log.history().get(seqno) {
+            Some(Entry::Message(message)) => self.early.contains(message.sender, message.number),
+            _ => false,
+        }
+    }
+
+    /// Returns the event for a message; `None` for a piece that is not the last, and for what was delivered early.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
+        if self.passes_early(seqno, &message) {
+            return None;
+        }
         let Message { sender, number, .. } = message;
         let data = self.log.history().data(&message);
         let (more, data) = (message.more(), data.map(|data| data.share()));

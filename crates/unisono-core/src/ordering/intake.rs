@@ -32,6 +32,7 @@ impl Group {
         let careless = self.may_assign()
             && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
         let sender = data.sender;
+        let (first, count) = (data.first, data.pieces.len() as u64);
         let last = if careless { self.log.history().sender_mark(sender).number } else { 0 };
         let fresh = if careless || (broadcast && self.log.history().lacks_data()) {
             let (mut fresh, mut number) = (false, data.first);
@@ -48,6 +49,9 @@ impl Group {
         } else {
             self.log.keep_run((sender, data.first), data.base, window, manner, data.pieces)
         };
+        if fresh && (manner.quality.may_be_early() || !self.early.is_empty()) {
+            self.deliver_early(sender, first, count);
+        }
         if !fresh && self.may_assign() {
             self.probe(Probe::DuplicateRefused);
             self.repeat_to(now, sender);

@@ -120,7 +120,7 @@ fn rare_content(what: &What) -> u64 {
         What::Replica(content) => of_replica(content),
         What::Directory(content) => of_directory(content),
         What::SentUnreliable { hash } => fold([*hash]),
-        What::Early { sender, hash, .. } => fold([life(sender), *hash]),
+        What::Early { sender, hash, .. } | What::Passed { sender, hash } => fold([life(sender), *hash]),
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
     }

@@ -457,6 +457,14 @@ pub enum What {
         /// Hash of the payload.
         hash: u64,
     },
+    /// The next record of this life says where a message has its place that was delivered early: its application does not
+    /// receive it again.
+    Passed {
+        /// Its sender.
+        sender: Life,
+        /// Hash of the payload.
+        hash: u64,
+    },
     /// A message was delivered without a seqno.
     Early {
         /// Its sender.

@@ -256,6 +256,7 @@ impl Group {
             accepted: self.log.accepted(),
             lacks_state: !self.has_state(),
             prepared: self.recovery.prepared.clone(),
+            early: self.early_for_vote(),
         }
     }
 
@@ -356,7 +357,7 @@ impl Group {
             self.probe(Probe::LeaverVoted);
         }
         let vote = self.own_vote(ballot);
-        self.post(from, Frame::Vote(vote));
+        self.post(from, Frame::Vote(Box::new(vote)));
     }
 
     /// Handles the kept invitation of `from`, which has just shown that it hears this member.
@@ -394,10 +395,10 @@ impl Group {
             self.promise(now, prepare.ballot);
         }
         self.heed_floor(prepare.members_min);
-        let holds = self.log.received() + 1 >= prepare.proposal.start;
+        let holds = self.log.received() >= prepare.proposal.keep();
         if !holds && !self.broken(Planted::PrepareWithoutHolding) {
             self.probe(Probe::MemberPulled);
-            let through = prepare.proposal.start - 1;
+            let through = prepare.proposal.keep();
             let ballot = prepare.ballot;
             if self.recovery.pull.is_none() {
                 self.pull(now, ballot, through, from);
@@ -406,6 +407,11 @@ impl Group {
             return;
         }
         self.recovery.pending = None;
+        if !self.is_tail_after(prepare.proposal.keep(), &prepare.proposal.tail) {
+            // No correct coordinator proposes it.
+            self.counters.malformed += 1;
+            return;
+        }
         let ballot = prepare.ballot;
         self.recovery.prepared = Some((ballot, prepare.proposal));
         if from == me {
