@@ -4,8 +4,8 @@
 
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Kind, Life, Record, What};
-use std::collections::BTreeMap;
-use unisono_core::Quality;
+use std::collections::{BTreeMap, BTreeSet};
+use unisono_core::{MessageNumber, Quality};
 
 /// Messages that look the same: by sender and hash of the payload.
 type Name = (Life, u64);
@@ -24,6 +24,8 @@ struct Received {
 pub(super) struct EarlyKept {
     /// How many messages of each name were sent that may be early.
     sent: BTreeMap<Name, u64>,
+    /// The same messages by sender and number: others may have the same bytes.
+    may_be_early: BTreeSet<(Life, MessageNumber)>,
     received: BTreeMap<(Life, Name), Received>,
     /// The name of the message that a life passes at its place with its next record.
     passing: BTreeMap<Life, Name>,
@@ -56,7 +58,8 @@ impl Property for EarlyKept {
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match &record.what {
-            What::Sent { quality, hash, .. } if quality.may_be_early() => {
+            What::Sent { number, quality, hash, .. } if quality.may_be_early() => {
+                self.may_be_early.insert((record.life, *number));
                 *self.sent.entry((record.life, *hash)).or_default() += 1;
                 Ok(())
             }
@@ -73,11 +76,11 @@ impl Property for EarlyKept {
                     None => broken(self, record, || "it was not delivered early".into()),
                 }
             }
-            What::Delivered { sender, hash, .. } => {
+            What::Delivered { sender, number, hash, .. } => {
                 let name = (*sender, *hash);
                 match self.passing.remove(&record.life) {
                     Some(passed) if passed == name => Ok(()),
-                    _ if !self.sent.contains_key(&name) => Ok(()),
+                    _ if !self.may_be_early.contains(&(*sender, *number)) => Ok(()),
                     _ => self.receive(record, name, false),
                 }
             }

@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn accepts_a_source_ordered_message_behind_unordered_ones() {
-        check(&[Quality::UNORDERED, Quality::UNORDERED], Quality::SOURCE_ORDERED).good(QualityOrder::default());
+        check(&[Quality::UNORDERED, Quality::UNORDERED], Quality::SOURCE_ORDERED)
+            .good(QualityOrder::default());
     }
 
     #[test]
