@@ -192,6 +192,66 @@ fn three_form_a_counter_together_and_one_that_comes_back_has_the_sum() {
     assert_eq!(called.join().unwrap(), "7");
 }
 
+#[test]
+fn the_holder_of_a_handler_answers_and_the_next_in_line_when_it_is_killed() {
+    let port = group("handled");
+    let names = ["a", "b", "c"];
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b,c", "--at-least", "2"];
+        Background::start(&[&form[..], &["--handle", "desk"], &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = names.map(start);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    let ask = |request: &str| {
+        // It does not wait for long for a member that is dead.
+        stdout(&["rpc", "call", &port, request, "--handler", "desk", "--deadline", "60"])
+    };
+    let at_desk = || ask("where").rsplit_once("answered by ").map(|(_, name)| name.to_owned()).unwrap();
+    let first = at_desk();
+    assert!((0..5).all(|_| at_desk() == first));
+    assert_eq!((ask("add"), ask("get")), ("1".into(), "1".into()));
+    let holder = names.iter().position(|name| *name == first).unwrap();
+    members[holder].process.kill().unwrap();
+    // A client asks again at another member until it has an answer of the next holder.
+    let second = at_desk();
+    assert_ne!(second, first);
+    assert!((0..5).all(|_| at_desk() == second));
+    assert_eq!(ask("add"), "2");
+    let (status, said) =
+        failure(&[&["rpc", "call", &port, "add", "--handler", "none"][..], &PATIENT].concat());
+    assert_eq!(status, Some(1));
+    assert!(said.contains("no member holds this handler; nothing happened"), "{said}");
+    assert_eq!(patiently(&port, "get"), "2");
+    for name in ["", "a\nb", &"x".repeat(256), &"x".repeat(100_000)] {
+        assert_eq!(failure(&["rpc", "call", &port, "add", "--handler", name]).0, Some(2));
+        assert_eq!(failure(&["rpc", "counter", &port, "--create", "--handle", name]).0, Some(2));
+    }
+}
+
+#[test]
+fn calls_ask_for_a_quality_and_weak_ones_are_refused_with_the_reason() {
+    let port = group("quality");
+    let start = |name: &str| {
+        let form = ["rpc", "counter", &port, "--name", name, "--form", "a,b", "--at-least", "2"];
+        Background::start(&[&form[..], &["--held-by", "majority"], &WATCHFUL[..], &LOOKS_LONG].concat())
+    };
+    let mut members = ["a", "b"].map(start);
+    members.iter_mut().for_each(|member| member.until("the service", |seen| !seen.is_empty()));
+    for (number, quality) in (1..).zip(["ordered", "resilient=1", "resilient=5", "majority", "total"]) {
+        let call = ["rpc", "call", &port, "add", "--quality", quality];
+        assert_eq!(stdout(&[&call[..], &PATIENT].concat()), number.to_string());
+    }
+    for weak in ["unreliable", "unordered", "source"] {
+        let (status, said) = failure(&["rpc", "call", &port, "add", "--quality", weak]);
+        assert_eq!(status, Some(2));
+        assert!(said.contains(&format!("a call cannot be {weak}")) && said.contains("in the group's order"));
+    }
+    for bad in ["", "resilient=0", "resilient=251", "all", &"x".repeat(100_000)] {
+        assert_eq!(failure(&["rpc", "call", &port, "add", "--quality", bad]).0, Some(2), "{bad}");
+    }
+    assert_eq!(patiently(&port, "get"), "5");
+}
+
 // No member suspects the copy that stands still: with --held-by all each of these calls would wait for it.
 #[test]
 fn a_copy_that_stands_still_stops_no_answer_if_a_majority_holds_them() {

@@ -268,8 +268,13 @@ impl Outbox {
     }
 
     /// Returns the maximum number of bytes under way.
-    fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.congestion_window.min(self.path.window())
+    }
+
+    /// True if this message was sent to the present sequencer.
+    pub(crate) fn was_sent(&self, number: MessageNumber) -> bool {
+        number <= self.sent
     }
 
     /// Notes that `number` (from [`Outbox::next_to_send`]) was sent.
@@ -330,6 +335,17 @@ impl Outbox {
         });
         self.resend_at = (self.sent > number).then_some(now + self.resend_after);
         self.waits_since = (self.sent > number).then_some(now);
+    }
+
+    /// Notes that this member itself has numbered everything through `number`. That says nothing about the path: as long as
+    /// that is not known, the congestion window does not grow.
+    pub(crate) fn note_numbered_here(&mut self, now: Time, number: MessageNumber) {
+        let window = self.congestion_window;
+        self.timed = self.timed.filter(|timed| timed.number > number);
+        self.note_numbered(now, number, Duration::ZERO);
+        if !self.path.is_known() {
+            self.congestion_window = window;
+        }
     }
 
     /// Queues messages that the sequencer lacks to be resent, except those resent less than a round trip ago: the
@@ -409,6 +425,20 @@ impl Outbox {
         self.shrink(now);
         self.resend_at = Some(now + self.resend_after);
         true
+    }
+
+    /// Queues the oldest message that was sent and has no seqno to be resent. It is not known to be lost, so what is
+    /// known of the path stays.
+    pub(crate) fn repeat_oldest(&mut self, now: Time) {
+        let oldest = self.numbered + 1;
+        if self.sent < oldest || !self.again.is_empty() {
+            return;
+        }
+        self.again.push_back((oldest, oldest));
+        let index = usize::try_from(oldest - self.first).ok();
+        if let Some(outgoing) = index.and_then(|index| self.kept.get_mut(index)) {
+            outgoing.again_at = now;
+        }
     }
 
     /// Another sequencer: everything without a seqno goes to it, from the beginning.

@@ -45,6 +45,11 @@ impl Path {
         Path::new(self.queued_bytes_max)
     }
 
+    /// True once a round trip was measured.
+    pub(crate) fn is_known(&self) -> bool {
+        self.window.is_some()
+    }
+
     /// Returns the maximum number of bytes under way.
     pub(crate) fn window(&self) -> u64 {
         self.window.unwrap_or(u64::MAX)

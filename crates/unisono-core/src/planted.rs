@@ -300,6 +300,12 @@ named! {
         FenceWithoutClock,
         /// When a holder releases its lock, the second in line gets it.
         LockWaiterSkipped,
+        /// A member that receives a request for a handler answers it, whether or not it holds the handler.
+        HandlerAnsweredByReceiver,
+        /// A member to which a request for a handler was forwarded answers it, although it does not hold the handler any more.
+        HandlerAnsweredByForwarded,
+        /// A member that has gone keeps its handlers.
+        HandlerOfDeadKept,
         /// A command that would be refused is ordered.
         CapabilityUnlooked,
         /// A command is refused by a state that may be behind.

@@ -2,22 +2,25 @@
 //!
 //! A gap is a seqno that this member knows to exist and does not hold. It requests that seqno after a short random time
 //! (the datagram may only be late), then at intervals that double: first from the sequencer, then from any member known
-//! to hold it. Every process that holds a seqno answers, whatever state it is in.
+//! to hold it. The first interval is the time that answers have taken so far, and begins anew with each answer that
+//! arrives: on a slow path whose queue is full of answers, further requests would only make the queue longer. Every
+//! process that holds a seqno answers, whatever state it is in.
 
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::membership::INQUIRY_BYTES;
 use crate::planted::{Planted, Probe};
+use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::{Frame, NACK_RANGES_MAX};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Maximum time before the first NACK for a gap. At least half of it passes; the rest is jitter.
+/// Maximum time before the first NACK for a gap, where answers come fast. At least half of it passes; the rest is jitter.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// Interval until the second NACK for the same gap. It doubles with each further one, up to `ASK_AGAIN_MAX`.
+/// Least interval until the second NACK for the same gap. It doubles with each further one, up to `ASK_AGAIN_MAX`.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(8);
 const ASK_AGAIN_MAX: Duration = Duration::from_millis(200);
 /// Number of NACKs in vain after which the member that gets the next one also gets an inquiry about what became of the
@@ -38,6 +41,10 @@ pub(crate) struct Repair {
     ask_at: Option<Time>,
     ask_again: Duration,
     asked: u32,
+    /// When the first NACK for the present gap left.
+    asked_at: Option<Time>,
+    /// How long after its first NACK a gap was filled.
+    answers: RoundTrip,
 }
 
 impl Repair {
@@ -53,16 +60,30 @@ impl Repair {
     }
 
     /// Notes that the log has grown: the intervals between NACKs begin anew.
-    pub(crate) fn note_progress(&mut self, received: Seqno) {
+    pub(crate) fn note_progress(&mut self, now: Time, received: Seqno) {
+        if let Some(asked_at) = self.asked_at.take() {
+            self.answers.note(now.since(asked_at));
+            self.ask_at = Some(now + self.patience());
+        }
         self.asked = 0;
-        self.ask_again = ASK_AGAIN_FIRST;
+        self.ask_again = self.patience();
         if received >= self.target {
             self.ask_at = None;
         }
     }
 
+    /// Returns the maximum time before the first NACK for a gap: on a slow path datagrams follow each other slowly.
+    fn doubt(&self) -> Duration {
+        self.answers.mean().map_or(ASK_AFTER, |mean| mean.clamp(ASK_AFTER, ASK_AGAIN_FIRST))
+    }
+
+    /// Returns the interval until the second NACK for a gap.
+    fn patience(&self) -> Duration {
+        self.answers.most().map_or(ASK_AGAIN_FIRST, |most| most.clamp(ASK_AGAIN_FIRST, ASK_AGAIN_MAX))
+    }
+
     pub(crate) fn clear(&mut self) {
-        *self = Repair::default();
+        *self = Repair { answers: self.answers, ..Repair::default() };
     }
 }
 
@@ -81,12 +102,14 @@ impl Group {
     /// Starts the timer for a NACK if there is a gap.
     pub(crate) fn ask_for_gaps(&mut self, now: Time) {
         if !self.lacks() || self.recovery.has_promised() || self.own_leave_is_logged() {
-            self.repair.ask_at = None;
+            (self.repair.ask_at, self.repair.asked_at) = (None, None);
         } else if self.repair.ask_at.is_none() && !self.broken(Planted::NoNack) {
-            let jitter = self.random.below(ASK_AFTER.as_nanos() as u64 / 2);
-            self.repair.ask_at = Some(now + ASK_AFTER / 2 + Duration::from_nanos(jitter));
-            self.repair.ask_again = ASK_AGAIN_FIRST;
+            let after = self.repair.doubt();
+            let jitter = self.random.below(after.as_nanos() as u64 / 2);
+            self.repair.ask_at = Some(now + after / 2 + Duration::from_nanos(jitter));
+            self.repair.ask_again = self.repair.patience();
             self.repair.asked = 0;
+            self.repair.asked_at = None;
         }
     }
 
@@ -106,6 +129,7 @@ impl Group {
                 self.probe(Probe::NackRepeated);
             }
             self.counters.nacks_sent += 1;
+            self.repair.asked_at.get_or_insert(now);
             self.post(peer, Frame::Nack { ranges });
             if self.repair.asked % REPAIR_ASKS_PER_INQUIRY == REPAIR_ASKS_PER_INQUIRY - 1 {
                 // The epoch may be long over for all members.

@@ -30,7 +30,9 @@ impl WeakQualities {
     pub(crate) fn draw(seed: u64, profile: Profile) -> WeakQualities {
         let mut random = Random::from_u64(WEAK ^ seed ^ (profile as u64 + 1) << 56);
         let takes_part = random.chance(0.25) && profile != Profile::Perf;
-        let mean = if takes_part { random.pick(&[0.3, 1.0, 3.0]) } else { 0.0 };
+        // Each goes to all members, so a few are many deliveries in a crowd.
+        let share = if profile == Profile::Crowd { 0.1 } else { 1.0 };
+        let mean = if takes_part { random.pick(&[0.1, 0.3, 1.0]) * share } else { 0.0 };
         let weaker = if takes_part { random.pick(&[0.0, 0.3, 0.9]) } else { 0.0 };
         let bytes_max = random.pick(&[40, 200, 600, 2_000]);
         WeakQualities { random, mean, weaker, bytes_max }

@@ -37,7 +37,7 @@ fn quality_of(line: &str) -> Quality {
         ["score", ..] => Quality::ORDERED,
         // No member announces a result that another could still lose.
         ["result", ..] => Quality::TOTAL,
-        // A chat needs no more than that nobody's lines are mixed up.
+        // A chat needs each speaker's lines in their order, and no more.
         _ => Quality::SOURCE_ORDERED,
     }
 }

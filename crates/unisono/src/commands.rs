@@ -67,6 +67,7 @@ pub(crate) fn receive_many(
 }
 
 /// A message that waits for room in the window.
+#[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) payload: Bytes,
     pub(crate) quality: Quality,

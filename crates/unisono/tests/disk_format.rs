@@ -118,7 +118,7 @@ impl Alone {
     fn settle(&mut self) {
         while let Some(output) = self.replica.poll_output() {
             match output {
-                Output::Submit(payload) => {
+                Output::Submit(payload, _) => {
                     self.seqno += 1;
                     let (seqno, number) = (self.seqno, self.seqno);
                     let event = Event::Message { seqno, sender: Uid(5), number, payload };
@@ -155,6 +155,7 @@ fn the_entries_of_a_log_are_as_the_page_says() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        quorums_intersect: true,
         digest: sha256,
     };
     let replica = Replica::with_disk(Uid(5), Nothing, settings, &start).unwrap();

@@ -230,6 +230,30 @@ fn the_counter_keeps_what_was_added() {
 
 // --- map ---
 
+// --- desk ---
+
+#[test]
+fn the_desk_goes_to_the_next_when_the_process_at_it_is_killed() {
+    let group = &fresh_name("desk");
+    let mut desk = Processes::of("desk");
+    desk.form(group, &[]);
+    for number in desk.numbers() {
+        desk.line(0, number, "the desk has served ");
+    }
+    let ask = |desk: &mut Processes, number, ticket: u64| {
+        let since = desk.mark();
+        desk.start(number, &[group, "ask", "why?"]);
+        desk.line(since, number, &format!("ticket {ticket}, \"why?\": served by "))
+    };
+    let first = ask(&mut desk, 3, 1);
+    assert_eq!(ask(&mut desk, 4, 2), first);
+    let holder = NAMES.iter().position(|name| *name == first).unwrap();
+    desk.kill(holder);
+    let second = ask(&mut desk, 5, 3);
+    assert_ne!(second, first);
+    assert_eq!(ask(&mut desk, 6, 4), second);
+}
+
 fn http(method: &str, address: SocketAddr, path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;

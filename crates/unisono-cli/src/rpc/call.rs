@@ -1,7 +1,7 @@
 //! `unisono rpc call`: makes one call and prints the reply.
 
 use super::{Called, MESSAGE_BYTES_MAX};
-use crate::arguments::Common;
+use crate::arguments::{self, Common};
 use crate::connection;
 use crate::copies;
 use crate::output::{Output, hex, rounded};
@@ -15,8 +15,8 @@ use serde_json::json;
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use unisono::Bytes;
-use unisono::rpc::{CallFailure, Client};
+use unisono::rpc::{CallFailure, Client, Wishes};
+use unisono::{Bytes, Quality};
 
 /// A call that takes less than this, 1 s, prints no progress.
 const SHORT_CALL: Duration = Duration::from_secs(1);
@@ -41,8 +41,28 @@ pub(crate) struct Call {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
     deadline: Duration,
 
+    /// Have the member answer that holds this handler of a replicated service (see `unisono rpc counter --handle`)
+    #[arg(long, value_name = "HANDLER", value_parser = super::handler)]
+    handler: Option<String>,
+
+    /// How many members of a replicated service hold the command before it is answered, if that is more than the service
+    /// asks for: ordered, resilient=K for K more besides one, majority or total
+    #[arg(long, value_name = "Q", default_value_t, value_parser = quality)]
+    quality: Quality,
+
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Parses the quality of a call.
+fn quality(text: &str) -> Result<Quality, String> {
+    match text {
+        "unreliable" | "unordered" | "source" => Err(format!(
+            "a call cannot be {text}: the copies of a replicated state stay the same only because all of them apply its \
+             commands in the group's order; a call is ordered, resilient=K, majority or total"
+        )),
+        text => arguments::quality(text),
+    }
 }
 
 pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Result<(), Problem> {
@@ -99,7 +119,8 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
 
 /// Waits for the reply: until the deadline, or nearly, if the service says that it waits for servers.
 fn answer(client: &Client, command: &Call, request: Bytes) -> Result<Result<Bytes, CallFailure>, Problem> {
-    let call = match client.start(command.port.port, request, command.deadline) {
+    let wishes = Wishes { handler: command.handler.as_deref().map(Into::into), quality: command.quality };
+    let call = match client.start_with(command.port.port, request, wishes, command.deadline) {
         Ok(call) => call,
         Err(not_sent) => return Ok(Err(not_sent.into())),
     };

@@ -28,7 +28,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Keep a counter together with all other processes that run this: each call counts once, even if members crash
 ///
 /// It takes three calls. `add` adds one, or the number after it (`add 5`), and answers the sum. `get` answers the sum.
-/// `where` is forwarded to another member, and answers which member received it and which answered.
+/// `where` is forwarded to another member, and answers which member received it and which answered. With `unisono rpc call
+/// --handler H` the member answers that holds handler H.
 ///
 /// A copy never begins a counter by accident: with --form it joins the counter or founds it together with the other
 /// members of the list, with --create it founds it alone, and without either it only joins.
@@ -60,6 +61,11 @@ pub(crate) struct Counter {
     /// majority no answer waits for a member that stands still; with all none is lost while one member lives
     #[arg(long, value_name = "MEMBERS", value_enum, default_value_t, conflicts_with = "id")]
     held_by: HeldBy,
+
+    /// Claim this handler: the first member that claims it answers calls with `--handler`; when it ends, the next in line.
+    /// May be given several times
+    #[arg(long, value_name = "HANDLER", value_parser = super::handler)]
+    handle: Vec<String>,
 
     #[command(flatten)]
     slow: SlowOption,
@@ -181,6 +187,9 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         Some(disk) => on_disk(&served.name, disk, how, &options)?,
         None => in_memory(&opening, how, &options)?,
     };
+    for handler in &command.handle {
+        replica.claim_handler(handler).map_err(Problem::usage)?;
+    }
     let interrupted = replica.clone();
     signals::on_interrupt(move |_| {
         interrupted.end(FAREWELL);
@@ -331,6 +340,9 @@ pub(crate) fn words(notice: &Notice) -> String {
     }
 }
 
+/// How the answer to `where` begins.
+const RECEIVED: &[u8] = b"received by ";
+
 /// The counter's state.
 struct Sum(i128);
 
@@ -352,7 +364,7 @@ impl StateMachine for Sum {
                 let by = command
                     .received_by
                     .map_or("a member that is no longer in the group", |member| member.name.as_str());
-                return Outcome::Pass(format!("received by {by}").into());
+                return Outcome::Pass([RECEIVED, by.as_bytes()].concat().into());
             }
             _ => return refuse(),
         }
@@ -374,7 +386,11 @@ impl StateMachine for Sum {
     }
 
     fn take_over(&self, word: &Bytes, me: &Server) -> Bytes {
-        format!("{}, answered by {}", String::from_utf8_lossy(word), me.name).into()
+        match word.starts_with(RECEIVED) {
+            true => format!("{}, answered by {}", String::from_utf8_lossy(word), me.name).into(),
+            // A sum, which the holder of a handler answers.
+            false => word.clone(),
+        }
     }
 }
 

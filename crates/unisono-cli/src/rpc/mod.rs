@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
 use unisono::replica::{NotServed, ReplicaEnd, ReplicaError, StopReason};
-use unisono::rpc::{Port, PrivatePort, ServiceError};
+use unisono::rpc::{Port, PrivatePort, ServiceError, Wishes};
 
 /// Maximum length of a request or reply: 16 MiB.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
@@ -128,6 +128,14 @@ impl FromStr for Called {
             Err(_) => Port::from_name(name(text)?),
         };
         Ok(Called { port, name: text.into() })
+    }
+}
+
+/// Parses the name of a handler.
+fn handler(text: &str) -> Result<String, String> {
+    match Wishes::is_handler(text) {
+        true => Ok(text.into()),
+        false => Err("the name of a handler has 1 to 255 bytes and no control characters".into()),
     }
 }
 

@@ -45,7 +45,7 @@ impl Group {
 
     /// Returns the number of datagrams that leave for this destination: one multicast, and a copy for each member that
     /// it does not reach.
-    pub(super) fn copies(&self, to: Destination) -> u64 {
+    pub(crate) fn copies(&self, to: Destination) -> u64 {
         match to {
             Destination::Everyone => {
                 let audience = self.audience();

@@ -327,16 +327,10 @@ impl Group {
         }
         self.begin_datagram(out);
         let limit = self.settings.datagram_bytes_max;
-        let mut heartbeat_sent = false;
-        if self.order.heartbeat_is_due() {
-            self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
-            let heartbeat = self.say_heartbeat(now);
-            heartbeat_sent = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
-            if !self.may_assign() && self.is_ring() {
-                let marks = self.watermarks(now);
-                Writer::new(out, limit).frame(&Frame::Watermarks(marks));
-            }
-        }
+        let due = self.order.heartbeat_is_due();
+        // The heartbeat of a pass says how far the seqnos go. On a slow path members would request what is behind it.
+        let comes_last = self.is_ring() && !self.may_assign();
+        let mut heartbeat_sent = due && !comes_last && self.write_heartbeat(now, out);
         if news {
             let mut writer = Writer::new(out, limit);
             let mut next = self.write_entries(&mut writer, first, last, false);
@@ -346,10 +340,26 @@ impl Group {
             self.order.announced = next - 1;
             self.serve_sender_first(first);
         }
+        if due && comes_last && (!news || self.order.announced == last) {
+            heartbeat_sent = self.write_heartbeat(now, out);
+        }
         if heartbeat_sent {
             self.note_heartbeat_sent(now);
         }
         true
+    }
+
+    /// Writes a heartbeat to all members, in a ring with this member's watermarks. Returns false if there is no room.
+    fn write_heartbeat(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        let limit = self.settings.datagram_bytes_max;
+        self.order.stamp = self.order.stamp.wrapping_add(1).max(1);
+        let heartbeat = self.say_heartbeat(now);
+        let is_written = Writer::new(out, limit).frame(&Frame::Heartbeat(heartbeat));
+        if is_written && !self.may_assign() && self.is_ring() {
+            let marks = self.watermarks(now);
+            Writer::new(out, limit).frame(&Frame::Watermarks(marks));
+        }
+        is_written
     }
 
     /// Packs own messages that ask for a seqno: by PB to the sequencer, by BB to all. An acknowledgement rides along.

@@ -4,8 +4,8 @@
 //! the window shut is remembered, with the time, for status queries.
 
 use super::Order;
-use crate::group::{Group, HeldUp};
-use crate::identity::{Seqno, Uid};
+use crate::group::{Destination, Group, HeldUp};
+use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -48,7 +48,7 @@ impl Group {
             self.note_shut(now, slowest);
             return false;
         }
-        if self.fills_buffers(now) {
+        if self.fills(now, self.settings.under_way_bytes_max()) {
             self.probe(Probe::BuffersFull);
             let slowest = self.slowest_received();
             self.note_shut(now, slowest);
@@ -86,9 +86,18 @@ impl Group {
             || self.peers.iter().any(|peer| !peer.is_member())
     }
 
-    /// True if the bytes under way may fill the socket buffer of a member.
-    fn fills_buffers(&mut self, now: Time) -> bool {
-        let room = self.settings.under_way_bytes_max();
+    /// True if as much is under way as this member's path carries, and its message `number` was not sent: it waits, and the
+    /// token goes on. The path would lose what its queue does not hold, passes included.
+    pub(super) fn fills_path(&mut self, now: Time, number: MessageNumber) -> bool {
+        if self.outbox.was_sent(number) {
+            return false;
+        }
+        let copies = self.copies(Destination::Everyone).max(1);
+        self.fills(now, self.outbox.room() / copies)
+    }
+
+    /// True if the bytes under way may fill `room`: the socket buffer of a member, or a path.
+    fn fills(&mut self, now: Time, room: u64) -> bool {
         if self.order.under_way.bytes() < room {
             return false;
         }

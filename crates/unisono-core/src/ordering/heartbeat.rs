@@ -135,6 +135,7 @@ impl Group {
         }
         if heartbeat.acting {
             self.hear_sequencer(
+                now,
                 heartbeat.term,
                 heartbeat.multicast,
                 is_for_everybody.then_some(heartbeat.stamp),

@@ -17,7 +17,6 @@
 //! [`Group::pass_token`] gives the token on, and [`Group::take_token`] takes it.
 
 use super::Order;
-use super::heartbeat::HEARTBEAT_FIRST;
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
 use crate::identity::Seqno;
@@ -146,7 +145,7 @@ impl Group {
         if !self.order.ring.has_numbered() {
             self.counters.null_passes += 1;
         }
-        self.order.ring.pass();
+        let after = self.order.ring.pass(now);
         if self.outbox.is_to_try_multicast(now) {
             self.order.note_role_change();
         }
@@ -154,13 +153,12 @@ impl Group {
         self.order.end_term(self.log.received(), goes_on);
         self.order.beat_now(false);
         // The pass is repeated after that time.
-        (self.order.heartbeat_after, self.order.heartbeat_at) =
-            (HEARTBEAT_FIRST, Some(now + HEARTBEAT_FIRST));
+        (self.order.heartbeat_after, self.order.heartbeat_at) = (after, Some(now + after));
         self.acknowledging.note_pass(now);
     }
 
     /// Notes a heartbeat of the sequencer of this term. `stamp` is the heartbeat's stamp if it went to all members.
-    pub(super) fn hear_sequencer(&mut self, term: Seqno, multicast: bool, stamp: Option<u32>) {
+    pub(super) fn hear_sequencer(&mut self, now: Time, term: Seqno, multicast: bool, stamp: Option<u32>) {
         let Some(is_news) = self.order.hear(term, multicast) else { return };
         // Reports return the stamp to the sequencer that gave it, as proof that this member hears it.
         if let Some(stamp) = stamp {
@@ -171,7 +169,7 @@ impl Group {
             self.order.note_role_change();
         }
         if self.is_ring() {
-            self.note_rest_elsewhere(term);
+            self.note_rest_elsewhere(now, term);
         }
     }
 

@@ -16,7 +16,6 @@ use crate::log::{Entry, Manner, Slice};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Change;
-use core::time::Duration;
 
 /// Maximum number of messages of one sender that are numbered before the next sender's turn.
 const TURN: usize = 32;
@@ -118,7 +117,7 @@ impl Group {
             progress = false;
             for &sender in senders {
                 for _ in 0..TURN {
-                    let Some(number) = self.next_of(sender) else { break };
+                    let Some(number) = self.next_of(now, sender) else { break };
                     if !self.has_capacity(now, &mut margin) {
                         return;
                     }
@@ -133,7 +132,7 @@ impl Group {
     }
 
     /// Returns the number of the next message of `sender` that may be numbered.
-    fn next_of(&mut self, sender: Uid) -> Option<MessageNumber> {
+    fn next_of(&mut self, now: Time, sender: Uid) -> Option<MessageNumber> {
         let mark = self.log.history().sender_mark(sender);
         let (number, more) = if sender == self.me.uid {
             self.outbox.first_unnumbered().map(|(number, own)| (number, own.more))?
@@ -144,6 +143,10 @@ impl Group {
         // first piece is numbered.
         if more && !mark.open && (self.join_is_possible() || self.leave_waits_for_pieces()) {
             self.probe(Probe::JoinWaitedForPieces);
+            return None;
+        }
+        if sender == self.me.uid && self.is_ring() && self.fills_path(now, number) {
+            self.order.ring.note_path_full();
             return None;
         }
         Some(number)
@@ -165,7 +168,7 @@ impl Group {
         self.note_numbered(now, seqno, manner.patient, bytes);
         self.order.ring.note_numbered();
         if own {
-            self.outbox.note_numbered(Time::ZERO, number, Duration::ZERO);
+            self.outbox.note_numbered_here(now, number);
         }
         true
     }

@@ -132,7 +132,7 @@ impl Group {
     #[inline(never)]
     fn look_at_received(&mut self, now: Time, from: Seqno, received: Seqno) {
         self.acknowledging.seen = received;
-        self.repair.note_progress(received);
+        self.repair.note_progress(now, received);
         // A joiner is admitted as soon as it is seen to keep up.
         let mut due = self.joining.is_some();
         let mut own = 0;

@@ -6,11 +6,13 @@
 //! if its holder numbered a message, and else only to show who holds what. Otherwise it *rests*. A token at rest is a
 //! sequencer, and so is one while members come, go or are suspected.
 
+use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
 use crate::config::Order as Discipline;
 use crate::group::Group;
 use crate::identity::{Seqno, Uid};
 use crate::log::Entry;
 use crate::planted::Planted;
+use crate::round_trip::RoundTrip;
 use crate::time::Time;
 use crate::wire::Frame;
 use alloc::vec::Vec;
@@ -32,14 +34,19 @@ pub(super) struct Ring {
     taken: (Time, Seqno),
     /// True if this member has numbered a message since it last took the token.
     has_numbered: bool,
+    /// True if own messages wait since this member last took the token, because the path carries no more.
+    path_is_full: bool,
     /// True if the token has rested since this member took it.
     has_rested: bool,
     /// True if the token rests and this member has asked the others what they hold.
     has_asked: bool,
     /// When a process last asked this member to be admitted, while another one had the token.
     asked_at: Option<Time>,
-    /// How this member's last pass was said so far.
+    /// How this member's last pass was said so far, and when it was given.
     said: Said,
+    passed_at: Time,
+    /// How long after a pass of this member another one is seen to have the token.
+    takes: RoundTrip,
     /// The member to which this one has sent messages by name that have no seqno yet.
     submitted_to: Option<Uid>,
 }
@@ -75,6 +82,11 @@ impl Ring {
         self.has_numbered
     }
 
+    /// Notes that own messages get no seqno here, because the path carries no more.
+    pub(super) fn note_path_full(&mut self) {
+        self.path_is_full = true;
+    }
+
     /// Notes that the token rests. Returns true the first time since this member took it.
     fn rest(&mut self) -> bool {
         !core::mem::replace(&mut self.has_rested, true)
@@ -82,13 +94,15 @@ impl Ring {
 
     /// Notes that this member takes the token.
     pub(super) fn take(&mut self, now: Time, delivered: Seqno) {
-        let (unshown, asked_at, submitted_to) = (self.unshown, self.asked_at, self.submitted_to);
-        *self = Ring { unshown, asked_at, submitted_to, taken: (now, delivered), ..Ring::default() };
+        let Ring { unshown, asked_at, submitted_to, takes, .. } = *self;
+        *self = Ring { unshown, asked_at, submitted_to, takes, taken: (now, delivered), ..Ring::default() };
     }
 
-    /// Notes that this member has passed the token on.
-    pub(super) fn pass(&mut self) {
-        self.said = Said::ToAll;
+    /// Notes that this member has passed the token on. Returns the time after which it repeats the pass: on a slow path it
+    /// may wait in a queue.
+    pub(super) fn pass(&mut self, now: Time) -> Duration {
+        (self.said, self.passed_at) = (Said::ToAll, now);
+        self.takes.most().map_or(HEARTBEAT_FIRST, |most| most.clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE))
     }
 
     /// Notes that the last pass is said again. Returns true if it is to go by name: it was repeated to all in vain.
@@ -100,6 +114,11 @@ impl Ring {
     /// Notes that a later member acts, and returns how the pass was said until then.
     fn take_said(&mut self) -> Said {
         core::mem::take(&mut self.said)
+    }
+
+    /// Notes that the last pass was taken after no longer than the path needs.
+    fn note_taken(&mut self, now: Time) {
+        self.takes.note(now.since(self.passed_at));
     }
 
     /// Notes that this member asks the others what they hold, since the token may not go on.
@@ -172,6 +191,7 @@ impl Group {
             return Some(to);
         }
         let calls = self.order.ring.has_numbered
+            || self.order.ring.path_is_full
             || self.application_is_stuck(now)
             || self.broken(Planted::NullPassCalls);
         let next = if self.broken(Planted::PassSkipsNext) { *ring.get(1)? } else { next };
@@ -222,21 +242,24 @@ impl Group {
     }
 
     /// Notes that the token of the term that began at `term` rests at another member. What this member has sent by name
-    /// to one that had the token before lies there until the token comes round, which only a message calls for. So it
-    /// goes to the member at which the token rests, too.
-    pub(super) fn note_rest_elsewhere(&mut self, term: Seqno) {
+    /// to one that had the token before lies there until the token comes round, which only a message calls for. So the
+    /// oldest goes to the member at which the token rests, too: once it has a seqno, the token goes on to the others.
+    pub(super) fn note_rest_elsewhere(&mut self, now: Time, term: Seqno) {
         let site = self.named();
         if term == self.term() && self.order.ring.submitted_to.is_some_and(|to| to != site) {
             self.order.ring.submitted_to = None;
-            if !self.outbox.all_numbered() {
-                self.outbox.restart();
-            }
+            self.outbox.repeat_oldest(now);
         }
     }
 
     /// Notes that the member to which this one has passed the token acts, or one after it.
     pub(super) fn note_pass_taken(&mut self, now: Time) {
-        let changed = match self.order.ring.take_said() {
+        let said = self.order.ring.take_said();
+        // A multicast that no member hears says nothing about the path.
+        if said != Said::Nothing && (said != Said::ByName || !self.audience().multicast) {
+            self.order.ring.note_taken(now);
+        }
+        let changed = match said {
             Said::Nothing => false,
             Said::ToAll | Said::Again => self.outbox.note_pass_heard(now),
             Said::ByName => self.outbox.note_pass_unheard(now),
@@ -351,10 +374,10 @@ mod tests {
     #[test]
     fn a_pass_is_repeated_to_all_once_and_then_by_name() {
         let mut ring = Ring::default();
-        ring.pass();
+        ring.pass(at(0));
         assert_eq!([ring.repeat(), ring.repeat(), ring.repeat()], [false, true, true]);
         assert_eq!((ring.take_said(), ring.take_said()), (Said::ByName, Said::Nothing));
-        ring.pass();
+        ring.pass(at(1));
         assert_eq!(
             (ring.repeat(), ring.take_said()),
             (false, Said::Again),

@@ -2,8 +2,10 @@
 
 use super::reads::Read;
 use super::replicated::Replicated;
+use super::waiting::Asked;
 use super::{
-    Answer, CommandFailure, Done, Kind, NO_COPY, Outcome, Output, Position, Replica, Server, StateMachine,
+    Answer, CommandFailure, Done, Durability, Kind, NO_COPY, Outcome, Output, Position, Replica, Server,
+    StateMachine,
 };
 use crate::identity::{Member, Uid};
 use crate::planted::Planted;
@@ -15,6 +17,10 @@ use core::time::Duration;
 /// Says nothing of earlier attempts at the call, one of which may have been executed elsewhere.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
+/// Likewise.
+pub(super) const NO_QUORUMS: &[u8] =
+    b"quality majority and total mean nothing in this service, of which two parts may go on: \
+      its group was founded with a quorum of half of its members or fewer; nothing happened";
 /// Likewise.
 pub(super) const BUSY: &[u8] =
     b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
@@ -42,26 +48,38 @@ impl<S: StateMachine> Replica<S> {
                 Outcome::Reply(reply) => Ok(Done { reply, position }),
                 Outcome::Refuse(reason) => Err(CommandFailure::Refused(reason)),
                 Outcome::Pass(word) => Ok(Done { reply: self.taken_over(&word), position }),
+                Outcome::Handler(name, word) if self.handler_holder(&name) == Some(self.me) => {
+                    Ok(Done { reply: self.taken_over(&word), position })
+                }
+                Outcome::Handler(handler, _) => Err(CommandFailure::OfHandler { handler, position }),
             };
             self.outputs.push_back(Output::Done(number, done));
         }
-        for (id, hops) in waiting.requests {
-            self.answer(id, hops, &outcome);
+        for asked in waiting.requests {
+            self.answer(asked, &outcome);
         }
     }
 
     /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
-    /// or here if there is none.
-    pub(super) fn answer(&mut self, id: RequestId, hops: u8, outcome: &Outcome) {
+    /// or here if there is none; one for a handler by the handler's holder.
+    pub(super) fn answer(&mut self, asked: Asked, outcome: &Outcome) {
+        match (outcome, &asked.handler) {
+            (Outcome::Handler(handler, _), _) => return self.answer_by_holder(asked, handler, outcome),
+            (Outcome::Reply(_) | Outcome::Pass(_), Some(handler)) => {
+                let handler = handler.clone();
+                return self.answer_by_holder(asked, &handler, outcome);
+            }
+            _ => {}
+        }
         let answer = match outcome {
             Outcome::Reply(reply) => Answer::Reply(reply.clone()),
             Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
-            Outcome::Pass(word) => match self.others().first() {
-                Some(other) if hops == 0 => Answer::Forward(other.address),
+            Outcome::Pass(word) | Outcome::Handler(_, word) => match self.others().first() {
+                Some(other) if asked.hops == 0 => Answer::Forward(other.address),
                 _ => Answer::Reply(self.taken_over(word)),
             },
         };
-        self.outputs.push_back(Output::Answer(id, answer));
+        self.outputs.push_back(Output::Answer(asked.id, answer));
     }
 
     pub(super) fn taken_over(&self, word: &Bytes) -> Bytes {
@@ -102,7 +120,7 @@ impl<S: StateMachine> Replica<S> {
         };
         match refusal {
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
-                self.answer(request.id, request.hops, &refusal);
+                self.answer(Asked::of(&request), &refusal);
             }
             Some(_) => {
                 self.reads.add_request(request);
@@ -110,6 +128,12 @@ impl<S: StateMachine> Replica<S> {
             }
             None => self.order(request),
         }
+    }
+
+    /// True if a command asks for a quality by quorum, which the group refuses.
+    pub(super) fn lacks_quorums_for(&self, request: &Request) -> bool {
+        let asks = request.wishes.as_ref().is_some_and(|wishes| wishes.quality.is_by_quorum());
+        asks && !self.settings.quorums_intersect && self.settings.durability == Durability::Ordered
     }
 
     /// True if a command may be refused before it is ordered: the state can be confirmed, and nothing here waits for an
@@ -128,7 +152,7 @@ impl<S: StateMachine> Replica<S> {
     fn order(&mut self, request: Request) {
         if !self.waiting.has_room_for(&request) {
             let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
-            return self.answer(request.id, request.hops, &refusal);
+            return self.answer(Asked::of(&request), &refusal);
         }
         let command = self.waiting.add_request(self.now, request);
         self.submit_command(command);
@@ -193,16 +217,17 @@ impl<S: StateMachine> Replica<S> {
     fn serve_read(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
+            Read::Request(request) if self.lacks_holder(&request) => self.refuse_for_want_of_holder(&request),
             Read::Request(request) if S::kind(&request.payload) == Kind::Command => {
                 match self.refusal_of(&request) {
-                    Some(refusal) => self.answer(request.id, request.hops, &refusal),
+                    Some(refusal) => self.answer(Asked::of(&request), &refusal),
                     // Something was answered since that lets it through.
                     None => self.order(request),
                 }
             }
             Read::Request(request) => {
                 let outcome = self.read(&request.payload);
-                self.answer(request.id, request.hops, &outcome);
+                self.answer(Asked::of(&request), &outcome);
             }
         }
     }

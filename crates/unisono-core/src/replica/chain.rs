@@ -50,6 +50,7 @@ impl Chain {
         self.buffer.put_u64(client.0);
         self.buffer.put_u64(call);
         self.buffer.put_u8(outcome.code());
+        self.buffer.put_slice(outcome.handler().as_bytes());
         self.buffer.put_slice(outcome.bytes());
         self.digest = (self.hash)(&self.buffer);
         // A large reply must not stay in memory.

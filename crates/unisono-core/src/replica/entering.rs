@@ -58,6 +58,7 @@ impl<S: StateMachine> Replica<S> {
         self.replicated = Some(state);
         if self.serves() {
             self.outputs.push_back(Output::Informed);
+            self.claim_handlers();
         }
         if self.durable.is_some() {
             self.submit_all_commands(now);

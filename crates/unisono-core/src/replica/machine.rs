@@ -2,6 +2,8 @@
 
 use crate::identity::{Member, Name, Uid};
 use crate::rpc::CallNumber;
+use crate::wire::Wishes;
+use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -73,7 +75,9 @@ pub trait StateMachine {
     fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored>;
 
     /// Returns the answer in place of the member that received the request, which returned `word` in
-    /// [`Outcome::Pass`]. Changes nothing.
+    /// [`Outcome::Pass`], or as the holder of the handler that the caller or [`Outcome::Handler`] names: then `word` is what
+    /// [`StateMachine::apply`] or [`StateMachine::read`] returned. Changes nothing. If a holder dies, the next one may answer
+    /// the same request.
     fn take_over(&self, word: &Bytes, me: &Server) -> Bytes {
         let _ = me;
         word.clone()
@@ -147,12 +151,19 @@ pub enum Outcome {
     Refuse(Bytes),
     /// Another member answers, and gets these bytes ([`StateMachine::take_over`]).
     Pass(Bytes),
+    /// The member that holds this handler answers, and gets these bytes ([`StateMachine::take_over`]). If the handler is no
+    /// name of one, the command is refused after it took effect. A reply to a request that names a handler, and a request
+    /// that is passed on, are answered so too, whatever the state machine knows of handlers.
+    Handler(String, Bytes),
 }
 
 impl Outcome {
     pub(super) fn bytes(&self) -> &Bytes {
         match self {
-            Outcome::Reply(bytes) | Outcome::Refuse(bytes) | Outcome::Pass(bytes) => bytes,
+            Outcome::Reply(bytes)
+            | Outcome::Refuse(bytes)
+            | Outcome::Pass(bytes)
+            | Outcome::Handler(_, bytes) => bytes,
         }
     }
 
@@ -161,14 +172,40 @@ impl Outcome {
             Outcome::Reply(_) => 0,
             Outcome::Refuse(_) => 1,
             Outcome::Pass(_) => 2,
+            Outcome::Handler(..) => 3,
         }
     }
 
-    pub(super) fn from_code(code: u8, bytes: Bytes) -> Option<Outcome> {
+    /// Returns the name of the handler, if it is for one.
+    pub(super) fn handler(&self) -> &str {
+        match self {
+            Outcome::Handler(name, _) => name,
+            _ => "",
+        }
+    }
+
+    /// Returns the length of all that it contains.
+    pub(super) fn len(&self) -> usize {
+        self.bytes().len() + self.handler().len()
+    }
+
+    /// Returns the outcome as it counts: one for a handler that has no name of one is a refusal.
+    pub(super) fn checked(self) -> Outcome {
+        match self {
+            Outcome::Handler(name, _) if !Wishes::is_handler(&name) => {
+                Outcome::Refuse(Bytes::from_static(b"the state machine names a handler that is none"))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the outcome with this code and these bytes. `handler` is the name of one, or empty.
+    pub(super) fn from_code(code: u8, handler: &str, bytes: Bytes) -> Option<Outcome> {
         Some(match code {
             0 => Outcome::Reply(bytes),
             1 => Outcome::Refuse(bytes),
             2 => Outcome::Pass(bytes),
+            3 if Wishes::is_handler(handler) => Outcome::Handler(handler.into(), bytes),
             _ => return None,
         })
     }

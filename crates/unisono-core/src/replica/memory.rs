@@ -185,7 +185,7 @@ impl Memory {
     /// Stores the outcome of a command that was new.
     pub(super) fn remember(&mut self, client: Uid, call: CallNumber, position: Position, outcome: Outcome) {
         let Some(known) = self.clients.get_mut(&client) else { return };
-        let bytes = outcome.bytes().len();
+        let bytes = outcome.len();
         known.reply_bytes += bytes;
         self.reply_bytes += bytes;
         known.executed.insert(call, Executed { position, outcome: Some(outcome) });
@@ -205,8 +205,8 @@ impl Memory {
         self.commands -= known.executed.len();
         for executed in core::mem::replace(&mut known.executed, stays).into_values() {
             if let Some(outcome) = executed.outcome {
-                known.reply_bytes -= outcome.bytes().len();
-                self.reply_bytes -= outcome.bytes().len();
+                known.reply_bytes -= outcome.len();
+                self.reply_bytes -= outcome.len();
                 self.kept.remove(&executed.position);
             }
         }
@@ -257,8 +257,8 @@ impl Memory {
         let Some(executed) = known.executed.get_mut(&call) else { return };
         self.kept.remove(&executed.position);
         if let Some(outcome) = executed.outcome.take() {
-            known.reply_bytes -= outcome.bytes().len();
-            self.reply_bytes -= outcome.bytes().len();
+            known.reply_bytes -= outcome.len();
+            self.reply_bytes -= outcome.len();
         }
     }
 
@@ -311,6 +311,10 @@ impl Memory {
                 match &executed.outcome {
                     Some(outcome) => {
                         out.put_u8(outcome.code());
+                        if let Outcome::Handler(name, _) = outcome {
+                            out.put_u8(name.len() as u8);
+                            out.put_slice(name.as_bytes());
+                        }
                         out.put_u32(outcome.bytes().len() as u32);
                         out.put_slice(outcome.bytes());
                     }
@@ -365,11 +369,17 @@ impl Memory {
             let outcome = match code {
                 OUTCOME_DROPPED => None,
                 code => {
+                    let name = match code {
+                        3 => usize::from(from.try_get_u8().ok()?),
+                        _ => 0,
+                    };
+                    let name = (name <= from.remaining()).then(|| from.split_to(name))?;
+                    let name = core::str::from_utf8(&name).ok()?;
                     let length = from.try_get_u32().ok()? as usize;
                     let bytes = (length <= from.remaining()).then(|| from.split_to(length))?;
-                    client.reply_bytes += length;
+                    client.reply_bytes += length + name.len();
                     self.kept.insert(position, (uid, call));
-                    Some(Outcome::from_code(code, bytes)?)
+                    Some(Outcome::from_code(code, name, bytes)?)
                 }
             };
             client.executed.insert(call, Executed { position, outcome });
@@ -595,6 +605,7 @@ mod tests {
             (2, Outcome::Refuse("b".into())),
             (3, Outcome::Pass("".into())),
             (4, reply("d")),
+            (5, Outcome::Handler("desk".into(), "e".into())),
         ] {
             memory.look_up(Uid(client), 4, 3, 100);
             memory.remember(Uid(client), 4, client, outcome);

@@ -14,6 +14,7 @@
 //! | `minimum` | how many members have to have the state, and outcomes that are held back until they do |
 //! | `chain` | digests over all outcomes, and the comparison of copies |
 //! | `waiting` | requests and own commands whose outcome is not known yet |
+//! | `handlers` | which member answers a request that names a handler |
 //! | `reads` | reads that wait for a confirmation or for a command |
 //! | `snapshot` | a state as parts named by digest, and what a donor answers |
 //! | `fetch` | how a newcomer gets the state |
@@ -28,6 +29,7 @@ pub mod disk;
 mod durable;
 mod entering;
 mod fetch;
+mod handlers;
 mod machine;
 mod memory;
 mod minimum;
@@ -43,6 +45,7 @@ mod waiting;
 mod word;
 
 pub use durable::{DiskStart, Job, JobNumber, Place};
+pub use handlers::{HANDLERS_MAX, HandlerError};
 pub use machine::*;
 pub use replicated::check_first_part;
 pub use snapshot::{CopyStatus, Donor, Hashed, Present, Snapshot};
@@ -57,7 +60,7 @@ use crate::rpc::{CallFailure, CallNumber, Request};
 use crate::time::{Time, earlier};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use answering::{NO_READS, waits_too_long};
+use answering::{NO_QUORUMS, NO_READS, waits_too_long};
 use backlog::Backlog;
 use bytes::Bytes;
 use chain::Agreement;
@@ -66,11 +69,12 @@ use core::time::Duration;
 use disk::Block;
 use durable::{Durable, Plan, Stage};
 use fetch::Fetch;
+use handlers::Handlers;
 use memory::COMMAND_WAITS_MAX_MS;
 use minimum::{HeldBack, counted};
 use reads::Reads;
 use replicated::Replicated;
-use waiting::Waiting;
+use waiting::{Asked, Waiting};
 use word::Word;
 
 /// Interval at which requests are dropped whose clients do not wait any longer, and at which acknowledged outcomes are
@@ -102,6 +106,7 @@ pub struct Replica<S> {
     arriving: Option<Arriving<S>>,
     waiting: Waiting,
     reads: Reads,
+    handlers: Handlers,
     agreement: Agreement,
     /// Messages to the group that this member has not seen in the order yet, besides commands.
     unseen: VecDeque<Word>,
@@ -189,6 +194,7 @@ impl<S: StateMachine> Replica<S> {
             replicated: None,
             arriving: None,
             reads: Reads::default(),
+            handlers: Handlers::default(),
             agreement: Agreement::default(),
             unseen: VecDeque::new(),
             outputs: VecDeque::new(),
@@ -252,14 +258,15 @@ impl<S: StateMachine> Replica<S> {
         if self.is_stopped || self.replicated.is_none() {
             return self.pass_on(request.id, 0);
         }
+        let Some(request) = self.route(request) else { return };
         match S::kind(&request.payload) {
             Kind::LocalRead => {
                 let outcome = self.read(&request.payload);
-                self.answer(request.id, request.hops, &outcome);
+                self.answer(Asked::of(&request), &outcome);
             }
             Kind::Read if !self.settings.durability.has_linearizable_reads() => {
                 let outcome = Outcome::Refuse(Bytes::from_static(NO_READS));
-                self.answer(request.id, request.hops, &outcome);
+                self.answer(Asked::of(&request), &outcome);
             }
             Kind::Read => {
                 self.tidy_by(now);
@@ -270,11 +277,15 @@ impl<S: StateMachine> Replica<S> {
                 let (bytes, max) = (request.payload.len(), self.command_bytes_max());
                 let reason = CommandFailure::TooLarge { bytes, max };
                 let refusal = Outcome::Refuse(alloc::format!("{reason}; nothing happened").into());
-                self.answer(request.id, request.hops, &refusal);
+                self.answer(Asked::of(&request), &refusal);
+            }
+            Kind::Command if self.lacks_quorums_for(&request) => {
+                let refusal = Outcome::Refuse(Bytes::from_static(NO_QUORUMS));
+                self.answer(Asked::of(&request), &refusal);
             }
             Kind::Command if request.deadline.since(now) > waits_max::<S>() => {
                 let refusal = Outcome::Refuse(waits_too_long(waits_max::<S>()));
-                self.answer(request.id, request.hops, &refusal);
+                self.answer(Asked::of(&request), &refusal);
             }
             Kind::Command => {
                 self.tidy_by(now);
@@ -336,10 +347,11 @@ impl<S: StateMachine> Replica<S> {
         self.tidy_at = None;
         self.free_finished();
         self.reads.drop_expired(now);
+        self.handlers.drop_expired(now);
         for number in self.waiting.drop_expired(now) {
             self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
         }
-        if !self.waiting.is_empty() || self.reads.has_requests() {
+        if !self.waiting.is_empty() || self.reads.has_requests() || self.handlers.has_requests() {
             self.tidy_by(now);
         }
     }
@@ -416,8 +428,9 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         self.is_stopped = true;
+        let parked = self.handlers.take_requests().into_iter().map(|asked| asked.id);
         let requests = self.waiting.take_requests().into_iter().chain(self.reads.take_requests());
-        for (turn, (id, _)) in requests.enumerate() {
+        for (turn, id) in requests.chain(parked).enumerate() {
             self.pass_on(id, turn);
         }
     }
@@ -461,6 +474,7 @@ impl<S: StateMachine> Replica<S> {
         }
         next.waiting.take_own(self.waiting);
         next.reads.take_own(self.reads);
+        next.handlers = self.handlers.into_next();
         next.watched = self.watched;
         next
     }

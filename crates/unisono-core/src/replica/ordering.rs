@@ -7,6 +7,7 @@ use super::{Output, Replica, StateMachine, StopReason};
 use crate::event::Event;
 use crate::identity::Uid;
 use crate::planted::{Planted, Probe};
+use crate::quality::Quality;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -58,6 +59,7 @@ impl<S: StateMachine> Replica<S> {
         self.after_change(event);
         self.apply_durable(false);
         self.serve_reads();
+        self.answer_parked();
     }
 
     /// Does what follows from something that was applied.
@@ -131,7 +133,12 @@ impl<S: StateMachine> Replica<S> {
     }
 
     pub(super) fn submit(&mut self, word: Word) {
-        self.outputs.push_back(Output::Submit(word.write()));
+        let wished = match &word {
+            Word::Command(command) => command.quality,
+            _ => Quality::ORDERED,
+        };
+        let quality = self.settings.durability.quality_for(wished);
+        self.outputs.push_back(Output::Submit(word.write(), quality));
     }
 
     /// Submits a message that is to be repeated until it has been in the order.

@@ -139,10 +139,10 @@ impl Reads {
         self.held.retain(|_, reads| !reads.is_empty());
     }
 
-    /// Takes out all requests of callers, with how often each was passed on.
-    pub(super) fn take_requests(&mut self) -> Vec<(RequestId, u8)> {
+    /// Takes out all requests of callers.
+    pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
         let requests = self.all().filter_map(|read| match read {
-            Read::Request(request) => Some((request.id, request.hops)),
+            Read::Request(request) => Some(request.id),
             Read::Own(_) => None,
         });
         let requests = requests.collect();

@@ -71,6 +71,7 @@ impl<S: StateMachine> Replica<S> {
                     self.say(Word::OnDisk(disk));
                     if self.serves() {
                         self.outputs.push_back(Output::Informed);
+                        self.claim_handlers();
                     }
                 }
             }
@@ -491,7 +492,7 @@ impl<S: StateMachine> Replica<S> {
         };
         if place > 0 {
             let generation = durable.block.generation;
-            self.outputs.push_back(Output::Submit(Word::Synced { generation, place }.write()));
+            self.submit(Word::Synced { generation, place });
         }
     }
 
@@ -523,6 +524,7 @@ impl<S: StateMachine> Replica<S> {
         if durable.first.is_some_and(|first| first <= applied) {
             (durable.first, durable.is_alone) = (None, false);
             self.outputs.push_back(Output::Informed);
+            self.claim_handlers();
         }
     }
 

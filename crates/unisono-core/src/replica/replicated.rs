@@ -13,6 +13,7 @@ use super::types::{Digest, ReplicaSettings};
 use super::word::{Ordered, Word};
 use crate::event::{Event, View};
 use crate::identity::{EpochId, Name, Seqno, Uid};
+use crate::locks::{LockRequest, LockTable};
 use crate::planted::Planted;
 use crate::rpc::{CallNumber, Request};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ pub(super) struct Replicated<S> {
     /// Members that have the state.
     copies: BTreeSet<Uid>,
     minimum: Minimum,
+    /// The members in the lines of handlers.
+    handlers: LockTable,
     view: Option<View>,
     /// Seqno of the last event that was applied.
     at: Seqno,
@@ -87,6 +90,7 @@ impl<S: StateMachine> Replicated<S> {
             chain: Chain::new(settings.digest, 0, Digest::default()),
             copies: view.members.iter().map(|member| member.uid).collect(),
             minimum: Minimum::of(settings),
+            handlers: LockTable::default(),
             view: Some(view),
             at: 0,
             members_due: false,
@@ -123,6 +127,7 @@ impl<S: StateMachine> Replicated<S> {
             chain: Chain::new(settings.digest, head.position, head.digest),
             copies: BTreeSet::new(),
             minimum: Minimum::of(settings),
+            handlers: LockTable::default(),
             view: None,
             at: 0,
             members_due: false,
@@ -152,7 +157,7 @@ impl<S: StateMachine> Replicated<S> {
     /// Returns the state of a machine that has been restored, with what else the snapshot contains.
     fn with(
         machine: S,
-        ((copies, ledger), head): Beginning,
+        (Order { copies, handlers, ledger }, head): Beginning,
         (at, view): (Seqno, Option<View>),
         settings: &ReplicaSettings,
     ) -> Replicated<S> {
@@ -163,6 +168,7 @@ impl<S: StateMachine> Replicated<S> {
             chain: Chain::new(settings.digest, head.position, head.digest),
             copies,
             minimum: Minimum::of(settings),
+            handlers,
             view,
             at,
             members_due: false,
@@ -201,6 +207,9 @@ impl<S: StateMachine> Replicated<S> {
         let mut order = Vec::new();
         order.put_u32(self.copies.len() as u32);
         self.copies.iter().for_each(|copy| order.put_u64(copy.0));
+        let handlers = self.handlers.snapshot();
+        order.put_u32(handlers.len() as u32);
+        order.put_slice(&handlers);
         if let Some(ledger) = &self.ledger {
             ledger.write(&mut order);
         }
@@ -267,7 +276,7 @@ impl<S: StateMachine> Replicated<S> {
     fn take(&mut self, sender: Uid, word: Word, me: Uid, watched: Watched) -> Applied {
         match word {
             Word::Command(command) if self.ledger.is_some() => {
-                let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
+                let Ordered { client, call, finished_below, left_ms, stamp_ms, payload, .. } = command;
                 let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
                 let what = What::Command { client, call, finished_below, left_ms, received_by, payload };
                 self.log(Some((sender, stamp_ms)), what)
@@ -290,6 +299,23 @@ impl<S: StateMachine> Replicated<S> {
             Word::ViewWritten { generation, number } => {
                 if let (Some(server), Some(ledger)) = (self.id_of(sender), &mut self.ledger) {
                     ledger.note_view_written(server, generation, number);
+                }
+                Applied::Nothing
+            }
+            Word::Claim(name) => {
+                if watched.broken(Planted::HandlerOfDeadKept) {
+                    self.handlers.plant(Planted::LockKeptByExcluded);
+                }
+                // With its bounds reached, a claim is as if it had not been made.
+                if self.has_member(sender) {
+                    let request = LockRequest { member: sender, clock_us: 0, waits: true };
+                    _ = self.handlers.acquire(&name, request);
+                }
+                Applied::Nothing
+            }
+            Word::GiveUp(name) => {
+                if let Some(claim) = self.handlers.claim(&name, sender) {
+                    _ = self.handlers.release(&name, sender, claim.number);
                 }
                 Applied::Nothing
             }
@@ -329,7 +355,7 @@ impl<S: StateMachine> Replicated<S> {
     }
 
     fn execute(&mut self, sender: Uid, command: Ordered, watched: Watched) -> Applied {
-        let Ordered { client, call, finished_below, left_ms, stamp_ms, payload } = command;
+        let Ordered { client, call, finished_below, left_ms, stamp_ms, payload, .. } = command;
         self.memory.tick(sender, stamp_ms);
         let received_by = self.view.as_ref().and_then(|view| view.get(sender)).map(Server::from);
         self.carry_out((client, call), (finished_below, left_ms), received_by.as_ref(), &payload, watched)
@@ -361,7 +387,7 @@ impl<S: StateMachine> Replicated<S> {
                     time_ms: self.memory.now_ms(),
                     received_by,
                 };
-                let outcome = self.machine.apply(&command);
+                let outcome = self.machine.apply(&command).checked();
                 self.chain.extend(client, call, &outcome);
                 self.memory.remember(client, call, self.chain.position, outcome.clone());
                 Some(outcome)
@@ -452,6 +478,7 @@ impl<S: StateMachine> Replicated<S> {
     /// generation, which names the members.
     pub(super) fn open(&mut self, (at, view): (Seqno, View), plan: &Plan, anew: Vec<Escape>) -> Applied {
         (self.at, self.copies) = (at, plan.good.keys().copied().collect());
+        self.handlers = LockTable::default();
         self.view = Some(view);
         let now_ms = self.memory.now_ms();
         if let Some(ledger) = &mut self.ledger {
@@ -473,7 +500,7 @@ impl<S: StateMachine> Replicated<S> {
 
     /// True if these are the parts of a state that is open: of one that names its service.
     pub(super) fn is_open(parts: &[Bytes]) -> bool {
-        let ledger = parts.first().and_then(|order| read_order(order.clone())).and_then(|(_, ledger)| ledger);
+        let ledger = parts.first().and_then(|order| read_order(order.clone())).and_then(|order| order.ledger);
         ledger.is_some_and(|ledger| ledger.service().0 != 0)
     }
 
@@ -509,6 +536,7 @@ impl<S: StateMachine> Replicated<S> {
         self.copies.retain(|copy| view.contains(*copy));
         self.minimum.recount(Some(view), |uid| self.copies.contains(&uid));
         self.memory.retain_members(|member| view.contains(member));
+        self.handlers.members(|member| view.contains(member));
         if let Some(ledger) = &mut self.ledger {
             ledger.retain_members(|member| view.contains(member));
         }
@@ -539,6 +567,11 @@ impl<S: StateMachine> Replicated<S> {
 
     pub(super) fn chain(&self) -> Digest {
         self.chain.digest
+    }
+
+    /// Returns the members in the lines of handlers.
+    pub(super) fn handlers(&self) -> &LockTable {
+        &self.handlers
     }
 
     pub(super) fn is_copy(&self, member: Uid) -> bool {
@@ -591,7 +624,14 @@ struct Head {
 }
 
 /// What the first two parts of a snapshot contain: that of the present group, and that of the copy.
-type Beginning = ((BTreeSet<Uid>, Option<Ledger>), Head);
+type Beginning = (Order, Head);
+
+/// What belongs to the present group.
+struct Order {
+    copies: BTreeSet<Uid>,
+    handlers: LockTable,
+    ledger: Option<Ledger>,
+}
 
 fn read_beginning(parts: &[Bytes]) -> Result<Beginning, NotRestored> {
     let part = |index: usize| parts.get(index).cloned().unwrap_or_default();
@@ -629,13 +669,16 @@ fn read_head(mut from: Bytes) -> Option<Head> {
     from.is_empty().then_some(Head { founded_in, position, digest, logged_bytes, memory })
 }
 
-fn read_order(mut from: Bytes) -> Option<(BTreeSet<Uid>, Option<Ledger>)> {
+fn read_order(mut from: Bytes) -> Option<Order> {
     let mut copies = BTreeSet::new();
     for _ in 0..from.try_get_u32().ok()? {
         copies.insert(Uid(from.try_get_u64().ok()?));
     }
+    let length = from.try_get_u32().ok()? as usize;
+    let handlers = (length <= from.remaining()).then(|| from.split_to(length))?;
+    let handlers = LockTable::restore(&handlers).ok()?;
     let ledger = if from.is_empty() { None } else { Some(Ledger::read(&mut from)?) };
-    from.is_empty().then_some((copies, ledger))
+    from.is_empty().then_some(Order { copies, handlers, ledger })
 }
 
 /// Returns the id of the server whose members have this name.

@@ -1,10 +1,12 @@
 //! Replicas in a made-up group: every message gets its seqno at once, and every call of a transfer is answered at once.
 
+mod handlers;
+
 use super::*;
 use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
 use crate::quality::Quality;
-use crate::rpc::RequestId;
+use crate::rpc::{RequestId, Wishes};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -38,6 +40,12 @@ impl StateMachine for Words {
         let word = String::from_utf8_lossy(command.payload).into_owned();
         if word == "pass" {
             return Outcome::Pass("passed".into());
+        }
+        if word == "to the desk" {
+            return Outcome::Handler("desk".into(), "for the desk".into());
+        }
+        if word == "to no desk" {
+            return Outcome::Handler("no\ndesk".into(), "for no desk".into());
         }
         self.0.push(word);
         Outcome::Reply(format!("{}", self.0.len()).into())
@@ -153,6 +161,7 @@ impl Made {
             message_bytes_max: 1 << 20,
             members_min: self.members_min,
             names: Vec::new(),
+            quorums_intersect: true,
             digest,
         };
         self.replicas.insert(uid, Replica::new(Uid(uid), Words::default(), settings));
@@ -227,8 +236,8 @@ impl Made {
 
     fn carry_out(&mut self, uid: u64, output: Output) {
         match output {
-            Output::Submit(payload) if self.holds => self.held.push((uid, payload)),
-            Output::Submit(payload) => self.order(|seqno| Event::Message {
+            Output::Submit(payload, _) if self.holds => self.held.push((uid, payload)),
+            Output::Submit(payload, _) => self.order(|seqno| Event::Message {
                 seqno,
                 sender: Uid(uid),
                 number: seqno,
@@ -294,6 +303,7 @@ impl Made {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(5),
+            wishes: None,
             payload: payload.into(),
         };
         self.replica(uid).handle_request(NOW, request);
@@ -505,6 +515,7 @@ fn a_state_that_cannot_be_restored_ends_the_newcomer_only() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        quorums_intersect: true,
         digest,
     };
     let head = state.snapshot(Watched::default()).parts[0].clone();
@@ -539,6 +550,7 @@ fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'stat
         hops: 0,
         again,
         deadline: NOW + Duration::from_secs(5),
+        wishes: None,
         payload: payload.into(),
     }
 }
@@ -620,6 +632,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(5),
+            wishes: None,
             payload: "read".into(),
         };
         made.replica(1).handle_request(NOW, request);
@@ -670,6 +683,50 @@ fn a_service_without_linearizable_reads_says_so() {
 }
 
 #[test]
+fn a_command_has_the_quality_that_its_caller_asks_for_or_the_services_if_that_is_more() {
+    const TWO: Quality = Quality::resilient(2);
+    let cases = [
+        (Durability::HeldByAll, Quality::TOTAL, Quality::ORDERED),
+        (Durability::HeldByMajority, Quality::ORDERED, Quality::MAJORITY),
+        (Durability::HeldByMajority, Quality::resilient(1), Quality::MAJORITY),
+        (Durability::HeldByMajority, TWO, Quality::TOTAL),
+        (Durability::HeldByMajority, Quality::TOTAL, Quality::TOTAL),
+        (Durability::Ordered, Quality::ORDERED, Quality::ORDERED),
+        (Durability::Ordered, TWO, TWO),
+        (Durability::Ordered, Quality::MAJORITY, Quality::MAJORITY),
+    ];
+    for (durability, wished, expected) in cases {
+        let mut made = Made::of(&[1]);
+        made.replica(1).settings.durability = durability;
+        let asks = |index, quality| {
+            let wishes = Some(Wishes { quality, ..Wishes::default() }.into());
+            Request { wishes, ..asked(index, 77, index.into(), false, "a") }
+        };
+        made.replica(1).handle_request(NOW, asks(1, wished));
+        // A reset may have dropped it: it is repeated with the same quality.
+        made.replica(1).repeat_all(NOW);
+        for _ in 0..2 {
+            let submitted = made.replica(1).poll_output();
+            assert!(
+                matches!(&submitted, Some(Output::Submit(_, quality)) if *quality == expected),
+                "{durability:?}, {wished}: {submitted:?}"
+            );
+        }
+        // What the caller asks for is never fewer than it says, in a view of any size.
+        let resilience = durability.resilience();
+        for members in 1..=7 {
+            let holders = |quality: Quality| quality.holders(resilience, members);
+            assert!(holders(expected) >= holders(wished).max(holders(durability.quality())));
+        }
+        made.replica(1).settings.quorums_intersect = false;
+        made.replica(1).handle_request(NOW, asks(2, wished));
+        made.settle();
+        let is_refused = durability == Durability::Ordered && wished == Quality::MAJORITY;
+        assert_eq!(made.answer(2).unwrap().starts_with("refused: quality majority and total"), is_refused);
+    }
+}
+
+#[test]
 fn a_request_is_passed_on_to_a_member_that_has_the_state() {
     let mut made = Made::of(&[1, 2]);
     made.request(1, 1, 77, 1, "pass");
@@ -699,6 +756,7 @@ fn a_copy_that_differs_from_the_majority_stops_and_names_the_commands() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        quorums_intersect: true,
         digest,
     };
     let Ok(spoiled) = Replicated::restored(spoiled, (0, &parts), Some(view), &settings) else { panic!() };
@@ -717,7 +775,7 @@ fn the_next_life_of_a_member_keeps_its_own_commands_and_fetches_what_changed() {
     made.holds = true;
     let number = made.replica(3).command(NOW, "b".into(), NOW + Duration::from_secs(9));
     let barrier = made.replica(3).barrier().unwrap();
-    assert!(matches!(made.replica(3).poll_output(), Some(Output::Submit(_))));
+    assert!(matches!(made.replica(3).poll_output(), Some(Output::Submit(..))));
     assert_eq!(made.replica(3).poll_output(), Some(Output::Confirm));
     made.reset_without(&[3]);
     let excluded = Event::Excluded { epoch: None };
@@ -753,7 +811,7 @@ fn an_own_command_is_not_submitted_to_another_service_if_it_may_have_happened() 
     let done = |output: &&Output| matches!(output, Output::Done(..));
     let done: Vec<&Output> = outputs.iter().filter(done).collect();
     assert_eq!(done, [&Output::Done(submitted, Err(CommandFailure::Unknown))]);
-    let submits = outputs.iter().filter(|output| matches!(output, Output::Submit(_))).count();
+    let submits = outputs.iter().filter(|output| matches!(output, Output::Submit(..))).count();
     assert_eq!(submits, 1, "only {later} is submitted");
 }
 
@@ -892,6 +950,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             hops: 0,
             again: false,
             deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
+            wishes: None,
             payload: "a".into(),
         };
         made.replica(1).handle_request(NOW, request);
@@ -974,6 +1033,7 @@ fn a_state_with_commands_that_a_reset_dropped_is_not_taken() {
         finished_below: 1,
         left_ms: 5000,
         stamp_ms: 1,
+        quality: Quality::ORDERED,
         payload: "lost".into(),
     });
     let lost = Event::Message { seqno: seqno + 1, sender: Uid(1), number: 9, payload: lost.write() };
@@ -1002,6 +1062,7 @@ fn a_copy_applies_no_message_without_a_place() {
         finished_below: 1,
         left_ms: 5000,
         stamp_ms: 1,
+        quality: Quality::ORDERED,
         payload: "early".into(),
     });
     let early = Event::Early { sender: Uid(2), quality: Quality::UNRELIABLE, payload: early.write() };
@@ -1129,7 +1190,7 @@ fn only_members_with_the_names_count_towards_the_minimum() {
         let view = View::new(EpochId::default(), members, Uid(1), 1);
         replica.handle_event(NOW, Event::Entered { seqno: 0, view });
         replica.command(NOW, "a".into(), NOW + Duration::from_secs(5));
-        let submits = |output: &Output| matches!(output, Output::Submit(_));
+        let submits = |output: &Output| matches!(output, Output::Submit(..));
         let submitted = core::iter::from_fn(|| replica.poll_output()).any(|output| submits(&output));
         assert_eq!((submitted, replica.is_halted()), (enough, !enough));
     }

@@ -68,6 +68,21 @@ impl Durability {
         }
     }
 
+    /// Returns the quality of the message of a command for which a caller asks this quality: it asks for at least as many
+    /// holders as the caller and as the service do.
+    pub fn quality_for(self, wished: Quality) -> Quality {
+        match self {
+            // All members hold it anyway.
+            Durability::HeldByAll => self.quality(),
+            Durability::HeldByMajority if wished == Quality::MAJORITY => wished,
+            // Two members are a majority of any view that has two.
+            Durability::HeldByMajority if !wished.exceeds(self.resilience()) => self.quality(),
+            // No quality asks for the larger of a majority and k + 1.
+            Durability::HeldByMajority => Quality::TOTAL,
+            Durability::Ordered => wished,
+        }
+    }
+
     /// Returns the durability of a service whose group has this configuration.
     pub fn of(config: &GroupConfig) -> Durability {
         match config.resilience {
@@ -92,6 +107,9 @@ pub struct ReplicaSettings {
     pub members_min: u16,
     /// The names that count towards this minimum; all members count if there are none.
     pub names: Vec<Name>,
+    /// True if any two quorums of the group have a member in common ([`GroupConfig::quorums_intersect`]): only then a command
+    /// can be held by a majority or by all.
+    pub quorums_intersect: bool,
     /// Hash function for the parts of snapshots and for the comparison of copies.
     pub digest: fn(&[u8]) -> Digest,
 }
@@ -110,8 +128,8 @@ impl ReplicaSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
-    /// Send this message to the group. The order of messages does not matter.
-    Submit(Bytes),
+    /// Send this message to the group, with this quality. The order of messages does not matter.
+    Submit(Bytes, Quality),
     /// Answer a request.
     Answer(RequestId, Answer),
     /// Confirm the group's end ([`Group::confirm`](crate::Group::confirm)), and pass the seqno to
@@ -194,6 +212,15 @@ pub enum CommandFailure {
     /// This replica has ended: the command did not take effect.
     #[error("this replica has ended; the command did not take effect")]
     Ended,
+    /// The command took effect, and the holder of this handler answers it, which is another member. To get such an answer,
+    /// call the service as its callers do.
+    #[error("the command took effect at {position}; the holder of handler {handler} answers it, to callers")]
+    OfHandler {
+        /// Name of the handler.
+        handler: String,
+        /// Position of the command, or of a later one.
+        position: Position,
+    },
     /// The command is larger than the group allows: nothing happened.
     #[error("the command has {bytes} bytes; this group takes at most {max}")]
     TooLarge {
@@ -209,7 +236,7 @@ pub enum CommandFailure {
     Busy,
 }
 
-crate::debug_as_sentence!(CommandFailure { Refused, Unknown, Ended, TooLarge, Busy });
+crate::debug_as_sentence!(CommandFailure { Refused, Unknown, OfHandler, Ended, TooLarge, Busy });
 
 /// The service was founded with [`Durability::Ordered`], which has local reads only.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

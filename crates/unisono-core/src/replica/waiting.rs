@@ -3,8 +3,10 @@
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
+use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId};
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, btree_map};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -32,23 +34,35 @@ struct Entry {
     requests: Vec<Asked>,
     own: Option<CommandNumber>,
     payload: Bytes,
+    quality: Quality,
     finished_below: CallNumber,
     deadline: Time,
     /// Founding epoch of the service that it was submitted to, which may have executed it.
     submitted_in: Option<EpochId>,
 }
 
-#[derive(Clone, Copy)]
-struct Asked {
-    id: RequestId,
-    hops: u8,
-    deadline: Time,
+/// A request, for its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) id: RequestId,
+    /// How often it was passed on.
+    pub(super) hops: u8,
+    pub(super) deadline: Time,
+    /// The handler that it names.
+    pub(super) handler: Option<Box<str>>,
+}
+
+impl Asked {
+    pub(super) fn of(request: &Request) -> Asked {
+        let handler = request.handler().map(Box::from);
+        Asked { id: request.id, hops: request.hops, deadline: request.deadline, handler }
+    }
 }
 
 /// Those that wait for the outcome of one command.
 pub(super) struct Waiters {
-    /// Requests to answer, and how often each was passed on.
-    pub(super) requests: Vec<(RequestId, u8)>,
+    /// Requests to answer.
+    pub(super) requests: Vec<Asked>,
     pub(super) own: Option<CommandNumber>,
 }
 
@@ -82,12 +96,13 @@ impl Waiting {
     /// Adds a caller's request, and returns the message to submit.
     pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
         let key = (request.client, request.call);
-        let asked = Asked { id: request.id, hops: request.hops, deadline: request.deadline };
+        let (asked, deadline) = (Asked::of(&request), request.deadline);
         let (bytes, of_client) = (&mut self.bytes, self.of_clients.entry(request.client).or_default());
         let entry = self.commands.entry(key).or_insert_with(|| {
             let entry = Entry {
                 requests: Vec::new(),
                 own: None,
+                quality: request.wishes.map_or(Quality::ORDERED, |wishes| wishes.quality),
                 payload: request.payload,
                 finished_below: request.finished_below,
                 deadline: request.deadline,
@@ -98,7 +113,7 @@ impl Waiting {
             entry
         });
         entry.requests.push(asked);
-        entry.deadline = entry.deadline.max(request.deadline);
+        entry.deadline = entry.deadline.max(deadline);
         entry.ordered(now, key)
     }
 
@@ -116,7 +131,9 @@ impl Waiting {
         let key = (self.client, number);
         let finished_below = self.first_own().unwrap_or(number);
         let (requests, submitted_in) = (Vec::new(), service);
-        let entry = Entry { requests, own: Some(number), payload, finished_below, deadline, submitted_in };
+        let quality = Quality::ORDERED;
+        let entry =
+            Entry { requests, own: Some(number), payload, quality, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
         self.count(key.0, entry.bytes());
         self.commands.insert(key, entry);
@@ -153,14 +170,14 @@ impl Waiting {
         }
         let entry = self.commands.remove(&(client, call))?;
         release(&mut self.bytes, &mut self.of_clients, client, entry.bytes());
-        Some(Waiters { requests: entry.ids().collect(), own: entry.own })
+        Some(Waiters { requests: entry.requests, own: entry.own })
     }
 
-    /// Takes out all requests of callers, with how often each was passed on. Own commands stay.
-    pub(super) fn take_requests(&mut self) -> Vec<(RequestId, u8)> {
-        let requests = self.commands.values().flat_map(Entry::ids).collect();
+    /// Takes out all requests of callers. Own commands stay.
+    pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
+        let mut requests = Vec::new();
         self.retain(|entry| {
-            entry.requests.clear();
+            requests.extend(entry.requests.drain(..).map(|asked| asked.id));
             entry.own.is_some()
         });
         requests
@@ -244,10 +261,6 @@ impl Entry {
         self.payload.len() + COMMAND_HEAD_BYTES
     }
 
-    fn ids(&self) -> impl Iterator<Item = (RequestId, u8)> {
-        self.requests.iter().map(|asked| (asked.id, asked.hops))
-    }
-
     fn ordered(&self, now: Time, (client, call): (Uid, CallNumber)) -> Ordered {
         Ordered {
             client,
@@ -255,6 +268,7 @@ impl Entry {
             finished_below: self.finished_below,
             left_ms: self.deadline.since(now).as_millis() as u64,
             stamp_ms: now.as_nanos() / 1_000_000,
+            quality: self.quality,
             payload: self.payload.clone(),
         }
     }

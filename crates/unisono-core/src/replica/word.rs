@@ -5,7 +5,10 @@ use super::durable::{Place, RoundWord};
 use super::machine::Position;
 use super::types::Digest;
 use crate::identity::{Seqno, Uid};
+use crate::quality::Quality;
 use crate::rpc::CallNumber;
+use crate::wire::Wishes;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
 
@@ -28,6 +31,10 @@ pub(super) enum Word {
     OnDisk(Heard),
     /// The service is open: a newcomer is to fetch the state.
     IsOpen,
+    /// The sender is in the line of this handler from here on.
+    Claim(Box<str>),
+    /// The sender is not in the line of this handler any longer.
+    GiveUp(Box<str>),
     /// Belongs to the recovery that began with the event of this seqno.
     Round { key: Seqno, word: RoundWord },
 }
@@ -42,6 +49,8 @@ pub(super) struct Ordered {
     pub(super) left_ms: u64,
     /// Time in milliseconds at which it was submitted, by the member's own clock.
     pub(super) stamp_ms: u64,
+    /// Quality that the client asks for. It is that of the message, and not in its bytes.
+    pub(super) quality: Quality,
     pub(super) payload: Bytes,
 }
 
@@ -57,6 +66,8 @@ const ON_DISK: u8 = 6;
 const IS_OPEN: u8 = 7;
 const ROUND: u8 = 8;
 const VIEW_WRITTEN: u8 = 9;
+const CLAIM: u8 = 10;
+const GIVE_UP: u8 = 11;
 
 impl Word {
     pub(super) fn write(&self) -> Bytes {
@@ -100,6 +111,8 @@ impl Word {
                 numbers.into_iter().for_each(|number| out.put_u64(number));
             }
             Word::IsOpen => out.put_u8(IS_OPEN),
+            Word::Claim(name) => write_handler(&mut out, CLAIM, name),
+            Word::GiveUp(name) => write_handler(&mut out, GIVE_UP, name),
             Word::Round { key, word } => {
                 out.put_u8(ROUND);
                 out.put_u64(*key);
@@ -118,6 +131,7 @@ impl Word {
                 finished_below: from.try_get_u64().ok()?,
                 left_ms: from.try_get_u64().ok()?,
                 stamp_ms: from.try_get_u64().ok()?,
+                quality: Quality::ORDERED,
                 payload: from,
             }),
             HAS_STATE => Word::HasState,
@@ -145,10 +159,25 @@ impl Word {
                 position: from.try_get_u64().ok()?,
             }),
             IS_OPEN => Word::IsOpen,
+            CLAIM => Word::Claim(read_handler(&from)?),
+            GIVE_UP => Word::GiveUp(read_handler(&from)?),
             ROUND => Word::Round { key: from.try_get_u64().ok()?, word: RoundWord::read(&mut from)? },
             _ => return None,
         })
     }
+}
+
+/// Writes a message about a handler.
+fn write_handler(out: &mut Vec<u8>, kind: u8, name: &str) {
+    out.put_u8(kind);
+    out.put_u8(name.len() as u8);
+    out.put_slice(name.as_bytes());
+}
+
+fn read_handler(from: &Bytes) -> Option<Box<str>> {
+    let (length, name) = from.split_first()?;
+    let name = core::str::from_utf8(name).ok().filter(|name| name.len() == usize::from(*length))?;
+    Wishes::is_handler(name).then(|| name.into())
 }
 
 #[cfg(test)]
@@ -163,6 +192,7 @@ mod tests {
             finished_below: 3,
             left_ms: 4,
             stamp_ms: 5,
+            quality: Quality::ORDERED,
             payload: Bytes::new(),
         };
         let words = [
@@ -174,6 +204,8 @@ mod tests {
             Word::ViewWritten { generation: 3, number: 5 },
             Word::OnDisk(Heard { disk: 1, generation: 2, starts: 3, position: 4 }),
             Word::IsOpen,
+            Word::Claim("desk".into()),
+            Word::GiveUp("desk".into()),
             Word::Round { key: 6, word: RoundWord::Promised },
         ];
         for word in words {

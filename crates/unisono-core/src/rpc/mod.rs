@@ -16,7 +16,7 @@ mod types;
 mod watch;
 mod work;
 
-pub use crate::wire::{CALL_BYTES_MAX, Cookie, HOPS_MAX, Proof, PublicKey};
+pub use crate::wire::{CALL_BYTES_MAX, Cookie, HANDLER_BYTES_MAX, HOPS_MAX, Proof, PublicKey, Wishes};
 pub use agreement::{KeyAgreement, Pair};
 pub use proof::{PortProof, PortProver, PrivatePort};
 pub use types::*;
@@ -276,7 +276,22 @@ impl Endpoint {
         request: Bytes,
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
-        self.client.call(now, &mut self.common, (port, None), request, deadline)
+        self.call_with(now, port, request, deadline, Wishes::default())
+    }
+
+    /// Like [`Endpoint::call`], with what the caller asks of a replicated service beside the request.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::call`]; or the name of the handler is none.
+    pub fn call_with(
+        &mut self,
+        now: Time,
+        port: Port,
+        request: Bytes,
+        deadline: Duration,
+        wishes: Wishes,
+    ) -> Result<CallNumber, CallError> {
+        self.client.call(now, &mut self.common, (port, None), (request, wishes), deadline)
     }
 
     /// Calls the server of the port at this address, and no other one. If the port is not served there, the outcome is
@@ -292,6 +307,7 @@ impl Endpoint {
         request: Bytes,
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
+        let request = (request, Wishes::default());
         self.client.call(now, &mut self.common, (port, Some(address)), request, deadline)
     }
 

@@ -6,7 +6,8 @@ use crate::debug_as_sentence;
 use crate::error::ConfigError;
 use crate::identity::{GroupTag, Port, Uid};
 use crate::time::Time;
-use crate::wire::CALL_BYTES_MAX;
+use crate::wire::{CALL_BYTES_MAX, Wishes};
+use alloc::boxed::Box;
 use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -142,8 +143,17 @@ pub struct Request {
     pub again: bool,
     /// Time after which the client does not wait for an answer.
     pub deadline: Time,
+    /// What the client asks beside the request, if anything.
+    pub wishes: Option<Box<Wishes>>,
     /// Bytes of the request.
     pub payload: Bytes,
+}
+
+impl Request {
+    /// Returns the handler that the client names, if it names one.
+    pub fn handler(&self) -> Option<&str> {
+        self.wishes.as_ref()?.handler.as_deref()
+    }
 }
 
 /// How a refusal ends whose server did nothing with this attempt at the call. If an earlier attempt may have been executed,
@@ -191,6 +201,9 @@ pub enum CallError {
         /// Maximum length of a request.
         max: usize,
     },
+    /// The name of the handler is none.
+    #[error("the name of a handler has 1 to 255 bytes and no control characters")]
+    BadHandler,
     /// Too many calls are under way: try again after an outcome.
     #[error("too many calls are under way; try again when one has ended")]
     TooMany,
@@ -199,7 +212,7 @@ pub enum CallError {
     Forked,
 }
 
-debug_as_sentence!(CallError { TooLarge, TooMany, Forked });
+debug_as_sentence!(CallError { TooLarge, BadHandler, TooMany, Forked });
 
 /// Why a service was not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

@@ -12,6 +12,7 @@ use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use crate::cookies::{address_bytes, siphash};
 use crate::identity::{Port, Uid};
+use crate::quality::Quality;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -36,6 +37,13 @@ pub const HOPS_MAX: u8 = 8;
 const WITH_INSTANCE: u8 = 1;
 /// An earlier attempt at the call may have been executed.
 const AGAIN: u8 = 2;
+/// A handler follows, after the instance.
+const WITH_HANDLER: u8 = 4;
+/// A quality follows, after the handler.
+const WITH_QUALITY: u8 = 8;
+
+/// Maximum length of the name of a handler, in bytes.
+pub const HANDLER_BYTES_MAX: usize = 255;
 
 /// The name of one attempt at a call. Packed, because each frame is as long as the longest one: see [`Frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +113,28 @@ pub struct PortHere {
     pub proof: Proof,
 }
 
+/// What a caller asks of a replicated service beside the request itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// The handler whose holder is to answer, with 1 to [`HANDLER_BYTES_MAX`] bytes and no control characters. `None`: any
+    /// member answers.
+    pub handler: Option<Box<str>>,
+    /// How many members are to hold the command before its answer, if that is more than the service asks for anyway.
+    pub quality: Quality,
+}
+
+impl Wishes {
+    /// True if a handler may have this name.
+    pub fn is_handler(name: &str) -> bool {
+        (1..=HANDLER_BYTES_MAX).contains(&name.len()) && !name.contains(char::is_control)
+    }
+
+    /// Returns the bytes that they take in a request.
+    pub(crate) fn bytes(&self) -> usize {
+        self.handler.as_ref().map_or(0, |name| 1 + name.len()) + usize::from(self.quality != Quality::ORDERED)
+    }
+}
+
 /// Content of [`Frame::Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -124,6 +154,8 @@ pub struct Request {
     pub again: bool,
     /// How much longer the client will wait, in milliseconds.
     pub left_ms: u32,
+    /// What the client asks beside the request, if anything.
+    pub wishes: Option<Box<Wishes>>,
     /// The request.
     pub payload: Payload,
 }
@@ -266,11 +298,28 @@ pub(super) fn write(out: &mut Body<'_>, frame: &Frame) {
             out.u128(request.port.0);
             out.u8(request.hops);
             out.u32(request.left_ms);
-            let has_instance = request.instance != 0;
-            let again = if request.again { AGAIN } else { 0 };
-            out.u8(if has_instance { WITH_INSTANCE } else { 0 } | again);
-            if has_instance {
+            let wishes = request.wishes.as_deref();
+            let handler = wishes.and_then(|wishes| wishes.handler.as_deref());
+            let quality = wishes.map_or(Quality::ORDERED, |wishes| wishes.quality);
+            let flags = [
+                (WITH_INSTANCE, request.instance != 0),
+                (AGAIN, request.again),
+                (WITH_HANDLER, handler.is_some()),
+                (WITH_QUALITY, quality != Quality::ORDERED),
+            ];
+            out.u8(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).sum());
+            if request.instance != 0 {
                 out.u64(request.instance);
+            }
+            if let Some(handler) = handler {
+                match u8::try_from(handler.len()) {
+                    Ok(length) => out.u8(length),
+                    Err(_) => out.refuse(),
+                }
+                out.bytes(handler.as_bytes());
+            }
+            if quality != Quality::ORDERED {
+                out.u8(quality.byte());
             }
             write_payload(out, &request.payload);
         }
@@ -375,7 +424,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             };
             let left_ms = from.u32("left")?;
             let with = match from.u8("with")? {
-                with if with <= WITH_INSTANCE | AGAIN => with,
+                with if with <= WITH_INSTANCE | AGAIN | WITH_HANDLER | WITH_QUALITY => with,
                 other => return Err(from.out_of_range("with", other)),
             };
             let instance = match with & WITH_INSTANCE {
@@ -386,6 +435,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 },
             };
             let again = with & AGAIN != 0;
+            let wishes = read_wishes(from, with)?;
             let payload = read_payload(from)?;
             Frame::Request(Request {
                 attempt,
@@ -396,6 +446,7 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 hops,
                 again,
                 left_ms,
+                wishes,
                 payload,
             })
         }
@@ -462,6 +513,26 @@ pub(super) fn read(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         other => return Err(from.error(Fault::Kind(other as u8))),
     })
+}
+
+fn read_wishes(from: &mut Reader, with: u8) -> Result<Option<Box<Wishes>>> {
+    if with & (WITH_HANDLER | WITH_QUALITY) == 0 {
+        return Ok(None);
+    }
+    let mut wishes = Wishes::default();
+    if with & WITH_HANDLER != 0 {
+        let length = from.u8("handler length")?;
+        let name = from.slice(length.into(), "handler")?;
+        let name = core::str::from_utf8(name).ok().filter(|name| Wishes::is_handler(name)).map(Box::from);
+        wishes.handler = Some(name.ok_or_else(|| from.error(Fault::Text))?);
+    }
+    if with & WITH_QUALITY != 0 {
+        wishes.quality = match from.u8("quality")? {
+            0 => return Err(from.out_of_range("quality", 0u8)),
+            byte => Quality::from_byte(byte).ok_or_else(|| from.out_of_range("quality", byte))?,
+        };
+    }
+    Ok(Some(wishes.into()))
 }
 
 fn write_attempt(out: &mut Body<'_>, attempt: Attempt) {

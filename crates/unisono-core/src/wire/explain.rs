@@ -3,7 +3,7 @@
 //! The `Display` of a frame is one line. [`Explainer`] describes a whole datagram line by line, and says what is wrong
 //! with a bad one. The text is safe to print whatever the datagram contains: bytes and names are escaped.
 
-use super::calls::{Grant, Part, Payload, PublicKey, Rejection, Reply, Unopened, Unreadable};
+use super::calls::{Grant, Part, Payload, PublicKey, Rejection, Reply, Unopened, Unreadable, Wishes};
 use super::codec::Decoder;
 use super::envelope::Opening;
 use super::frame::*;
@@ -533,7 +533,7 @@ impl fmt::Display for Frame {
             }
             Frame::Request(request) => write!(
                 f,
-                "{}: call {} (finished below {}) of {:032x}, {}, hops {}{}, {} ms left: {}",
+                "{}: call {} (finished below {}) of {:032x}, {}, hops {}{}{}, {} ms left: {}",
                 In(request.attempt),
                 request.call,
                 request.finished_below,
@@ -541,6 +541,7 @@ impl fmt::Display for Frame {
                 Of(request.instance),
                 request.hops,
                 if request.again { ", again" } else { "" },
+                Wished(request.wishes.as_deref()),
                 request.left_ms,
                 Load(&request.payload)
             ),
@@ -702,6 +703,22 @@ impl fmt::Display for Of {
         match self.0 {
             0 => f.write_str("of no instance"),
             instance => write!(f, "instance {instance:016x}"),
+        }
+    }
+}
+
+/// What a caller asks beside the request.
+struct Wished<'a>(Option<&'a Wishes>);
+
+impl fmt::Display for Wished<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(wishes) = self.0 else { return Ok(()) };
+        if let Some(handler) = &wishes.handler {
+            write!(f, ", for handler {}", Shown(handler.as_bytes()))?;
+        }
+        match wishes.quality {
+            Quality::ORDERED => Ok(()),
+            quality => write!(f, ", quality {quality}"),
         }
     }
 }

@@ -526,6 +526,7 @@ fn small_request(port: Port, (slot, number): (u16, u64), cookie: Option<Cookie>)
         hops: 0,
         again: false,
         left_ms: 1000,
+        wishes: None,
         payload: Payload::Whole("x".into()),
     });
     Said { frame, cookie, sealed_by: None }

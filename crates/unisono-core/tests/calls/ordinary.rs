@@ -1,9 +1,10 @@
 //! Calls when nothing goes wrong.
 
 use crate::world::*;
+use bytes::Bytes;
 use std::time::Duration;
-use unisono_core::Time;
 use unisono_core::rpc::*;
+use unisono_core::{Quality, Time};
 
 const PRIVATE: PrivatePort = PrivatePort(77);
 
@@ -21,6 +22,38 @@ fn a_call_is_answered_after_locating_and_the_next_one_needs_two_datagrams() {
     let (took, outcome) = world.wait(2, call);
     assert_eq!((outcome.unwrap(), took), ("again".into(), WAY * 2));
     assert_eq!((world.datagrams(1), world.datagrams(2)), (before.0 + 1, before.1 + 1));
+}
+
+#[test]
+fn what_a_caller_asks_beside_the_request_arrives_with_it_whole_or_in_parts() {
+    let mut world = World::new();
+    world.settings.datagram_bytes_max = 576;
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = None;
+    world.start(2);
+    let wishes = Wishes { handler: Some("x".repeat(HANDLER_BYTES_MAX).into()), quality: Quality::TOTAL };
+    // Around the length at which a request with its wishes no longer fits a datagram.
+    for bytes in [0, 100, 150, 170, 180, 190, 200, 210, 220, 300, 430, 500, 5_000] {
+        let request = Bytes::from(vec![7; bytes]);
+        let (now, wished) = (world.now, wishes.clone());
+        let endpoint = &mut world.host(2).endpoint;
+        let call = endpoint.call_with(now, port, request.clone(), Duration::from_secs(5), wished).unwrap();
+        world.drain(2);
+        let arrived = (0..200).find_map(|_| {
+            world.run(MS);
+            world.take(1)
+        });
+        let arrived = arrived.unwrap_or_else(|| panic!("{bytes} bytes do not arrive"));
+        assert_eq!((arrived.wishes.as_deref(), &arrived.payload), (Some(&wishes), &request));
+        world.reply(1, arrived.id, b"done").unwrap();
+        assert_eq!(world.wait(2, call).1.unwrap(), "done");
+    }
+    for name in ["", "a\nb", &"x".repeat(HANDLER_BYTES_MAX + 1), &"x".repeat(1 << 20)] {
+        let (now, handler) = (world.now, Some(name.into()));
+        let wishes = Wishes { handler, ..Wishes::default() };
+        let begun = world.host(2).endpoint.call_with(now, port, Bytes::new(), MS, wishes);
+        assert_eq!(begun, Err(CallError::BadHandler));
+    }
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl Table {
             hops: 0,
             again: false,
             left_ms: 5000,
+            wishes: None,
             payload,
         };
         let (frame, cookie) = (Frame::Request(request), self.cookie);

@@ -240,6 +240,7 @@ fn values_of_calls_out_of_range_are_refused() {
             hops,
             again,
             left_ms,
+            wishes: None,
             payload,
         })
     };

@@ -257,10 +257,17 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(nonce, port, address)| Frame::PortNotHere { nonce, port, address })
             .boxed(),
         FrameKind::Request => {
-            let passed = (0..=HOPS_MAX, any::<bool>());
+            let passed = (0..=HOPS_MAX, any::<bool>(), wishes());
             (attempt(), [place(), place()], (port(), any::<u64>()), passed, any::<u32>(), payload())
                 .prop_map(
-                    |(attempt, [call, finished_below], (port, instance), (hops, again), left_ms, payload)| {
+                    |(
+                        attempt,
+                        [call, finished_below],
+                        (port, instance),
+                        (hops, again, wishes),
+                        left_ms,
+                        payload,
+                    )| {
                         Frame::Request(Request {
                             attempt,
                             call,
@@ -270,6 +277,7 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                             hops,
                             again,
                             left_ms,
+                            wishes,
                             payload,
                         })
                     },
@@ -610,4 +618,12 @@ fn payload() -> impl Strategy<Value = Payload> {
 fn rejection() -> impl Strategy<Value = Rejection> {
     use Rejection::*;
     prop_oneof![select(&[NotServed, Busy, Expired, Cancelled, Lost][..]), cookie().prop_map(ShowCookie),]
+}
+
+fn wishes() -> impl Strategy<Value = Option<Box<Wishes>>> {
+    let handler = option::of("[a-zäö ]{1,127}");
+    (handler, quality()).prop_map(|(handler, quality)| {
+        let wishes = Wishes { handler: handler.map(Into::into), quality };
+        (wishes != Wishes::default()).then(|| wishes.into())
+    })
 }

@@ -25,7 +25,9 @@ const USUAL: u64 = Kind::Sent.bit()
     | Kind::CallEnded.bit()
     | Kind::Handed.bit()
     | Kind::Executed.bit()
-    | Kind::Replied.bit();
+    | Kind::Replied.bit()
+    | Kind::SentUnreliable.bit()
+    | Kind::Early.bit();
 
 /// True if this is a usual record: it changes no view and no epoch, and owns nothing that must be dropped.
 #[inline(always)]

@@ -156,6 +156,13 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Answered { service, name, confirmed } => {
             fold([9, u64::from(service.0), named(name), u64::from(*confirmed)])
         }
+        ReplicaRecord::Handlers { service, seqno, holders, members, .. } => {
+            let holders = holders.iter().flat_map(|(handler, holder)| [u64::from(*handler), life(holder)]);
+            fold(
+                [26, u64::from(service.0), *seqno, fold(members.iter().map(life))].into_iter().chain(holders),
+            )
+        }
+        ReplicaRecord::AnsweredFor { handler, name } => fold([27, u64::from(*handler), named(name)]),
         ReplicaRecord::Looked { service, name } => fold([10, u64::from(service.0), named(name)]),
         ReplicaRecord::EndedAtOnce => 11,
         ReplicaRecord::SentAfterEnd => 12,

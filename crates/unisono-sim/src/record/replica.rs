@@ -168,6 +168,26 @@ pub enum ReplicaRecord {
         /// True if the answer was confirmed: it was no local read.
         confirmed: bool,
     },
+    /// The holders of handlers that a copy knows after the event with this seqno, if they or the members have changed.
+    Handlers {
+        /// The service of the copy.
+        service: Service,
+        /// Epoch of its view.
+        epoch: Epoch,
+        /// Seqno of the last event that it has applied.
+        seqno: u64,
+        /// The handlers, by their numbers, each with its holder.
+        holders: Vec<(u8, Life)>,
+        /// The members.
+        members: Vec<Life>,
+    },
+    /// A copy answered a caller that named this handler.
+    AnsweredFor {
+        /// Number of the handler.
+        handler: u8,
+        /// The client, and the client's number of the call.
+        name: (Life, u64),
+    },
     /// A server's own process looked at its state after a barrier.
     Looked {
         /// The service of the copy.

@@ -50,6 +50,7 @@ impl Director {
         if self.plan.directory && process >= self.plan.servers {
             self.watch_sometimes(process, life);
         }
+        self.change_handlers(process);
         for _ in 0..self.app_random.between(1, self.plan.load.burst_max) {
             if self.under_way[process] < self.plan.load.under_way_max {
                 self.ask(process);
@@ -98,7 +99,8 @@ impl Director {
             What::Directory(request) => Question::of_directory(request),
         };
         let id = if process >= self.plan.servers {
-            self.world.call_service(process, &question, limit)
+            let (handler, quality) = (self.draw_handler(), self.draw_quality());
+            self.world.call_service(process, &question.for_handler(handler).at_quality(quality), limit)
         } else if question.mode() == Mode::Command {
             self.world.command(process, &question, limit)
         } else if self.plan.durability != Durability::Ordered

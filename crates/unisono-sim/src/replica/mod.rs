@@ -4,6 +4,7 @@ mod abstraction;
 mod clients;
 mod director;
 mod disks;
+mod handlers;
 mod history;
 mod holders;
 mod locks;

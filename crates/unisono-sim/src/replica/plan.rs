@@ -1,6 +1,7 @@
 //! The plan of a run of a replicated service: the servers, the clients, what they do, and the kinds, rates and strengths
 //! of faults.
 
+use super::handlers::{HandlerPlan, draw_qualities};
 use super::holders::LockPlan;
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
@@ -43,6 +44,10 @@ pub(crate) struct Plan {
     pub(crate) load: Load,
     /// Present if servers' own processes use locks.
     pub(super) locks: Option<LockPlan>,
+    /// Present if servers claim handlers.
+    pub(super) handlers: Option<HandlerPlan>,
+    /// Present if calls ask for qualities.
+    pub(super) qualities: Option<Random>,
     /// Maximum delay before a server starts the next life, in nanoseconds.
     pub(crate) restart_max: u64,
     /// Mean interval between two ends of a copy that its program wants, in nanoseconds.
@@ -168,6 +173,8 @@ impl Plan {
         plan.draw_stuck(&mut Random::from_u64(seed ^ STUCK ^ REPLICA));
         plan.draw_holders(&mut Random::from_u64(seed ^ HOLDERS));
         plan.locks = LockPlan::draw(seed).filter(|_| plan.corrupts_at.is_none());
+        plan.qualities = draw_qualities(seed);
+        plan.handlers = HandlerPlan::draw(seed, plan.servers).filter(|_| plan.corrupts_at.is_none());
         plan
     }
 
@@ -224,6 +231,8 @@ impl Plan {
                 large_bytes_max: random.spread(1 << 11, 1 << 15),
             },
             locks: None,
+            handlers: None,
+            qualities: None,
             restart_max: random.millis(10, 3_000),
             ends_every: None,
             backups_every: None,

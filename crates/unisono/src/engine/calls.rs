@@ -25,7 +25,7 @@ use std::task::Waker;
 use std::time::Duration;
 use unisono_core::rpc::{
     CALLS_TAG, CallDestination, CallError, CallFailure, CallNumber, CallSettings, Endpoint,
-    PrivatePort as CorePrivatePort, ServeOptions,
+    PrivatePort as CorePrivatePort, ServeOptions, Wishes,
 };
 use unisono_core::{ConfigError, Port, Time};
 
@@ -127,11 +127,11 @@ impl Calls {
         &mut self,
         now: Time,
         (port, address): (Port, Option<SocketAddr>),
-        request: Bytes,
+        (request, wishes): (Bytes, Wishes),
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
         let number = match address {
-            None => self.endpoint.call(now, port, request, deadline)?,
+            None => self.endpoint.call_with(now, port, request, deadline, wishes)?,
             Some(address) => self.endpoint.call_at(now, port, address, request, deadline)?,
         };
         self.calls.insert(number, Pending::default());

@@ -12,6 +12,7 @@ use super::options::{Founding, ReplicaOptions};
 use super::transfer;
 use super::waits::{Waits, block_on};
 use super::{NotServed, ReadFailure, StateMachine};
+use crate::commands::Message;
 use crate::engine::{Listed, WaitList, clock_ns};
 use crate::error::OpenError;
 use crate::opening::by_lot;
@@ -226,7 +227,7 @@ impl<S: StateMachine> State<S> {
         let mut is_changed = self.is_closing;
         while let Some(output) = self.copy.as_mut().and_then(Replica::poll_output) {
             match output {
-                Output::Submit(message) => work.submits.push(message),
+                Output::Submit(payload, quality) => work.submits.push(Message { payload, quality }),
                 // Without the thread that writes, this replica has ended.
                 Output::Store(number, job) => {
                     self.jobs.as_ref().map(|jobs| jobs.send((number, job)));
@@ -273,7 +274,7 @@ impl<S: StateMachine> State<S> {
 struct Work {
     life: Option<Arc<Life>>,
     wakes: Vec<Waker>,
-    submits: Vec<Bytes>,
+    submits: Vec<Message>,
     answers: Vec<(rpc::Request, rpc::Answer)>,
     fetches: Vec<(FetchNumber, SocketAddr, Bytes)>,
     confirms: bool,
@@ -340,6 +341,7 @@ impl<S: StateMachine> Copy<S> {
             message_bytes_max: settings.config.message_bytes_max as usize,
             members_min: settings.config.members_min,
             names: ReplicaSettings::names_of(&settings.config),
+            quorums_intersect: settings.config.quorums_intersect(),
             digest: transfer::sha256,
         }
     }

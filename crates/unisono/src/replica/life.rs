@@ -49,7 +49,7 @@ struct Services {
 #[derive(Debug, Default)]
 struct Due {
     /// Messages for which the group had no room yet. The order does not matter.
-    submits: VecDeque<Bytes>,
+    submits: VecDeque<Message>,
     /// The confirmation under way.
     confirming: Option<ConfirmNumber>,
 }
@@ -86,6 +86,7 @@ impl Life {
             message_bytes_max: config.message_bytes_max as usize,
             members_min: config.members_min,
             names: ReplicaSettings::names_of(&config),
+            quorums_intersect: config.quorums_intersect(),
             digest,
         }
     }
@@ -168,17 +169,15 @@ impl Life {
     // --- what other threads want of the group ---
 
     /// Sends messages to the group, now or as soon as there is room.
-    pub(super) fn submit(&self, messages: Vec<Bytes>) {
+    pub(super) fn submit(&self, messages: Vec<Message>) {
         let mut messages = messages.into_iter();
         self.group.shared().block(Some(Duration::ZERO), |member, now| {
             let mut result = Attempt::Gathered(Ok(()));
-            let quality = Durability::of(member.group.config()).quality();
-            for payload in messages.by_ref() {
-                let message = Message { payload, quality };
+            for message in messages.by_ref() {
                 match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                     // The thread that waits sends it. It sees the room after this, since the engine is locked.
                     Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                        self.due().submits.push_back(message.payload);
+                        self.due().submits.push_back(message);
                         result = Attempt::Done(Ok(()));
                     }
                     Attempt::Gathered(_) => {}
@@ -320,12 +319,10 @@ impl Due {
     /// Sends messages for which there is room now. Returns whether there were any.
     fn submit(&mut self, member: &mut Membership, now: Time) -> bool {
         let mut has_sent = false;
-        let quality = Durability::of(member.group.config()).quality();
-        while let Some(payload) = self.submits.pop_front() {
-            let message = Message { payload, quality };
+        while let Some(message) = self.submits.pop_front() {
             match message.submit_unwatched(member, now, &mut SendError::WindowFull) {
                 Attempt::Wait(_) | Attempt::Done(Err(SendError::NotReceiving)) => {
-                    self.submits.push_front(message.payload);
+                    self.submits.push_front(message);
                     return has_sent;
                 }
                 _ => has_sent = true,
@@ -338,12 +335,13 @@ impl Due {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unisono_core::View;
+    use unisono_core::{Quality, View};
 
     #[test]
     fn what_waits_for_room_is_dropped_at_a_reset_after_which_all_is_repeated() {
         let mut due = Due::default();
-        due.submits.push_back(Bytes::from_static(b"command"));
+        let payload = Bytes::from_static(b"command");
+        due.submits.push_back(Message { payload, quality: Quality::ORDERED });
         let message = |seqno| {
             let payload = Bytes::from_static(b"other");
             Event::Message { seqno, sender: Uid(1), number: 1, payload }

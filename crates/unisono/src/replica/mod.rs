@@ -128,8 +128,8 @@ pub use pending::{Notices, PendingCommand, PendingRead, Ready};
 pub use status::{ReplicaState, Status, any_copy_status, copy_status, not_applying};
 pub use unisono_core::replica::disk::{Block, Created, Escape};
 pub use unisono_core::replica::{
-    Command, CommandFailure, CopyStatus, Digest, Done, Durability, Kind, NotRestored, Notice, OnlyLocalReads,
-    Outcome, Position, Server, StateMachine, StopReason, instance_of,
+    Command, CommandFailure, CopyStatus, Digest, Done, Durability, HANDLERS_MAX, HandlerError, Kind,
+    NotRestored, Notice, OnlyLocalReads, Outcome, Position, Server, StateMachine, StopReason, instance_of,
 };
 
 use crate::engine::Listed;
@@ -403,6 +403,37 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     pub fn read<T>(&self, at: impl FnOnce(&S) -> T) -> Result<T, ReadFailure> {
         self.barrier()?;
         Ok(self.look(at))
+    }
+
+    // --- handlers ---
+
+    /// Claims a handler: the first member that claims it holds it, and answers the calls that name it
+    /// ([`Wishes::handler`](crate::rpc::Wishes::handler)). When this member ends, however it ends, the next in line holds it.
+    /// The claim is this process's: its member makes it again when it enters the group again. Claiming twice is one claim.
+    ///
+    /// At most one member holds a handler at each point of the order. A member that the others have excluded may not know it
+    /// yet, so two members may answer two attempts at the same call: what a holder does besides its answer must tell repeats
+    /// by the call's client and number.
+    ///
+    /// # Errors
+    /// The name is none, or this process claims too many handlers.
+    pub fn claim_handler(&self, name: &str) -> Result<(), HandlerError> {
+        let claim =
+            |state: &mut State<S>, _| state.copy_mut().map_or(Ok(()), |copy| copy.claim_handler(name));
+        self.copy().step(claim).unwrap_or(Ok(()))
+    }
+
+    /// Gives a handler up. If this member holds it, the next in line has it then.
+    pub fn give_up_handler(&self, name: &str) {
+        let give_up = |state: &mut State<S>, _| {
+            state.copy_mut().into_iter().for_each(|copy| copy.give_up_handler(name));
+        };
+        self.copy().step(give_up);
+    }
+
+    /// Returns the life of the member that holds a handler, as far as this copy knows.
+    pub fn handler_holder(&self, name: &str) -> Option<Uid> {
+        self.copy().lock().copy()?.handler_holder(name)
     }
 
     fn begin_read(

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_core::rpc::{CallCounters, CallNumber};
+use unisono_core::rpc::{CallCounters, CallNumber, Wishes};
 
 /// A handle for calling services. Clones are the same client, for any number of threads and tasks. Thousands of calls
 /// may be under way at once.
@@ -91,7 +91,33 @@ impl Client {
     /// Begins a call and returns it, to wait for its reply later or to await it. Other calls may be made meanwhile,
     /// to the same service too.
     pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
-        self.begin(port, None, request.into(), deadline)
+        self.begin(port, None, (request.into(), Wishes::default()), deadline)
+    }
+
+    /// Calls a replicated service with wishes beside the request, and returns its reply; see [`Client::start_with`]. Blocks
+    /// until `deadline` has passed at most.
+    pub fn call_with(
+        &self,
+        port: Port,
+        request: impl Into<Bytes>,
+        wishes: Wishes,
+        deadline: Duration,
+    ) -> Result<Bytes, CallFailure> {
+        self.start_with(port, request, wishes, deadline)?.wait()
+    }
+
+    /// Begins a call to a replicated service with wishes beside the request. With [`Wishes::handler`] the member that holds
+    /// the handler answers ([`Replica::claim_handler`](crate::replica::Replica::claim_handler)); if no member holds it, the
+    /// call is refused. A service that is no replica takes no notice of
+    /// wishes, unless its program looks at them ([`Request::wishes`](super::Request::wishes)).
+    pub fn start_with(
+        &self,
+        port: Port,
+        request: impl Into<Bytes>,
+        wishes: Wishes,
+        deadline: Duration,
+    ) -> Result<Call, NotSent> {
+        self.begin(port, None, (request.into(), wishes), deadline)
     }
 
     /// Begins a call to the server at this address, and to no other one. If the port is not served there, the call
@@ -119,7 +145,7 @@ impl Client {
         request: impl Into<Bytes>,
         deadline: Duration,
     ) -> Result<Call, NotSent> {
-        self.begin(port, Some(address), request.into(), deadline)
+        self.begin(port, Some(address), (request.into(), Wishes::default()), deadline)
     }
 
     /// Calls the server at this address, and no other one, and returns its reply; see [`Client::start_at`]. Blocks until
@@ -138,7 +164,7 @@ impl Client {
         &self,
         port: Port,
         address: Option<SocketAddr>,
-        mut request: Bytes,
+        mut request: (Bytes, Wishes),
         deadline: Duration,
     ) -> Result<Call, NotSent> {
         let begin = |calls: &mut Calls, now: Time| {

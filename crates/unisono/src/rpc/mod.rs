@@ -99,7 +99,8 @@ pub use port::{NotAPort, Port, PrivatePort};
 pub(crate) use server::answer_all;
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
 pub use unisono_core::rpc::{
-    AnswerError, BUSY_NOW, CallCounters, CallNumber, CallSettings, ForwardError, NOTHING_HAPPENED, ServeError,
+    AnswerError, BUSY_NOW, CallCounters, CallNumber, CallSettings, ForwardError, HANDLER_BYTES_MAX,
+    NOTHING_HAPPENED, ServeError, Wishes,
 };
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError, RequestId};
+use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError, RequestId, Wishes};
 use unisono_core::{Member, Time, Uid};
 
 pub use unisono_core::rpc::ServeOptions;
@@ -335,6 +335,11 @@ impl Request {
     /// Returns the uid of the client: one life of one process.
     pub fn client(&self) -> Uid {
         self.asked.client
+    }
+
+    /// Returns what the client asks beside the request, if anything. A replica heeds it; a service of another kind may.
+    pub fn wishes(&self) -> Option<&Wishes> {
+        self.asked.wishes.as_deref()
     }
 
     /// Returns the call's number among those of its client. Client and number name the call for ever, also when it is

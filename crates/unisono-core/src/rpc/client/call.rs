@@ -5,6 +5,7 @@ use crate::rpc::server::SESSION_IDLE;
 use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::{CallFailure, CallNumber};
 use crate::time::Time;
+use crate::wire::Wishes;
 use alloc::boxed::Box;
 use bytes::Bytes;
 use core::net::SocketAddr;
@@ -15,6 +16,7 @@ pub(in crate::rpc) struct Call {
     pub(in crate::rpc) number: CallNumber,
     pub(in crate::rpc) port: Port,
     pub(in crate::rpc) request: Bytes,
+    pub(in crate::rpc) wishes: Option<Box<Wishes>>,
     pub(in crate::rpc) deadline: Time,
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) stage: Stage,

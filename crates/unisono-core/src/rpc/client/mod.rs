@@ -24,7 +24,8 @@ use super::types::{CallDestination, CallError, CallFailure, CallNumber};
 use crate::identity::{Port, Uid};
 use crate::table::Table;
 use crate::time::Time;
-use crate::wire::{Attempt, DONE_MAX, Frame};
+use crate::wire::{Attempt, DONE_MAX, Frame, Wishes};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -67,12 +68,15 @@ impl Client {
         now: Time,
         common: &mut Common,
         (port, pinned): (Port, Option<SocketAddr>),
-        request: Bytes,
+        (request, wishes): (Bytes, Wishes),
         within: Duration,
     ) -> Result<CallNumber, CallError> {
         let max = common.settings.message_bytes_max;
         if request.len() > max {
             return Err(CallError::TooLarge { bytes: request.len(), max });
+        }
+        if wishes.handler.as_ref().is_some_and(|handler| !Wishes::is_handler(handler)) {
+            return Err(CallError::BadHandler);
         }
         if self.calls.len() + self.outcomes.len() >= CALLS_MAX || !self.has_capacity_for(port) {
             return Err(CallError::TooMany);
@@ -85,6 +89,7 @@ impl Client {
             number,
             port,
             request,
+            wishes: Some(wishes).filter(|wishes| *wishes != Wishes::default()).map(Box::new),
             deadline,
             hops: 0,
             stage: Stage::Waiting,
@@ -247,6 +252,7 @@ mod tests {
             number: first,
             port: Port(1),
             request: Bytes::new(),
+            wishes: None,
             deadline: Time::NEVER,
             hops: 0,
             stage: Stage::Waiting,

@@ -156,7 +156,8 @@ impl Client {
         let Some(call) = self.calls.get_mut(super::index(number)) else { return };
         self.attempts += 1;
         let slot = remote.take_slot(now, call.port, number, self.attempts);
-        let is_large = call.request.len() > common.whole_bytes_max();
+        let wishes = call.wishes.as_ref().map_or(0, |wishes| wishes.bytes());
+        let is_large = call.request.len() + wishes > common.whole_bytes_max();
         let request = is_large.then(|| {
             Box::new(Outgoing::new(now, call.request.clone(), common.part_bytes(), PARTS_WINDOW_MAX))
         });

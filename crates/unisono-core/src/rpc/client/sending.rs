@@ -144,11 +144,15 @@ fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, unfinished
         hops: call.hops,
         again: call.may_have_happened(),
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
+        wishes: call.wishes.take(),
         payload,
     });
     let fits = writer.frame(&frame);
-    if let Frame::Request(Request { payload: Payload::Whole(request), .. }) = frame {
-        call.request = request;
+    if let Frame::Request(Request { payload, wishes, .. }) = frame {
+        call.wishes = wishes;
+        if let Payload::Whole(request) = payload {
+            call.request = request;
+        }
     }
     fits
 }

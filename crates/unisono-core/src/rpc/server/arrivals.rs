@@ -262,10 +262,10 @@ impl Server {
 
     /// Takes a new attempt; it supersedes what was in its slot.
     fn take_request(&mut self, now: Time, common: &mut Common, id: SessionId, request: Request) {
-        let Request { attempt, call, finished_below, port, instance, hops, again, left_ms, payload } =
+        let Request { attempt, call, finished_below, port, instance, hops, again, left_ms, wishes, payload } =
             request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
-        let asked = Asked { port, call, finished_below, hops, again, deadline };
+        let asked = Asked { port, call, finished_below, hops, again, deadline, wishes };
         let Some(session) = self.sessions.get_mut(id) else { return };
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
@@ -300,8 +300,9 @@ impl Server {
     }
 
     fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
+        let port = asked.port;
         self.change(id, attempt.slot, State::Queued(asked, bytes));
-        let Some(service) = self.services.get_mut(asked.port) else { return };
+        let Some(service) = self.services.get_mut(port) else { return };
         if service.queue.len() >= 2 * usize::from(service.options.queue_max) {
             // At least half of these were superseded or cancelled meanwhile.
             let sessions = &self.sessions;
@@ -333,7 +334,7 @@ impl Server {
             return;
         };
         if receiving.1.is_whole() {
-            let (asked, request) = (receiving.0, receiving.1.take_bytes());
+            let (asked, request) = (receiving.0.clone(), receiving.1.take_bytes());
             common.probe(Probe::RequestPutTogether);
             self.queue(id, attempt, asked, request);
             self.tell(id, attempt.slot);

@@ -225,7 +225,7 @@ impl Server {
                 self.settle(id, slot, State::Rejected(Rejection::Expired));
                 continue;
             }
-            let (asked, payload) = (*asked, payload.clone());
+            let (asked, payload) = (asked.clone(), payload.clone());
             self.change(id, slot, State::InHand);
             self.generation += 1;
             let (generation, hops, bytes) = (self.generation, asked.hops, payload.len());
@@ -242,6 +242,7 @@ impl Server {
                 hops,
                 again: asked.again,
                 deadline: asked.deadline,
+                wishes: asked.wishes,
                 payload,
             });
         }

@@ -9,7 +9,7 @@ use crate::rpc::transfer::{Incoming, Outgoing};
 use crate::rpc::types::CallNumber;
 use crate::shares::Source;
 use crate::time::Time;
-use crate::wire::{Attempt, Rejection};
+use crate::wire::{Attempt, Rejection, Wishes};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -72,7 +72,7 @@ pub(in crate::rpc) enum State {
 }
 
 /// The head of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) port: Port,
     pub(in crate::rpc) call: CallNumber,
@@ -80,6 +80,7 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) again: bool,
     pub(in crate::rpc) deadline: Time,
+    pub(in crate::rpc) wishes: Option<Box<Wishes>>,
 }
 
 /// A reply that the client may still ask for.

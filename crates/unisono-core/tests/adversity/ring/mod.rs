@@ -13,6 +13,7 @@ mod losses;
 mod members;
 mod moving;
 mod room;
+mod segment;
 
 use crate::network::*;
 use bytes::Bytes;

@@ -14,6 +14,7 @@ mod goes_on;
 mod hung_truly;
 mod linearizable;
 mod logs;
+mod one_answer;
 mod one_holder;
 mod one_service;
 mod only_synced_counts;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Box<dyn Property>> {
     let mut all = with(replay_equals::ReplayEquals::default());
     all.push(Box::<linearizable::Linearizable>::default());
     all.push(Box::<one_holder::OneHolder>::default());
+    all.push(Box::<one_answer::OneAnswer>::default());
     all
 }
 

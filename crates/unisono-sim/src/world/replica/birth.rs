@@ -128,6 +128,8 @@ pub(crate) struct ServerBirth {
     pub(crate) members_min: u16,
     /// The names that count towards the minimum.
     pub(crate) names: Vec<Name>,
+    /// The handlers that it claims.
+    pub(crate) handlers: Vec<u8>,
     /// Present for a server with a disk, which has no former life or begins anew from it.
     pub(crate) disk: Option<DiskBirth>,
     /// What is left of the last life, if the member was excluded or could not join.

@@ -4,7 +4,6 @@ use super::context::Context;
 use super::server::{Over, Server};
 use crate::record::ReplicaRecord;
 use crate::world::{Notice, Trigger};
-use unisono_core::replica::Durability;
 use unisono_core::{ConfirmError, EpochTag, Event, SendError};
 
 impl Server {
@@ -76,6 +75,7 @@ impl Server {
                 format_args!("event {event:?}"),
             ),
         }
+        self.last_seqno = event.seqno().unwrap_or(self.last_seqno);
         self.replica.handle_event(cx.local, event);
         self.note_steps(cx);
         if let Some(over) = over {
@@ -116,9 +116,8 @@ impl Server {
 
     pub(super) fn send_waiting(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.to_send.len();
-        let quality = Durability::of(self.group.config()).quality();
-        while let Some(message) = self.to_send.front() {
-            match self.group.send_with(cx.local, message.clone(), quality) {
+        while let Some((message, quality)) = self.to_send.front() {
+            match self.group.send_with(cx.local, message.clone(), *quality) {
                 Ok(_) | Err(SendError::Left | SendError::TooLarge { .. }) => _ = self.to_send.pop_front(),
                 Err(_) => break,
             }

@@ -18,7 +18,7 @@ impl Server {
         while let Some(output) = self.replica.poll_output() {
             moved = true;
             match output {
-                Output::Submit(message) => self.to_send.push_back(message),
+                Output::Submit(message, quality) => self.to_send.push_back((message, quality)),
                 Output::Store(number, job) => self.begin_job(cx, number, *job),
                 Output::Reenter => {
                     self.leave_service(cx, endpoint);
@@ -143,6 +143,7 @@ impl Server {
         answer: Answer,
     ) {
         let request = self.requests.remove(&id);
+        let is_refused = matches!(answer, Answer::Refuse(_));
         let given = match answer {
             Answer::Reply(reply) => endpoint.reply(cx.local, id, reply).is_ok(),
             Answer::Refuse(reason) => {
@@ -160,11 +161,14 @@ impl Server {
                 false
             }
         };
-        if given && let Some(Waiting { client, call, kind, moment, .. }) = request {
+        if given && let Some(Waiting { client, call, kind, handler, moment, .. }) = request {
             let name = (cx.recorder.names.life(client), call);
             if kind == Kind::Read && cx.common.directory.is_some() {
                 let heard = cx.common.heard.count(self.address, moment);
                 cx.note_of_directory(DirectoryRecord::Confirmed { name, heard });
+            }
+            if let Some(handler) = handler.filter(|_| !is_refused) {
+                cx.note(ReplicaRecord::AnsweredFor { handler, name });
             }
             let service = cx.common.service_of(self.service());
             cx.note(ReplicaRecord::Answered { service, name, confirmed: kind != Kind::LocalRead });

@@ -2,21 +2,24 @@
 
 use super::ReplicaSide;
 use super::context::{Context, barrier_number};
-use super::server::Server;
+use super::server::{Server, handler_word};
 use crate::directory;
 use crate::record::{DirectoryRecord, Mode, OpId, ReplicaRecord, hash};
 use crate::replica::Op;
 use crate::world::World;
 use bytes::Bytes;
 use std::time::Duration;
-use unisono_core::Uid;
 use unisono_core::replica::Kind;
+use unisono_core::rpc::Wishes;
+use unisono_core::{Quality, Uid};
 
 /// What a caller asks a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     op: Op,
     mode: Mode,
+    handler: Option<u8>,
+    quality: Quality,
     payload: Bytes,
 }
 
@@ -28,7 +31,7 @@ impl Question {
             Mode::Read => Kind::Read,
             Mode::LocalRead => Kind::LocalRead,
         };
-        Question { op, mode, payload: op.write(kind, padding) }
+        Question { op, mode, handler: None, quality: Quality::ORDERED, payload: op.write(kind, padding) }
     }
 
     /// Returns a request to a directory.
@@ -38,7 +41,18 @@ impl Question {
             Kind::LocalRead => Mode::LocalRead,
             _ => Mode::Command,
         };
-        Question { op: Op::Directory(hash(request)), mode, payload: directory::payload(request) }
+        let (op, payload) = (Op::Directory(hash(request)), directory::payload(request));
+        Question { op, mode, handler: None, quality: Quality::ORDERED, payload }
+    }
+
+    /// Returns the same question for the holder of a handler.
+    pub(crate) fn for_handler(self, handler: Option<u8>) -> Question {
+        Question { handler, ..self }
+    }
+
+    /// Returns the same question at this quality.
+    pub(crate) fn at_quality(self, quality: Quality) -> Question {
+        Question { quality, ..self }
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -105,7 +119,10 @@ impl World<ReplicaSide> {
         }
         let id = self.with(process, |side, cx| {
             let port = cx.common.service.port;
-            let call = side.endpoint.call(cx.local, port, question.payload.clone(), limit).ok()?;
+            let handler = question.handler.map(|handler| handler_word(handler).into());
+            let (payload, quality) = (question.payload.clone(), question.quality);
+            let wishes = Wishes { handler, quality };
+            let call = side.endpoint.call_with(cx.local, port, payload, limit, wishes).ok()?;
             let id = Self::begin_question(cx, (side.endpoint.uid(), call), question);
             side.calls.insert(call, id);
             Some(id)
@@ -122,6 +139,18 @@ impl World<ReplicaSide> {
             server.own.commands.insert(number, id);
             id
         })
+    }
+
+    /// Lets a server claim a handler, or give it up if it holds it.
+    pub(crate) fn change_handler(&mut self, process: usize, handler: u8) {
+        self.with_copy(process, |server, cx| {
+            let (word, me) = (handler_word(handler), server.group.info().me);
+            match server.replica.handler_holder(&word) == Some(me) {
+                true => server.replica.give_up_handler(&word),
+                false => _ = server.replica.claim_handler(&word),
+            }
+            server.note_steps(cx);
+        });
     }
 
     /// Lets a server's own process look at its state after a barrier.

@@ -1,8 +1,7 @@
 //! What callers and newcomers ask a server.
 
 use super::context::Context;
-use super::server::Server;
-use super::server::Waiting;
+use super::server::{Server, Waiting, handler_number};
 use crate::bugs::ServiceBug;
 use crate::draw::Draw;
 use crate::record::DirectoryRecord;
@@ -31,6 +30,7 @@ impl Server {
                 client: request.client,
                 call: request.call,
                 kind,
+                handler: request.handler().map(handler_number),
                 payload: request.payload.clone(),
                 arrived: cx.local,
                 moment: cx.common.heard.question(),

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use unisono_core::locks::LockClaim;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
-use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Time, Uid};
+use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Quality, Time, Uid};
 
 /// Maximum bytes of remembered replies, of waiting commands and of waiting events, and maximum number of clients, as the core promises.
 const BYTES_MAX: usize = 64 << 20;
@@ -54,7 +54,7 @@ pub(crate) struct Server {
     pub(super) own: Own,
     pub(crate) disk: Option<DiskInUse>,
     /// Messages that the group has not taken yet.
-    pub(super) to_send: VecDeque<Bytes>,
+    pub(super) to_send: VecDeque<(Bytes, Quality)>,
     /// Questions about the state that have no outcome yet.
     pub(super) fetches: BTreeMap<CallNumber, FetchNumber>,
     /// Requests that the copy has: client, number, and how they are treated.
@@ -78,6 +78,10 @@ pub(crate) struct Server {
     pub(super) held: [usize; 6],
     /// Fence of the last lock that this member got.
     pub(super) last_fence: u64,
+    /// Seqno of the last event.
+    pub(super) last_seqno: u64,
+    /// The holders of handlers, and the members, as they were last recorded.
+    handlers: (Vec<(u8, Uid)>, Vec<Uid>),
 }
 
 /// Returns what a new copy has.
@@ -92,12 +96,24 @@ fn state(common: &ReplicaCommon, server: Uid) -> State {
     }
 }
 
+/// Returns the name of a handler.
+pub(super) fn handler_word(handler: u8) -> String {
+    format!("handler-{}", char::from(b'a' + handler))
+}
+
+/// Returns the number of a handler.
+pub(super) fn handler_number(word: &str) -> u8 {
+    word.bytes().last().unwrap_or_default() - b'a'
+}
+
 /// A request that the copy has.
 pub(super) struct Waiting {
     pub(super) client: Uid,
     pub(super) call: CallNumber,
     pub(super) kind: Kind,
     pub(super) payload: Bytes,
+    /// The handler that it names.
+    pub(super) handler: Option<u8>,
     /// When it arrived, by the process's clock, and at which moment of all servers.
     pub(super) arrived: Time,
     pub(super) moment: u64,
@@ -109,17 +125,33 @@ impl Server {
         context: &BirthContext,
         birth: ServerBirth,
     ) -> Result<Server, ConfigError> {
-        let ServerBirth { entry, settings, durability, message_bytes_max, members_min, names, disk, former } =
-            birth;
+        let ServerBirth {
+            entry,
+            settings,
+            durability,
+            message_bytes_max,
+            members_min,
+            names,
+            handlers,
+            disk,
+            former,
+        } = birth;
         let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
-        let of_replica =
-            ReplicaSettings { client, durability, message_bytes_max, members_min, names, digest };
+        let of_replica = ReplicaSettings {
+            client,
+            durability,
+            message_bytes_max,
+            members_min,
+            names,
+            quorums_intersect: true,
+            digest,
+        };
         let group =
             Group::new(now, me, common.group, entry.clone(), Bytes::new(), settings, Box::new(Seal), random)?;
-        let (replica, watch, client, own, disk) = match (former, disk) {
+        let (mut replica, watch, client, own, disk) = match (former, disk) {
             (Some(former), _) => {
                 let replica = former.replica.into_next(context.uid);
                 (replica, former.watch, former.client, former.own, former.disk)
@@ -141,6 +173,7 @@ impl Server {
                 (replica, watch, client, Own::default(), None)
             }
         };
+        handlers.iter().for_each(|handler| _ = replica.claim_handler(&handler_word(*handler)));
         Ok(Server {
             group,
             replica,
@@ -165,7 +198,31 @@ impl Server {
             sent_after_end: false,
             held: [0; 6],
             last_fence: 0,
+            last_seqno: 0,
+            handlers: (Vec::new(), Vec::new()),
         })
+    }
+
+    /// Notes who holds which handler, if that or the members have changed.
+    fn note_handlers(&mut self, cx: &mut Context<'_>) {
+        let holders = self.replica.handler_holders();
+        if self.over.is_some() || holders.is_empty() && self.handlers.0.is_empty() {
+            return;
+        }
+        let holders = holders.into_iter().map(|(word, holder)| (handler_number(word), holder)).collect();
+        let view = self.replica.view();
+        let members = view.iter().flat_map(|view| &view.members).map(|member| member.uid).collect();
+        if self.handlers == (Vec::clone(&holders), Vec::clone(&members)) {
+            return;
+        }
+        let epoch = view.map_or_else(Default::default, |view| view.epoch);
+        let (service, epoch) = (cx.common.service_of(self.service()), cx.recorder.names.epoch(epoch));
+        let names = &mut cx.recorder.names;
+        let of_lives = holders.iter().map(|(handler, holder)| (*handler, names.life(*holder))).collect();
+        let lives = members.iter().map(|member| names.life(*member)).collect();
+        self.handlers = (holders, members);
+        let (holders, members, seqno) = (of_lives, lives, self.last_seqno);
+        cx.note(ReplicaRecord::Handlers { service, epoch, seqno, holders, members });
     }
 
     /// Returns when a watch gets an empty answer.
@@ -212,6 +269,7 @@ impl Server {
     }
 
     pub(super) fn note_steps(&mut self, cx: &mut Context<'_>) {
+        self.note_handlers(cx);
         let steps = std::mem::take(&mut *self.watch.steps.borrow_mut());
         for step in steps {
             let at = self.place_at(cx, step.position, step.trail);

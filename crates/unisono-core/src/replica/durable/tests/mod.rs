@@ -120,6 +120,7 @@ impl Made {
             message_bytes_max: 1 << 20,
             members_min: 1,
             names: Vec::new(),
+            quorums_intersect: true,
             digest,
         };
         let Ok(replica) = Replica::with_disk(Uid(uid), Words::default(), settings, &start) else { panic!() };
@@ -268,8 +269,8 @@ impl Made {
         let is_member = self.view.contains(&id);
         let sender = Uid(self.servers[&id].uid);
         match output {
-            Output::Submit(_) if !is_member => {}
-            Output::Submit(payload) => {
+            Output::Submit(..) if !is_member => {}
+            Output::Submit(payload, _) => {
                 self.order(|seqno| Event::Message { seqno, sender, number: seqno, payload: payload.clone() });
             }
             Output::Confirm => {
@@ -309,6 +310,7 @@ impl Made {
             hops: 0,
             again: false,
             deadline: NOW + Duration::from_secs(60),
+            wishes: None,
             payload: Bytes::from_static(word.as_bytes()),
         };
         self.servers.get_mut(&id).unwrap().replica.handle_request(NOW, request);
@@ -749,7 +751,7 @@ fn what_a_disk_has_is_announced_again_after_a_reset() {
     let (number, job) = server.jobs.remove(0);
     server.replica.handle_stored(NOW, number, Ok(()));
     while let Some(output) = server.replica.poll_output() {
-        assert!(matches!(output, Output::Submit(_)), "{output:?}");
+        assert!(matches!(output, Output::Submit(..)), "{output:?}");
     }
     made.store(2, job);
     made.settle();

@@ -1,0 +1,180 @@
+//! Handlers: which member answers.
+
+use super::*;
+
+/// A request for handler `desk`.
+fn for_desk(index: u32, call: CallNumber, hops: u8, payload: &'static str) -> Request {
+    let wishes = Wishes { handler: Some("desk".into()), ..Wishes::default() };
+    Request { hops, wishes: Some(wishes.into()), ..asked(index, 77, call, false, payload) }
+}
+
+impl Made {
+    fn claim(&mut self, uid: u64) {
+        self.replica(uid).claim_handler("desk").unwrap();
+        self.settle();
+    }
+
+    fn ask(&mut self, uid: u64, request: Request) -> Option<String> {
+        let index = (0..).find(|index| RequestId::numbered(*index) == request.id).unwrap();
+        self.replica(uid).handle_request(NOW, request);
+        self.settle();
+        self.answer(index)
+    }
+
+    fn holders(&self) -> Vec<Option<u64>> {
+        let holder = |uid| self.replicas[uid].handler_holder("desk").map(|holder| holder.0);
+        self.view.iter().map(holder).collect()
+    }
+}
+
+#[test]
+fn the_holder_alone_answers_and_the_next_in_line_after_it() {
+    let mut made = Made::of(&[1, 2, 3]);
+    made.claim(2);
+    made.claim(3);
+    made.claim(2);
+    assert_eq!(made.holders(), [Some(2), Some(2), Some(2)]);
+    assert_eq!(made.ask(1, for_desk(1, 1, 0, "a")).unwrap(), "to 2");
+    assert_eq!(made.words(1), ["(3)"], "it is executed where it is answered");
+    assert_eq!(made.ask(2, for_desk(2, 1, 1, "a")).unwrap(), "2 by 2");
+    made.reset_without(&[2]);
+    assert_eq!(made.holders(), [Some(3), Some(3)]);
+    // The client repeats its call: it takes effect once, and the next holder answers.
+    let again = Request { again: true, ..for_desk(3, 1, 0, "a") };
+    assert_eq!(made.ask(1, again.clone()).unwrap(), "to 3");
+    let again = Request { id: RequestId::numbered(4), hops: 1, ..again };
+    assert_eq!(made.ask(3, again).unwrap(), "2 by 3");
+    assert_eq!(made.words(3).iter().filter(|word| *word == "a").count(), 1);
+    made.assert_all_agree();
+}
+
+#[test]
+fn reads_and_what_is_passed_on_are_the_holders_too_and_refusals_are_not() {
+    let mut made = Made::of(&[1, 2]);
+    made.claim(1);
+    assert_eq!(made.ask(1, for_desk(1, 1, 0, "read")).unwrap(), "(2) by 1");
+    assert_eq!(made.ask(1, for_desk(2, 2, 0, "look")).unwrap(), "(2) by 1");
+    assert_eq!(made.ask(1, for_desk(3, 3, 0, "pass")).unwrap(), "passed by 1");
+    assert_eq!(made.ask(1, for_desk(4, 4, 0, "open")).unwrap(), "refused: no key");
+    for (index, payload) in [(5, "read"), (6, "look"), (7, "pass")] {
+        assert_eq!(made.ask(2, for_desk(index, index.into(), 0, payload)).unwrap(), "to 1");
+    }
+    made.request(2, 8, 77, 8, "a");
+    assert_eq!(made.answer(8).unwrap(), "2", "a request without a handler is as before");
+}
+
+#[test]
+fn without_a_holder_nothing_happens_and_the_caller_learns_it() {
+    let mut made = Made::of(&[1, 2]);
+    for (index, payload) in [(1, "a"), (2, "read"), (3, "look")] {
+        let refused = made.ask(1, for_desk(index, index.into(), 0, payload)).unwrap();
+        assert_eq!(refused, "refused: no member holds this handler; nothing happened");
+    }
+    let again = Request { again: true, ..for_desk(9, 9, 0, "look") };
+    assert!(
+        made.ask(1, again).unwrap().ends_with("nothing happened"),
+        "a read is no command that took effect"
+    );
+    assert_eq!(made.words(1), ["(2)"]);
+    // The holder gives the handler up after the command has its seqno.
+    made.claim(1);
+    made.holds = true;
+    made.replica(1).handle_request(NOW, for_desk(4, 4, 0, "b"));
+    made.settle();
+    let held = core::mem::take(&mut made.held);
+    made.holds = false;
+    made.replica(1).give_up_handler("desk");
+    made.settle();
+    for (sender, payload) in held {
+        made.order(|seqno| Event::Message {
+            seqno,
+            sender: Uid(sender),
+            number: seqno,
+            payload: payload.clone(),
+        });
+    }
+    made.settle();
+    let refused = made.answer(4).unwrap();
+    assert!(refused.contains("no member holds this handler any longer; a command took effect"), "{refused}");
+    assert_eq!(made.words(1), ["(2)", "b"]);
+}
+
+#[test]
+fn a_request_for_a_member_that_is_leaving_waits_for_the_next_holder() {
+    let mut made = Made::of(&[1, 2, 3]);
+    made.claim(2);
+    made.claim(3);
+    // It answers no more, and holds the handler until it is out.
+    made.replica(2).end();
+    assert_eq!(made.ask(2, for_desk(1, 1, 3, "a")).unwrap(), "to 3");
+    assert_eq!(made.ask(1, for_desk(2, 1, 4, "a")), None);
+    made.leave(2);
+    assert_eq!(made.answer(2).unwrap(), "to 3");
+    assert_eq!(made.ask(3, for_desk(3, 1, 5, "a")).unwrap(), "2 by 3");
+    // Without a next holder the caller learns it, and a caller that waits no longer is not waited for.
+    made.replica(3).end();
+    assert_eq!(made.ask(1, for_desk(4, 2, 4, "b")), None);
+    assert_eq!(made.ask(1, Request { deadline: NOW, ..for_desk(5, 3, 4, "c") }), None);
+    made.replica(1).handle_timeout(NOW + REPLICA_TIDIES_EVERY);
+    made.leave(3);
+    assert!(made.answer(4).unwrap().contains("any longer"));
+    assert_eq!(made.answer(5), None);
+}
+
+#[test]
+fn a_newcomer_gets_the_lines_and_a_member_claims_in_its_next_life_too() {
+    let mut made = Made::of(&[1, 2]);
+    made.claim(2);
+    made.join(3);
+    assert_eq!(made.holders(), [Some(2), Some(2), Some(2)]);
+    made.claim(3);
+    made.reset_without(&[2]);
+    assert_eq!(made.holders(), [Some(3), Some(3)]);
+    let mut next = made.replicas.remove(&2).unwrap().into_next(Uid(4));
+    assert_eq!(next.handler_holder("desk"), None);
+    next.handle_event(
+        NOW,
+        Event::Entered { seqno: 0, view: View::new(EpochId::default(), [member(4)].into(), Uid(4), 1) },
+    );
+    let claims = |output| matches!(output, Output::Submit(word, _) if Word::read(word.clone()) == Some(Word::Claim("desk".into())));
+    assert!(core::iter::from_fn(|| next.poll_output()).any(claims));
+}
+
+#[test]
+fn bad_names_and_too_many_claims_are_refused() {
+    let mut made = Made::of(&[1]);
+    for name in ["", "a\nb", &"x".repeat(256)] {
+        assert_eq!(made.replica(1).claim_handler(name), Err(HandlerError::BadName));
+    }
+    for index in 0..HANDLERS_MAX {
+        made.replica(1).claim_handler(&format!("{index}")).unwrap();
+    }
+    assert_eq!(made.replica(1).claim_handler("0"), Ok(()));
+    assert_eq!(made.replica(1).claim_handler("one more"), Err(HandlerError::TooMany));
+    made.settle();
+    assert_eq!(made.replica(1).handler_holders().len(), HANDLERS_MAX);
+    made.replica(1).give_up_handler("0");
+    made.settle();
+    assert_eq!(made.replica(1).handler_holders().len(), HANDLERS_MAX - 1);
+}
+
+#[test]
+fn a_state_machine_names_a_handler_by_itself() {
+    let mut made = Made::of(&[1, 2]);
+    made.claim(2);
+    made.request(1, 1, 77, 1, "to the desk");
+    assert_eq!(made.answer(1).unwrap(), "to 2");
+    made.request(2, 2, 77, 1, "to the desk");
+    assert_eq!(made.answer(2).unwrap(), "for the desk by 2", "executed once");
+    made.request(2, 3, 77, 3, "to no desk");
+    assert!(made.answer(3).unwrap().starts_with("refused: the state machine names a handler"));
+    // A member's own command: the holder has the reply, and another member has to call.
+    for uid in [1, 2] {
+        made.replica(uid).command(NOW, "to the desk".into(), NOW + Duration::from_secs(5));
+        made.settle();
+    }
+    let failure = made.done(1).remove(0).1.unwrap_err();
+    assert!(matches!(failure, CommandFailure::OfHandler { handler, .. } if handler == "desk"));
+    assert_eq!(made.done(2).remove(0).1.unwrap().reply, "for the desk by 2");
+    made.assert_all_agree();
+}
