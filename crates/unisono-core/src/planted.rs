@@ -40,6 +40,28 @@ named! {
         EarlyLeftOutOfVotes,
         /// A proposal keeps only what its coordinator delivered early.
         TailOfCoordinatorOnly,
+        /// A joiner delivers early before its own join is accepted.
+        EarlyByJoiner,
+        /// What is kept of early messages is not in the order of senders and numbers.
+        TailUnsorted,
+        /// A reset also keeps early messages that the kept log has.
+        TailThoughNumbered,
+        /// A member that prepares a proposal puts what it keeps of early messages into its log.
+        TailFiledBeforeDecided,
+        /// A coordinator that adopts a proposal prepared before keeps the early messages of its own voters.
+        TailMadeAnew,
+        /// A member that gives the role away forgets what it has delivered early.
+        EarlyForgottenAtHandOver,
+        /// A message that was delivered early counts as passed once it has a seqno that a reset drops.
+        EarlyForgottenWhenNumbered,
+        /// A reset reports the sender's messages as ok through the last one that it keeps.
+        OutcomesByPrefix,
+        /// A message that a reset keeps because it was delivered early is reported as failed.
+        FailedThoughInTail,
+        /// Any number of messages may be early.
+        EarlyUnbounded,
+        /// A message of the quality *majority* asks for a majority of the view at the end of the log.
+        MajorityOfViewAbove,
         /// An unreliable message takes a number of the messages that get seqnos.
         UnreliableSharesNumbers,
         /// The unreliable messages of a datagram that arrives twice are delivered twice.
@@ -408,6 +430,10 @@ named! {
         TentativeKept,
         /// A reset kept a message that was delivered early and had no seqno.
         TailKept,
+        /// A reset kept a message that was delivered early, and failed an earlier one of its sender.
+        TailWithHole,
+        /// A coordinator adopted a proposal that keeps messages that were delivered early.
+        TailAdopted,
         /// A tentative entry was dropped.
         TentativeCut,
         /// A message under way failed.

@@ -69,6 +69,8 @@ pub struct Summary {
     pub messages: u64,
     /// Messages that applications received before their seqno.
     pub early: u64,
+    /// Messages that members put before a reset event because one had delivered them early, each counted at every member.
+    pub tails: u64,
     /// Unreliable messages that applications received.
     pub unreliable: u64,
     /// Calls that were answered.
@@ -267,6 +269,7 @@ impl Tally {
             threads,
             messages: self.totals.messages,
             early: self.totals.early,
+            tails: self.totals.tails,
             unreliable: self.totals.unreliable,
             calls: self.totals.calls,
             resets: self.totals.resets,

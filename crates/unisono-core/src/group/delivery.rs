@@ -71,6 +71,8 @@ impl Group {
             }
             if event.is_some() || !(was_early || self.is_pass(seqno)) {
                 self.confirming.note_event(seqno);
+            } else if was_early {
+                self.confirming.note_skipped();
             }
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
@@ -113,7 +115,7 @@ impl Group {
     }
 
     /// True if the message at `seqno` was delivered early.
-    fn is_early_at(&self, seqno: Seqno) -> bool {
+    pub(crate) fn is_early_at(&self, seqno: Seqno) -> bool {
         match self.log.history().get(seqno) {
             Some(Entry::Message(message)) => self.early.contains(message.sender, message.number),
             _ => false,
@@ -125,10 +127,12 @@ impl Group {
         if self.passes_early(seqno, &message) {
             return None;
         }
-        let Message { sender, number, .. } = message;
+        let Message { sender, number, quality, .. } = message;
         let data = self.log.history().data(&message);
         let (more, data) = (message.more(), data.map(|data| data.share()));
         let is_piece = more || self.log.is_put_together(sender);
+        // A reset may put one that was delivered early behind pieces of a message that it fails.
+        let is_piece = is_piece && !quality.may_be_early();
         let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
         Some(Event::Message { seqno, sender, number, payload })

@@ -5,8 +5,9 @@
 //! with its data: a vote carries it, and a proposal keeps what any vote carried and the log lacks, as its *tail*, between
 //! the kept log and the reset event.
 //!
-//! A tail travels in votes and proposals, so it is bounded: what one member has delivered early and not at its place is at
-//! most its share of [`TAIL_BYTES_MAX`] (hazard H100). What comes beyond is delivered at its seqno.
+//! A tail travels in votes and proposals, and is filed whatever room the history has. So what one member has delivered early
+//! and not at its place is at most its share of [`TAIL_BYTES_MAX`] and of half a history (hazard H100). What comes beyond is
+//! delivered at its seqno.
 //!
 //! Nothing is delivered early once a reset was promised, before this member's join or after the sender's leave is in the
 //! log, and nowhere in groups in which a message may never get its place: those that keep a state or have a minimum above
@@ -92,13 +93,15 @@ impl Early {
 impl Group {
     /// True if messages of `sender` may be delivered early now.
     fn may_be_early(&self, sender: Uid) -> bool {
+        let at_once = self.broken(Planted::EarlyByJoiner);
         (self.phase == Phase::Member
+            || (self.phase == Phase::Joining && at_once)
             || (self.phase == Phase::Resetting && self.broken(Planted::EarlyAfterPromise)))
             && (!self.recovery.has_promised() || self.broken(Planted::EarlyAfterPromise))
             && !self.config.keeps_state
             && self.config.members_min <= 1
             && self.is_in_view(sender)
-            && self.application_knows(sender)
+            && (self.application_knows(sender) || at_once)
             && self.notices.len() < EVENTS_MAX
     }
 
@@ -133,7 +136,9 @@ impl Group {
 
     fn deliver_if_early(&mut self, sender: Uid, number: MessageNumber, quality: Quality, bytes: Bytes) {
         let members = self.log.history().view().len().max(1);
-        let fits = self.early.bytes + EarlyMessage::cost(bytes.len()) <= TAIL_BYTES_MAX / members;
+        let fits = self.early.bytes + EarlyMessage::cost(bytes.len()) <= TAIL_BYTES_MAX / members
+            && self.early.messages.len() < self.config.history_messages as usize / (2 * members);
+        let fits = fits || self.broken(Planted::EarlyUnbounded);
         let careless = self.broken(Planted::SourceOrderOnReceipt);
         let in_turn = quality == Quality::UNORDERED || careless || self.earlier_are_delivered(sender, number);
         if !fits || !in_turn || self.notices.len() >= EVENTS_MAX {
@@ -141,6 +146,7 @@ impl Group {
         }
         self.early.insert((sender, number), quality, bytes.clone());
         self.counters.messages_delivered += 1;
+        self.counters.early += 1;
         self.notices.push_back(Event::Early { sender, quality, payload: bytes });
     }
 
@@ -191,8 +197,9 @@ impl Group {
 
     /// Returns what a vote says: the messages that this member delivered early and that its log lacks.
     pub(crate) fn early_for_vote(&self) -> Vec<EarlyMessage> {
+        let all = self.broken(Planted::TailThoughNumbered);
         let lacks = |(sender, number): &(Uid, MessageNumber)| {
-            *number > self.log.history().sender_mark(*sender).number
+            all || *number > self.log.history().sender_mark(*sender).number
         };
         let forgets = self.broken(Planted::EarlyLeftOutOfVotes);
         let kept = self.early.messages.iter().filter(|(name, _)| !forgets && lacks(name));
@@ -211,15 +218,20 @@ impl Group {
         let mut tail = BTreeMap::new();
         for message in voted {
             let is_known = view.iter().any(|member| member.uid == message.sender);
-            if is_known && message.number > self.log.history().sender_mark(message.sender).number {
+            let is_numbered = message.number <= self.log.history().sender_mark(message.sender).number;
+            if is_known && (!is_numbered || self.broken(Planted::TailThoughNumbered)) {
                 tail.insert((message.sender, message.number), message);
             }
         }
-        tail.into_values().collect()
+        let sorted = tail.into_values();
+        if self.broken(Planted::TailUnsorted) { sorted.rev().collect() } else { sorted.collect() }
     }
 
     /// True if this tail can follow the entry at `keep`: it names members of the view there, and nothing that is numbered.
     pub(crate) fn is_tail_after(&self, keep: Seqno, tail: &[EarlyMessage]) -> bool {
+        if self.broken(Planted::TailThoughNumbered) {
+            return true;
+        }
         let history = self.log.history();
         let last_number = |sender: Uid| {
             let numbers =
@@ -235,12 +247,48 @@ impl Group {
         })
     }
 
+    /// Planted bugs only: what a member does wrong with its early messages before it cuts its log after `keep`.
+    pub(crate) fn forget_early_beyond(&mut self, keep: Seqno) {
+        if !self.broken(Planted::EarlyForgottenWhenNumbered) {
+            return;
+        }
+        for seqno in keep + 1..=self.log.received() {
+            if let Some(Entry::Message(message)) = self.log.history().get(seqno) {
+                self.early.messages.remove(&(message.sender, message.number));
+            }
+        }
+    }
+
+    /// Planted bug only: forgets what was delivered early.
+    pub(crate) fn forget_early(&mut self) {
+        if self.broken(Planted::EarlyForgottenAtHandOver) {
+            self.early.messages.clear();
+        }
+    }
+
+    /// Planted bug only: puts the tail of a proposal into the log before it is decided.
+    pub(crate) fn file_undecided(&mut self, keep: Seqno, tail: &[EarlyMessage]) {
+        if !self.broken(Planted::TailFiledBeforeDecided) || self.log.received() != self.log.end() {
+            return;
+        }
+        if self.log.received() == keep {
+            for EarlyMessage { sender, number, quality, bytes } in tail {
+                let (sender, number, quality) = (*sender, *number, *quality);
+                let message = Message { sender, number, quality, broadcast: true, data: None };
+                self.log.append_message(message, Slice::alone(false, bytes));
+            }
+        }
+    }
+
     /// Appends the tail of a decided proposal to the log, which ends where the proposal keeps it. Returns the places of this
     /// member's own messages.
     pub(crate) fn append_tail(&mut self, tail: &[EarlyMessage]) -> Vec<(MessageNumber, Seqno)> {
         let mut own = Vec::new();
         for EarlyMessage { sender, number, quality, bytes } in tail {
             let (sender, number, quality) = (*sender, *number, *quality);
+            if number > self.log.history().sender_mark(sender).number + 1 {
+                self.probe(Probe::TailWithHole);
+            }
             let message = Message { sender, number, quality, broadcast: true, data: None };
             let seqno = self.log.append_message(message, Slice::alone(false, bytes));
             self.log.accept_through(seqno);

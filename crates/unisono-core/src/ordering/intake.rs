@@ -22,7 +22,8 @@ const WANTS_MAX: usize = 16;
 impl Group {
     /// Handles messages that ask for a seqno.
     pub(crate) fn handle_data(&mut self, now: Time, data: Data) {
-        if self.recovery.has_promised() || !self.is_in_view(data.sender) {
+        let has_promised = self.recovery.has_promised() && !self.broken(Planted::EarlyAfterPromise);
+        if has_promised || !self.is_in_view(data.sender) {
             return;
         }
         let window = self.kept_of_one_sender();

@@ -173,7 +173,7 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
 }
 
 /// Returns the counters in the order in which they travel.
-fn counters(counters: &Counters) -> [u64; 17] {
+fn counters(counters: &Counters) -> [u64; 18] {
     let Counters {
         datagrams_sent,
         datagrams_received,
@@ -184,6 +184,7 @@ fn counters(counters: &Counters) -> [u64; 17] {
         stale,
         messages_sent,
         messages_delivered,
+        early,
         unreliable,
         nacks_sent,
         repairs_sent,
@@ -203,6 +204,7 @@ fn counters(counters: &Counters) -> [u64; 17] {
         stale,
         messages_sent,
         messages_delivered,
+        early,
         unreliable,
         nacks_sent,
         repairs_sent,
@@ -227,6 +229,7 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         stale: from.u64("stale")?,
         messages_sent: from.u64("messages sent")?,
         messages_delivered: from.u64("messages delivered")?,
+        early: from.u64("early")?,
         unreliable: from.u64("unreliable")?,
         nacks_sent: from.u64("nacks sent")?,
         repairs_sent: from.u64("repairs sent")?,

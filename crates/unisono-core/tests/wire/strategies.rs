@@ -354,7 +354,7 @@ fn key() -> impl Strategy<Value = PublicKey> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    any::<[u64; 17]>().prop_map(|values| {
+    any::<[u64; 18]>().prop_map(|values| {
         let mut counters = Counters::default();
         [
             counters.datagrams_sent,
@@ -365,6 +365,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             counters.stale,
             counters.messages_sent,
             counters.messages_delivered,
+            counters.early,
             counters.unreliable,
             counters.nacks_sent,
             counters.repairs_sent,

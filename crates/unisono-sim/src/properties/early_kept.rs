@@ -3,9 +3,9 @@
 //! in each epoch to which it goes on, and is never undone.
 
 use super::{Facts, Property, Violation, broken};
-use crate::record::{Kind, Life, Record, What};
+use crate::record::{Epoch, Kind, Life, Record, What};
 use std::collections::{BTreeMap, BTreeSet};
-use unisono_core::{MessageNumber, Quality};
+use unisono_core::{MessageNumber, Quality, Seqno};
 
 /// Messages that look the same: by sender and hash of the payload.
 type Name = (Life, u64);
@@ -27,6 +27,8 @@ pub(super) struct EarlyKept {
     /// The same messages by sender and number: others may have the same bytes.
     may_be_early: BTreeSet<(Life, MessageNumber)>,
     received: BTreeMap<(Life, Name), Received>,
+    /// By epoch and seqno, what the reset that begins the epoch put before its event: each member has the same there.
+    tails: BTreeMap<(Epoch, Seqno), (Life, MessageNumber)>,
     /// The name of the message that a life passes at its place with its next record.
     passing: BTreeMap<Life, Name>,
     checked: u64,
@@ -53,7 +55,12 @@ impl Property for EarlyKept {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Sent.bit() | Kind::Early.bit() | Kind::Passed.bit() | Kind::Delivered.bit() | Kind::Reset.bit()
+        Kind::Sent.bit()
+            | Kind::Early.bit()
+            | Kind::Passed.bit()
+            | Kind::Delivered.bit()
+            | Kind::Tail.bit()
+            | Kind::Reset.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
@@ -62,6 +69,15 @@ impl Property for EarlyKept {
                 self.may_be_early.insert((record.life, *number));
                 *self.sent.entry((record.life, *hash)).or_default() += 1;
                 Ok(())
+            }
+            What::Tail { epoch, seqno, sender, number } => {
+                let message = (*sender, *number);
+                let first = *self.tails.entry((*epoch, *seqno)).or_insert(message);
+                let is_weak = self.may_be_early.contains(&message);
+                match first == message && is_weak {
+                    true => Ok(()),
+                    false => broken(self, record, || format!("{first:?} is there, or it may not be early")),
+                }
             }
             What::Early { quality, .. } if *quality == Quality::UNRELIABLE => Ok(()),
             What::Early { sender, hash, .. } => self.receive(record, (*sender, *hash), true),

@@ -42,7 +42,7 @@ kinds! {
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
     Replica, Directory,
-    SentUnreliable, Early, Passed,
+    SentUnreliable, Early, Passed, Tail,
 }
 
 #[cfg(test)]

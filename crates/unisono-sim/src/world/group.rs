@@ -215,6 +215,14 @@ impl Listener for LifeRecorder<'_> {
             // Entries before the reset event are of earlier epochs.
             let is_reset = |seqno: &Seqno| matches!(self.group.logged(*seqno), Some(Logged::Reset(_)));
             first = (first..=last).rev().find(is_reset).unwrap_or(first);
+            let kept = self.group.kept_by_reset(first).unwrap_or(first);
+            for seqno in kept + 1..first {
+                if let Some(Logged::Message { sender, number }) = self.group.logged(seqno) {
+                    let sender = self.recorder.names.life(sender);
+                    self.recorder.totals.tails += 1;
+                    self.note_rare(What::Tail { epoch, seqno, sender, number });
+                }
+            }
         }
         for through in first..=last {
             let Some(logged) = self.group.logged(through) else {

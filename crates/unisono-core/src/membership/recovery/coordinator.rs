@@ -321,7 +321,13 @@ impl Group {
         let proposal = match adopted {
             Some(proposal) if !self.broken(Planted::PreparedIgnored) => {
                 self.probe(Probe::PreparedAdopted);
-                proposal
+                if !proposal.tail.is_empty() {
+                    self.probe(Probe::TailAdopted);
+                }
+                match self.broken(Planted::TailMadeAnew) {
+                    true => self.with_tail_made_anew(proposal, voted_early, &after),
+                    false => proposal,
+                }
             }
             _ => {
                 let tail = self.tail_of(voted_early, &after);
@@ -329,6 +335,12 @@ impl Group {
             }
         };
         self.ask_to_prepare(now, ballot, proposal, before, after);
+    }
+
+    /// Planted bug only: gives an adopted proposal the tail of this ballot's votes.
+    fn with_tail_made_anew(&self, adopted: Proposal, voted: Vec<EarlyMessage>, view: &Members) -> Proposal {
+        let tail = self.tail_of(voted, view);
+        Proposal { start: adopted.keep() + tail.len() as u64 + 1, tail, ..adopted }
     }
 
     /// Returns the seqno through which a voter of this member's ballot knows the log to be accepted.

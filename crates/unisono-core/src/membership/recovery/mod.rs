@@ -107,7 +107,8 @@ impl Recovery {
 
     pub(crate) fn prepared(&self) -> Option<Prepared> {
         let (ballot, proposal) = self.prepared.as_ref()?;
-        Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
+        let Proposal { epoch, start, .. } = *proposal;
+        Some(Prepared { ballot: *ballot, epoch, keep: proposal.keep(), start })
     }
 
     /// Returns the members named by the proposal that was prepared last.
@@ -413,6 +414,7 @@ impl Group {
             return;
         }
         let ballot = prepare.ballot;
+        self.file_undecided(prepare.proposal.keep(), &prepare.proposal.tail);
         self.recovery.prepared = Some((ballot, prepare.proposal));
         if from == me {
             self.note_prepared(now, me, ballot);

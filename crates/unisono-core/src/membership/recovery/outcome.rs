@@ -109,6 +109,7 @@ impl Group {
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
         let order = self.log.history().order();
+        self.forget_early_beyond(keep);
         self.log.cut(keep);
         if self.broken(Planted::SwitchKeptOverCut) {
             self.log.keep_order(order);
@@ -122,7 +123,8 @@ impl Group {
         let peers = self.peers.iter().map(|peer| peer.member().clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let (degraded, forced) = (proposal.degraded, proposal.forced);
-        let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded, forced };
+        let (epoch, kept) = (proposal.epoch, keep);
+        let reset = Reset { epoch, kept, excluded: excluded.clone(), degraded, forced };
         let start = self.log.install(members.clone(), reset);
         if was_in {
             let members = members.len();
@@ -178,8 +180,12 @@ impl Group {
             self.probe(Probe::SendFailed);
         }
         self.counters.messages_sent += placed.len() as u64;
+        let (by_prefix, all_fail) =
+            (self.broken(Planted::OutcomesByPrefix), self.broken(Planted::FailedThoughInTail));
         self.sent.extend(rest.into_iter().map(|number| {
-            let place = placed.iter().find(|(named, _)| *named == number);
+            let is_it =
+                |(named, _): &&(MessageNumber, Seqno)| *named == number || (by_prefix && *named > number);
+            let place = placed.iter().find(is_it).filter(|_| !all_fail);
             (number, place.map_or(Outcome::Failed, |(_, seqno)| Outcome::Ok { seqno: *seqno }))
         }));
     }
