@@ -52,7 +52,7 @@ named! {
         TailMadeAnew,
         /// A member that gives the role away forgets what it has delivered early.
         EarlyForgottenAtHandOver,
-        /// A message that was delivered early counts as passed once it has a seqno that a reset drops.
+        /// A member that promises a reset forgets the early messages that have seqnos.
         EarlyForgottenWhenNumbered,
         /// A reset reports the sender's messages as ok through the last one that it keeps.
         OutcomesByPrefix,

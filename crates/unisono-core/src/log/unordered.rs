@@ -155,11 +155,11 @@ impl UnorderedBuffer {
         self.queues.get(sender)?.next(last)
     }
 
-    /// Returns what a message that is here asks for, and its bytes.
+    /// Returns what a message that is here as a whole asks for, and its bytes.
     pub(crate) fn get(&self, sender: Uid, number: MessageNumber) -> Option<(Quality, Bytes)> {
         let queue = self.queues.get(sender)?;
         let index = usize::try_from(number.checked_sub(queue.first)?).ok()?;
-        let held = queue.slots.get(index)?.as_ref()?;
+        let held = queue.slots.get(index)?.as_ref().filter(|held| !held.data.more)?;
         Some((held.manner.quality, queue.blocks.slice(held.data)?.share()))
     }
 

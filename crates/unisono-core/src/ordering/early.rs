@@ -20,7 +20,7 @@ use crate::log::{Entry, Members, Message, Slice};
 use crate::planted::{Planted, Probe};
 use crate::quality::Quality;
 use crate::wire::{EarlyMessage, TAIL_BYTES_MAX};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -47,6 +47,8 @@ pub(crate) struct Early {
     bytes: usize,
     /// For checkers only: the messages that were passed at their seqnos since they were last asked for.
     passed: Vec<Passed>,
+    /// For checkers only: the numbers of the messages that were delivered early since they were last asked for.
+    told: VecDeque<MessageNumber>,
 }
 
 /// A message that was delivered early, and its seqno, which this member has come to.
@@ -76,6 +78,9 @@ impl Early {
 
     fn insert(&mut self, (sender, number): (Uid, MessageNumber), quality: Quality, bytes: Bytes) {
         self.bytes += EarlyMessage::cost(bytes.len());
+        if cfg!(feature = "planted") {
+            self.told.push_back(number);
+        }
         self.messages.insert((sender, number), Kept { quality, bytes });
     }
 
@@ -193,6 +198,12 @@ impl Group {
         core::mem::take(&mut self.early.passed)
     }
 
+    /// Returns the number of the message that the application has just received as [`Event::Early`], for checkers; `None` for an
+    /// unreliable one, which the caller must not ask for, and without the feature `planted`.
+    pub fn take_early_number(&mut self) -> Option<MessageNumber> {
+        self.early.told.pop_front()
+    }
+
     // --- over a reset ---
 
     /// Returns what a vote says: the messages that this member delivered early and that its log lacks.
@@ -247,15 +258,11 @@ impl Group {
         })
     }
 
-    /// Planted bugs only: what a member does wrong with its early messages before it cuts its log after `keep`.
-    pub(crate) fn forget_early_beyond(&mut self, keep: Seqno) {
-        if !self.broken(Planted::EarlyForgottenWhenNumbered) {
-            return;
-        }
-        for seqno in keep + 1..=self.log.received() {
-            if let Some(Entry::Message(message)) = self.log.history().get(seqno) {
-                self.early.messages.remove(&(message.sender, message.number));
-            }
+    /// Planted bug only: forgets what was delivered early and has a seqno, which the reset may drop.
+    pub(crate) fn forget_numbered_early(&mut self) {
+        if self.broken(Planted::EarlyForgottenWhenNumbered) {
+            let history = self.log.history();
+            self.early.messages.retain(|(sender, number), _| *number > history.sender_mark(*sender).number);
         }
     }
 

@@ -683,7 +683,8 @@ pub struct Vote {
 }
 
 /// Maximum size of the early messages in a vote, as [`EarlyMessage::cost`] counts them. A proposal carries those of all
-/// voters, and each votes for no more than its share, so the tail has about this size, too: a dozen datagrams.
+/// voters, and each votes for no more than its share, so the tail has about this size, too: a dozen datagrams. As the shares of
+/// members that delivered in smaller views are larger, up to eight times as much is read.
 pub const TAIL_BYTES_MAX: usize = 16 << 10;
 
 /// A message that was delivered before its seqno was known, in a [`Vote`] or in the tail of a [`Proposal`].

@@ -1,7 +1,9 @@
 //! The parts that several frames have in common, such as addresses, names and views. The function that writes a part
 //! stands next to the one that reads it.
 
-use super::frame::{EarlyMessage, Founding, GREETING_BYTES_MAX, LogBase, PIECE_BYTES_MAX, Proposal};
+use super::frame::{
+    EarlyMessage, Founding, GREETING_BYTES_MAX, LogBase, PIECE_BYTES_MAX, Proposal, TAIL_BYTES_MAX,
+};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, NUMBER_MAX};
@@ -147,7 +149,7 @@ pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
 pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     let (epoch, start) = (read_epoch(from)?, from.number("start")?);
     let (degraded, forced) = read_loss(from)?;
-    let (members, tail) = (read_uids(from)?, read_early(from, usize::MAX)?);
+    let (members, tail) = (read_uids(from)?, read_early(from, 8 * TAIL_BYTES_MAX)?);
     if start <= tail.len() as u64 {
         return Err(from.out_of_range("start", start));
     }

@@ -7,44 +7,31 @@ use crate::record::{Epoch, Kind, Life, Record, What};
 use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::{MessageNumber, Quality, Seqno};
 
-/// Messages that look the same: by sender and hash of the payload.
-type Name = (Life, u64);
-
-/// What one life received of the messages of one name.
-#[derive(Clone, Copy, Debug, Default)]
-struct Received {
-    /// Deliveries, early or at a seqno.
-    times: u64,
-    /// Early deliveries whose places have not come yet.
-    without_place: u64,
-}
+/// A message: its sender and number.
+type Name = (Life, MessageNumber);
 
 /// The checker of `early_kept`.
 #[derive(Debug, Default)]
 pub(super) struct EarlyKept {
-    /// How many messages of each name were sent that may be early.
+    /// The messages that were sent and may be early, with the hash of their payload.
     sent: BTreeMap<Name, u64>,
-    /// The same messages by sender and number: others may have the same bytes.
-    may_be_early: BTreeSet<(Life, MessageNumber)>,
-    received: BTreeMap<(Life, Name), Received>,
+    /// What each life has received of them, early or at a seqno.
+    received: BTreeSet<(Life, Name)>,
+    /// Those that it received early, and whose places have not come yet.
+    without_place: BTreeSet<(Life, Name)>,
     /// By epoch and seqno, what the reset that begins the epoch put before its event: each member has the same there.
-    tails: BTreeMap<(Epoch, Seqno), (Life, MessageNumber)>,
-    /// The name of the message that a life passes at its place with its next record.
-    passing: BTreeMap<Life, Name>,
+    tails: BTreeMap<(Epoch, Seqno), Name>,
+    /// The lives that pass a message at its place with their next record.
+    passing: BTreeSet<Life>,
     checked: u64,
 }
 
 impl EarlyKept {
-    fn receive(&mut self, record: &Record, name: Name, early: bool) -> Result<(), Violation> {
-        let sent = self.sent.get(&name).copied().unwrap_or_default();
-        let received = self.received.entry((record.life, name)).or_default();
-        received.times += 1;
-        received.without_place += u64::from(early);
-        let times = received.times;
+    fn receive(&mut self, record: &Record, name: Name) -> Result<(), Violation> {
         self.checked += 1;
-        match times <= sent {
+        match self.received.insert((record.life, name)) {
             true => Ok(()),
-            false => broken(self, record, || format!("sent {sent} times, received {times} times")),
+            false => broken(self, record, || format!("{name:?} was delivered before")),
         }
     }
 }
@@ -66,44 +53,45 @@ impl Property for EarlyKept {
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Sent { number, quality, hash, .. } if quality.may_be_early() => {
-                self.may_be_early.insert((record.life, *number));
-                *self.sent.entry((record.life, *hash)).or_default() += 1;
+                self.sent.insert((record.life, *number), *hash);
                 Ok(())
             }
             What::Tail { epoch, seqno, sender, number } => {
                 let message = (*sender, *number);
                 let first = *self.tails.entry((*epoch, *seqno)).or_insert(message);
-                let is_weak = self.may_be_early.contains(&message);
+                let is_weak = self.sent.contains_key(&message);
                 match first == message && is_weak {
                     true => Ok(()),
                     false => broken(self, record, || format!("{first:?} is there, or it may not be early")),
                 }
             }
             What::Early { quality, .. } if *quality == Quality::UNRELIABLE => Ok(()),
-            What::Early { sender, hash, .. } => self.receive(record, (*sender, *hash), true),
-            What::Passed { sender, hash } => {
-                let name = (*sender, *hash);
-                self.passing.insert(record.life, name);
-                match self.received.get_mut(&(record.life, name)).filter(|known| known.without_place > 0) {
-                    Some(known) => {
-                        known.without_place -= 1;
-                        Ok(())
-                    }
-                    None => broken(self, record, || "it was not delivered early".into()),
+            What::Early { sender, number, hash, .. } => {
+                let name = (*sender, *number);
+                if self.sent.get(&name) != Some(hash) {
+                    return broken(self, record, || "it was not sent".into());
                 }
+                self.without_place.insert((record.life, name));
+                self.receive(record, name)
             }
-            What::Delivered { sender, number, hash, .. } => {
-                let name = (*sender, *hash);
-                match self.passing.remove(&record.life) {
-                    Some(passed) if passed == name => Ok(()),
-                    _ if !self.may_be_early.contains(&(*sender, *number)) => Ok(()),
-                    _ => self.receive(record, name, false),
+            What::Passed { .. } => {
+                self.passing.insert(record.life);
+                Ok(())
+            }
+            What::Delivered { sender, number, .. } => {
+                let name = (*sender, *number);
+                if self.passing.remove(&record.life) {
+                    return match self.without_place.remove(&(record.life, name)) {
+                        true => Ok(()),
+                        false => broken(self, record, || "it was not delivered early".into()),
+                    };
                 }
+                if self.sent.contains_key(&name) { self.receive(record, name) } else { Ok(()) }
             }
             What::Reset(_) => {
-                let all = (record.life, (Life(0), 0))..=(record.life, (Life(u32::MAX), u64::MAX));
-                let lost = self.received.range(all).find(|(_, known)| known.without_place > 0);
-                match lost.map(|((_, name), _)| *name) {
+                let least = (record.life, (Life(0), 0));
+                let lost = self.without_place.range(least..).next().filter(|(life, _)| *life == record.life);
+                match lost.map(|(_, name)| *name) {
                     Some(name) => {
                         broken(self, record, || format!("{name:?} was delivered early and has no place"))
                     }
@@ -130,7 +118,10 @@ mod tests {
         let number = fixture.send_with(Life(1), Quality::UNORDERED);
         let hash = hash_of(&fixture);
         for life in [0, 1] {
-            fixture.record(Life(life), What::Early { sender: Life(1), quality: Quality::UNORDERED, hash });
+            fixture.record(
+                Life(life),
+                What::Early { sender: Life(1), number, quality: Quality::UNORDERED, hash },
+            );
         }
         fixture.order(Life(1), number);
         fixture.deliver_all();
@@ -166,16 +157,19 @@ mod tests {
     #[test]
     fn rejects_an_early_message_that_nobody_sent() {
         let mut fixture = good();
-        fixture.record(Life(2), What::Early { sender: Life(0), quality: Quality::UNORDERED, hash: 5 });
+        fixture.record(
+            Life(2),
+            What::Early { sender: Life(0), number: 1, quality: Quality::UNORDERED, hash: 5 },
+        );
         fixture.bad(EarlyKept::default());
     }
 
     #[test]
     fn rejects_a_reset_that_loses_an_early_message() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.send_with(Life(1), Quality::UNORDERED);
+        let number = fixture.send_with(Life(1), Quality::UNORDERED);
         let hash = hash_of(&fixture);
-        fixture.record(Life(0), What::Early { sender: Life(1), quality: Quality::UNORDERED, hash });
+        fixture.record(Life(0), What::Early { sender: Life(1), number, quality: Quality::UNORDERED, hash });
         fixture.reset(&[Life(0), Life(2)]);
         fixture.bad(EarlyKept::default());
     }

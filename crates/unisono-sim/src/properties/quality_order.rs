@@ -10,7 +10,6 @@ use unisono_core::{MessageNumber, Outcome, Quality, Seqno};
 /// A message that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    hash: u64,
     quality: Quality,
     /// It was reported to its sender as not in the order.
     failed: bool,
@@ -34,30 +33,25 @@ impl QualityOrder {
         &mut self,
         record: &Record,
         sender: Life,
-        quality: Quality,
-        hash: u64,
+        number: MessageNumber,
         facts: &Facts,
     ) -> Result<(), Violation> {
         let me = record.life;
         let placed = self.placed.get(&(me, sender)).copied().unwrap_or_default();
-        let behind = || self.sent.range((sender, placed + 1)..=(sender, MessageNumber::MAX));
-        let is_it = |(name, sent): &(&(Life, MessageNumber), &Sent)| {
-            (sent.hash, sent.quality) == (hash, quality) && !self.early.contains(&(me, sender, name.1))
-        };
         // `early_kept` reports a message that was not sent.
-        let Some(number) = behind().find(is_it).map(|((_, number), _)| *number) else { return Ok(()) };
-        if quality == Quality::SOURCE_ORDERED {
+        let Some(quality) = self.sent.get(&(sender, number)).map(|sent| sent.quality) else { return Ok(()) };
+        if quality == Quality::SOURCE_ORDERED && placed < number {
             self.checked += 1;
             let entered = facts.stream(me).entered;
             let is_left_out = |(name, sent): &(&(Life, MessageNumber), &Sent)| {
                 let before_entry = sent.seqno.is_some_and(|seqno| seqno <= entered);
-                name.1 < number
-                    && sent.quality != Quality::UNORDERED
+                sent.quality != Quality::UNORDERED
                     && !sent.failed
                     && !before_entry
                     && !self.early.contains(&(me, sender, name.1))
             };
-            if let Some(((_, earlier), _)) = behind().find(is_left_out) {
+            let mut behind = self.sent.range((sender, placed + 1)..(sender, number));
+            if let Some(((_, earlier), _)) = behind.find(is_left_out) {
                 return broken(self, record, || format!("number {earlier} comes before number {number}"));
             }
         }
@@ -77,8 +71,8 @@ impl Property for QualityOrder {
 
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
-            What::Sent { number, quality, hash, .. } => {
-                let sent = Sent { hash, quality, failed: false, seqno: None };
+            What::Sent { number, quality, .. } => {
+                let sent = Sent { quality, failed: false, seqno: None };
                 self.sent.insert((record.life, number), sent);
             }
             What::SendResult { number, outcome: Outcome::Failed | Outcome::Unknown } => {
@@ -92,8 +86,8 @@ impl Property for QualityOrder {
                     sent.seqno = Some(seqno);
                 }
             }
-            What::Early { sender, quality, hash } if quality.may_be_early() => {
-                return self.receive(record, sender, quality, hash, facts);
+            What::Early { sender, number, quality, .. } if quality.may_be_early() => {
+                return self.receive(record, sender, number, facts);
             }
             _ => {}
         }
@@ -117,11 +111,11 @@ mod tests {
             fixture.send_with(Life(1), *quality);
         }
         let sent = fixture.records.iter().rev().find_map(|record| match record.what {
-            What::Sent { hash, .. } => Some(hash),
+            What::Sent { number, hash, .. } => Some((number, hash)),
             _ => None,
         });
-        let hash = sent.unwrap_or_default();
-        fixture.record(Life(0), What::Early { sender: Life(1), quality: last, hash });
+        let (number, hash) = sent.unwrap_or_default();
+        fixture.record(Life(0), What::Early { sender: Life(1), number, quality: last, hash });
         fixture
     }
 

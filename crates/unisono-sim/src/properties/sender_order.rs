@@ -147,9 +147,9 @@ impl Property for SenderOrder {
                     message.failed = true;
                 }
             }
-            What::Tail { sender, number, .. } => {
+            What::Tail { sender, number, seqno, .. } => {
                 if let Some(message) = self.messages.at(sender, number) {
-                    message.in_tail = true;
+                    (message.in_tail, message.seqno) = (true, seqno);
                 }
             }
             What::Delivered { seqno, sender, number, .. } => {
@@ -159,7 +159,10 @@ impl Property for SenderOrder {
                 if !message.sent {
                     return Ok(());
                 }
-                message.seqno = seqno;
+                // A member that was cut off may have it at a seqno that the reset has dropped.
+                if !message.in_tail {
+                    message.seqno = seqno;
+                }
                 let (message, previous) = (*message, message.previous);
                 let entered = facts.stream(record.life).entered;
                 if previous != last

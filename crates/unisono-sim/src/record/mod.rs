@@ -481,6 +481,8 @@ pub enum What {
     Early {
         /// Its sender.
         sender: Life,
+        /// Its message number, which the application does not know; 0 for an unreliable message.
+        number: MessageNumber,
         /// What its sender asked for.
         quality: Quality,
         /// Hash of the payload.

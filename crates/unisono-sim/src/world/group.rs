@@ -285,7 +285,12 @@ fn note_change(
     if matches!(event, Event::OrderChanged { sequencer, .. } if *sequencer == resident.uid) {
         recorder.totals.switches += 1;
     }
-    let what = recorder.names.event(event);
+    let mut what = recorder.names.event(event);
+    if let What::Early { quality, number, .. } = &mut what
+        && quality.may_be_early()
+    {
+        *number = resident.side.group.take_early_number().unwrap_or_default();
+    }
     recorder.note(now, process, resident.life, what);
     match event {
         Event::Entered { .. } => Some(Notice::Entered),

@@ -208,6 +208,7 @@ impl Group {
         self.recovery.round = self.recovery.round.max(ballot.round);
         self.recovery.promised = Some(ballot);
         self.recovery.promised_at = now;
+        self.forget_numbered_early();
         self.recovery.put_off = 0;
         if self.recovery.since.is_none() {
             self.recovery.since = Some(now);

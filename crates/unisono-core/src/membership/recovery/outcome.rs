@@ -109,7 +109,6 @@ impl Group {
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
         let order = self.log.history().order();
-        self.forget_early_beyond(keep);
         self.log.cut(keep);
         if self.broken(Planted::SwitchKeptOverCut) {
             self.log.keep_order(order);
