@@ -17,7 +17,7 @@ use bytes::Bytes;
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 9 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 17 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 9 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 18 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: its total, and the number of entries that follow.
 const LIST_HEAD_BYTES: usize = 4;
