@@ -130,6 +130,7 @@ What each member has counted since it started:
   replayed                   dropped: received before
   stale                      dropped: of another epoch or founding, or not from a member
   messages sent, delivered   this member's numbered messages; messages of all members
+  early                      messages among them that it received before their sequence number was known
   unreliable                 messages without a sequence number that it received (send --quality unreliable)
   nacks sent                 retransmission requests for missing sequence numbers
   repairs sent               sequence numbers retransmitted on request
@@ -705,7 +706,7 @@ fn why(
 const RING_COUNTERS: usize = 3;
 
 /// Returns the counters with their names.
-fn counted(counters: &Counters) -> [(&'static str, u64); 17] {
+fn counted(counters: &Counters) -> [(&'static str, u64); 18] {
     [
         ("datagrams_sent", counters.datagrams_sent),
         ("datagrams_received", counters.datagrams_received),
@@ -715,6 +716,7 @@ fn counted(counters: &Counters) -> [(&'static str, u64); 17] {
         ("stale", counters.stale),
         ("messages_sent", counters.messages_sent),
         ("messages_delivered", counters.messages_delivered),
+        ("early", counters.early),
         ("unreliable", counters.unreliable),
         ("nacks_sent", counters.nacks_sent),
         ("repairs_sent", counters.repairs_sent),

@@ -262,7 +262,7 @@ fn qualities_share_one_order() {
     let _alone = alone();
     let name = group("qualities");
     let mut listeners = listeners(&name);
-    let qualities = ["unordered", "source", "ordered", "resilient=2", "majority", "total"];
+    let qualities = ["ordered", "resilient=2", "majority", "total"];
     for quality in qualities {
         let sent = sent(&name, &["--quality", quality, quality, "again"]);
         assert_eq!((sent.status.code(), &json(&sent)["accepted"]), (Some(0), &2.into()), "{sent:?}");
@@ -274,6 +274,36 @@ fn qualities_share_one_order() {
     }
     let [first, others @ ..] = &listeners[..] else { unreachable!("there are three listeners") };
     assert!(others.iter().all(|other| other.messages() == first.messages()));
+}
+
+// They come early or at their seqnos, each once; both ways the senders learn that they are in the order.
+#[test]
+fn weak_messages_come_once_to_each_listener() {
+    let _alone = alone();
+    let name = group("weak");
+    let mut listeners = listeners(&name);
+    let qualities = ["unordered", "source"];
+    for quality in qualities {
+        let sent = sent(&name, &["--quality", quality, quality, "again"]);
+        assert_eq!((sent.status.code(), &json(&sent)["accepted"]), (Some(0), &2.into()), "{sent:?}");
+    }
+    let sent = sent(&name, &["last"]);
+    assert_eq!(sent.status.code(), Some(0), "{sent:?}");
+    for listener in &mut listeners {
+        listener.until("the last message", |seen| seen.iter().any(|line| line["text"] == "last"));
+        let is_weak = |line: &&Value| matches!(line["event"].as_str(), Some("early" | "message"));
+        let mut texts: Vec<&str> =
+            listener.seen.iter().filter(is_weak).filter_map(|line| line["text"].as_str()).collect();
+        texts.sort_unstable();
+        assert_eq!(texts, ["again", "again", "last", "source", "unordered"]);
+        let mut early = listener.seen.iter().filter(|line| line["event"] == "early");
+        assert!(early.all(|line| line["seq"].is_null() && line["quality"] != "ordered"));
+    }
+    let early = listeners.iter().flat_map(|listener| &listener.seen);
+    assert!(early.filter(|line| line["event"] == "early").count() > 0, "none came early");
+    let stats = json(&asked(["stats", &name, "--json"]));
+    let members = stats["members"].as_array().unwrap();
+    assert!(members.iter().any(|member| member["early"].as_u64() > Some(0)), "{stats}");
 }
 
 // A datagram may be lost; not all of a hundred are.

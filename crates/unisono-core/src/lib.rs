@@ -108,6 +108,7 @@ pub use error::*;
 pub use event::*;
 pub use group::*;
 pub use identity::*;
+pub use ordering::Passed;
 pub use peers::Audience;
 pub use planted::{Planted, Probe};
 pub use quality::{Quality, QualityError};

@@ -195,6 +195,8 @@ pub struct Counters {
     pub messages_sent: u64,
     /// Messages delivered here, unreliable ones not counted.
     pub messages_delivered: u64,
+    /// Messages among them that were delivered before their seqno was known.
+    pub early: u64,
     /// Unreliable messages delivered here.
     pub unreliable: u64,
     /// NACKs sent.

@@ -30,6 +30,38 @@ named! {
         TotalCountsMajority,
         /// A message that asks for more than the group's resilience needs one holder less than it asks for.
         ResilientOffByOne,
+        /// A message that was delivered early is delivered again at its seqno.
+        EarlyDeliveredAgain,
+        /// A member goes on delivering early after it promised a reset.
+        EarlyAfterPromise,
+        /// A source ordered message is delivered on receipt, whatever its sender sent before.
+        SourceOrderOnReceipt,
+        /// A vote does not say what its voter delivered early.
+        EarlyLeftOutOfVotes,
+        /// A proposal keeps only what its coordinator delivered early.
+        TailOfCoordinatorOnly,
+        /// A joiner delivers early before its own join is accepted.
+        EarlyByJoiner,
+        /// What is kept of early messages is not in the order of senders and numbers.
+        TailUnsorted,
+        /// A reset also keeps early messages that the kept log has.
+        TailThoughNumbered,
+        /// A member that prepares a proposal puts what it keeps of early messages into its log.
+        TailFiledBeforeDecided,
+        /// A coordinator that adopts a proposal prepared before keeps the early messages of its own voters.
+        TailMadeAnew,
+        /// A member that gives the role away forgets what it has delivered early.
+        EarlyForgottenAtHandOver,
+        /// A member that promises a reset forgets the early messages that have seqnos.
+        EarlyForgottenWhenNumbered,
+        /// A reset reports the sender's messages as ok through the last one that it keeps.
+        OutcomesByPrefix,
+        /// A message that a reset keeps because it was delivered early is reported as failed.
+        FailedThoughInTail,
+        /// Any number of messages may be early.
+        EarlyUnbounded,
+        /// A message of the quality *majority* asks for a majority of the view at the end of the log.
+        MajorityOfViewAbove,
         /// An unreliable message takes a number of the messages that get seqnos.
         UnreliableSharesNumbers,
         /// The unreliable messages of a datagram that arrives twice are delivered twice.
@@ -396,6 +428,12 @@ named! {
         BothSidesAsked,
         /// A tentative message survived a reset.
         TentativeKept,
+        /// A reset kept a message that was delivered early and had no seqno.
+        TailKept,
+        /// A reset kept a message that was delivered early, and failed an earlier one of its sender.
+        TailWithHole,
+        /// A coordinator adopted a proposal that keeps messages that were delivered early.
+        TailAdopted,
         /// A tentative entry was dropped.
         TentativeCut,
         /// A message under way failed.

@@ -25,11 +25,11 @@ impl Quality {
     /// any member may receive nothing. It may come before or after any other message. For what is out of date when it
     /// would be sent again.
     pub const UNRELIABLE: Quality = Quality(255);
-    /// For messages of which each stands for itself. It may be delivered before its seqno is known, in any order: a
-    /// member that wants an order asks for another quality. At present it is delivered like [`Quality::ORDERED`].
+    /// For messages of which each stands for itself. It may be delivered before its seqno is known, in any order, as
+    /// [`Event::Early`](crate::Event::Early); otherwise it comes at its seqno. A reset keeps what a member that goes on delivered.
     pub const UNORDERED: Quality = Quality(251);
     /// For messages that need the order of their own sender and no other: one may be delivered before its seqno is known,
-    /// but after the earlier messages of its sender. At present it is delivered like [`Quality::ORDERED`].
+    /// but after the earlier messages of its sender, those that are unordered excepted. Otherwise like [`Quality::UNORDERED`].
     pub const SOURCE_ORDERED: Quality = Quality(252);
     /// As the group's resilience r says: r + 1 members hold the message, and it survives the loss of r members.
     pub const ORDERED: Quality = Quality(0);
@@ -52,6 +52,12 @@ impl Quality {
     #[inline]
     pub fn has_seqno(self) -> bool {
         self != Quality::UNRELIABLE
+    }
+
+    /// True if messages of this quality may be delivered before their seqno is known.
+    #[inline]
+    pub fn may_be_early(self) -> bool {
+        matches!(self, Quality::UNORDERED | Quality::SOURCE_ORDERED)
     }
 
     /// Returns the quality that this byte stands for on the wire. 255 never travels: a message without a seqno has a frame

@@ -118,7 +118,7 @@ impl Group {
     }
 
     /// True if the application has received the beginning of this epoch, and both this member and `sender` are in its view.
-    fn application_knows(&self, sender: Uid) -> bool {
+    pub(crate) fn application_knows(&self, sender: Uid) -> bool {
         let told = self.log.delivered();
         let view = self.log.history().view_at(told);
         let is_in = |uid| view.iter().any(|member| member.uid == uid);

@@ -11,6 +11,10 @@ use unisono_core::{Destination, EpochId, Event, Info, Instance, Outcome, Seqno, 
 pub(crate) struct Totals {
     /// Messages whose senders learned their seqno.
     pub(crate) messages: u64,
+    /// Messages that applications received before their seqno.
+    pub(crate) early: u64,
+    /// Messages that members put before a reset event because one had delivered them early, each counted at every member.
+    pub(crate) tails: u64,
     /// Unreliable messages that applications received.
     pub(crate) unreliable: u64,
     /// Calls that were answered.
@@ -34,6 +38,8 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn add(&mut self, other: &Totals) {
         self.messages += other.messages;
+        self.early += other.early;
+        self.tails += other.tails;
         self.unreliable += other.unreliable;
         self.calls += other.calls;
         self.resets += other.resets;

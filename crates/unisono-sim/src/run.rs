@@ -67,6 +67,10 @@ pub struct Summary {
     pub threads: usize,
     /// Messages whose senders learned their seqno.
     pub messages: u64,
+    /// Messages that applications received before their seqno.
+    pub early: u64,
+    /// Messages that members put before a reset event because one had delivered them early, each counted at every member.
+    pub tails: u64,
     /// Unreliable messages that applications received.
     pub unreliable: u64,
     /// Calls that were answered.
@@ -264,6 +268,8 @@ impl Tally {
             speedup: seconds(self.simulated + self.repeated) / (wall.as_secs_f64() * threads as f64),
             threads,
             messages: self.totals.messages,
+            early: self.totals.early,
+            tails: self.totals.tails,
             unreliable: self.totals.unreliable,
             calls: self.totals.calls,
             resets: self.totals.resets,

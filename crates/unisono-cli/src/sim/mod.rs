@@ -261,8 +261,10 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
             several(summary.locks, "lock")
         ),
         _ => format!(
-            "{}, {}, {}",
+            "{}, {} early, {} kept by resets, {}, {}",
             several(summary.messages, "message"),
+            summary.early,
+            summary.tails,
             several(summary.unreliable, "unreliable message"),
             several(summary.resets, "reset")
         ),

@@ -60,20 +60,30 @@ impl Group {
                 false => SendError::WindowFull,
             });
         }
-        let broadcast = payload.len() > self.config.broadcast_above_bytes as usize;
-        let mut number = 0;
         let piece_bytes_max = self.piece_bytes_max();
+        // A message of several pieces is never early.
+        let early = quality.may_be_early() && payload.len() <= piece_bytes_max;
+        let quality = if quality.may_be_early() && !early { Quality::ORDERED } else { quality };
+        let broadcast = early || payload.len() > self.config.broadcast_above_bytes as usize;
+        let mut number = 0;
+        let whole = if early { payload.clone() } else { Bytes::new() };
         let waits = if self.submit_to().is_none() {
             self.order.announced < self.order.numbered
         } else {
             self.outbox.has_unsent()
         };
-        let room = if waits { self.outbox.room_beside(piece_bytes_max) } else { piece_bytes_max };
+        let room = match waits && !early {
+            true => self.outbox.room_beside(piece_bytes_max),
+            false => piece_bytes_max,
+        };
         for (more, bytes) in fragment::cut(payload, piece_bytes_max, room) {
             number = self.outbox.push(
                 Outgoing { more, quality, broadcast, went_to_all: false, again_at: Time::ZERO, bytes },
                 piece_bytes_max,
             );
+        }
+        if early {
+            self.deliver_own_early(number, quality, whole);
         }
         if self.submit_to().is_none() {
             self.settle(now);

@@ -63,13 +63,16 @@ impl Group {
         while self.log.delivered() < limit {
             let seqno = self.log.delivered() + 1;
             self.log.history().get(seqno)?;
+            let was_early = !self.early.is_empty() && self.is_early_at(seqno);
             let event = self.event_at(seqno);
             self.log.deliver_next();
             if self.unreliable.has_held() {
                 self.deliver_held();
             }
-            if event.is_some() || !self.is_pass(seqno) {
+            if event.is_some() || !(was_early || self.is_pass(seqno)) {
                 self.confirming.note_event(seqno);
+            } else if was_early {
+                self.confirming.note_skipped();
             }
             if event.is_some() && !self.joiner_starts_late(seqno) {
                 self.note_delivered();
@@ -111,12 +114,25 @@ impl Group {
         self.closing.take()
     }
 
-    /// Returns the event for a message; `None` for a piece that is not the last.
+    /// True if the message at `seqno` was delivered early.
+    pub(crate) fn is_early_at(&self, seqno: Seqno) -> bool {
+        match self.log.history().get(seqno) {
+            Some(Entry::Message(message)) => self.early.contains(message.sender, message.number),
+            _ => false,
+        }
+    }
+
+    /// Returns the event for a message; `None` for a piece that is not the last, and for what was delivered early.
     fn event_of_message(&mut self, seqno: Seqno, message: Message) -> Option<Event> {
-        let Message { sender, number, .. } = message;
+        if self.passes_early(seqno, &message) {
+            return None;
+        }
+        let Message { sender, number, quality, .. } = message;
         let data = self.log.history().data(&message);
         let (more, data) = (message.more(), data.map(|data| data.share()));
         let is_piece = more || self.log.is_put_together(sender);
+        // A reset may put one that was delivered early behind pieces of a message that it fails.
+        let is_piece = is_piece && !quality.may_be_early();
         let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
         Some(Event::Message { seqno, sender, number, payload })

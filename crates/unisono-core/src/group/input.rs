@@ -360,7 +360,7 @@ impl Group {
             Frame::Invite { ballot, members_min } => {
                 self.handle_invite(now, from, Invitation { ballot, members_min });
             }
-            Frame::Vote(vote) => self.handle_vote(now, from, vote),
+            Frame::Vote(vote) => self.handle_vote(now, from, *vote),
             Frame::Outbid { promised } => self.handle_outbid(now, promised),
             Frame::Pull { ballot, from: first, to } => {
                 self.handle_pull(from, ballot, first, to);

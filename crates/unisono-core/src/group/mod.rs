@@ -34,7 +34,7 @@ use crate::membership::{
     Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
     PreviousEpoch, Recovery, Seek,
 };
-use crate::ordering::{Acknowledging, Order};
+use crate::ordering::{Acknowledging, Early, Order};
 use crate::peers::{Addressing, Detector, Peers};
 use crate::planted::Planted;
 use crate::random::Random;
@@ -92,6 +92,7 @@ pub struct Group {
     pub(crate) log: Log,
     pub(crate) outbox: Outbox,
     pub(crate) unreliable: Unreliable,
+    pub(crate) early: Early,
     pub(crate) peers: Peers,
 
     pub(crate) order: Order,
@@ -202,6 +203,7 @@ impl Group {
             log: Log::nowhere(),
             outbox: Outbox::new(settings.queued_bytes_max()),
             unreliable: Unreliable::default(),
+            early: Early::default(),
             peers: Peers::default(),
             order: Order::default(),
             repair: Repair::default(),

@@ -28,6 +28,8 @@ pub struct Prepared {
     pub ballot: Ballot,
     /// The epoch that is to begin.
     pub epoch: EpochId,
+    /// Seqno through which it keeps the log. What was delivered early follows, and then the reset event.
+    pub keep: Seqno,
     /// Seqno of the reset event.
     pub start: Seqno,
 }
@@ -125,6 +127,15 @@ impl Group {
             Entry::Role(sequencer) => Logged::Role(*sequencer),
             Entry::Reset(_) => Logged::Reset(view()),
         })
+    }
+
+    /// Returns the seqno through which the reset with its event at `seqno` kept the log. Between the two it put what had been
+    /// delivered early.
+    pub fn kept_by_reset(&self, seqno: Seqno) -> Option<Seqno> {
+        match self.log.history().get(seqno)? {
+            Entry::Reset(reset) => Some(reset.kept),
+            _ => None,
+        }
     }
 
     /// Returns the view that this member prepared last in the present reset, which may have been decided; empty if

@@ -90,6 +90,8 @@ impl Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reset {
     pub(crate) epoch: EpochId,
+    /// Seqno through which the log was kept.
+    pub(crate) kept: Seqno,
     pub(crate) excluded: Vec<Member>,
     pub(crate) degraded: bool,
     pub(crate) forced: bool,

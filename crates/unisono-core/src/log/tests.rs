@@ -36,7 +36,8 @@ fn append(log: &mut Log, numbers: impl IntoIterator<Item = MessageNumber>) {
 }
 
 fn reset() -> Reset {
-    Reset { epoch: EpochId::default(), excluded: [member(B)].to_vec(), degraded: false, forced: false }
+    let (epoch, excluded) = (EpochId::default(), [member(B)].to_vec());
+    Reset { epoch, kept: 0, excluded, degraded: false, forced: false }
 }
 
 fn marks(log: &Log) -> [Seqno; 5] {

@@ -12,6 +12,7 @@ use crate::table::Table;
 use crate::wire::Pieces;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::ops::Range;
 
 /// What a message asks for together with its seqno.
@@ -152,6 +153,19 @@ impl UnorderedBuffer {
     /// it is to be continued.
     pub(crate) fn next(&self, sender: Uid, last: MessageNumber) -> Option<(MessageNumber, bool)> {
         self.queues.get(sender)?.next(last)
+    }
+
+    /// Returns what a message that is here as a whole asks for, and its bytes.
+    pub(crate) fn get(&self, sender: Uid, number: MessageNumber) -> Option<(Quality, Bytes)> {
+        let queue = self.queues.get(sender)?;
+        let index = usize::try_from(number.checked_sub(queue.first)?).ok()?;
+        let held = queue.slots.get(index)?.as_ref().filter(|held| !held.data.more)?;
+        Some((held.manner.quality, queue.blocks.slice(held.data)?.share()))
+    }
+
+    /// Returns the sender's first message number of this epoch, as far as it is known here.
+    pub(crate) fn base(&self, sender: Uid) -> MessageNumber {
+        self.queues.get(sender).map_or(0, |queue| queue.base)
     }
 
     /// Takes a message out.

@@ -43,8 +43,10 @@ pub(crate) struct Confirming {
     /// Nonce of the last question. It counts from this member's uid: a recorded answer to another member's question
     /// is none to one of this member.
     nonce: u64,
-    /// Seqno of the last entry that was delivered and is no pass.
+    /// Seqno of the last entry that was delivered as an event: no pass, and nothing that was delivered early.
     event: Seqno,
+    /// True once the application got no event for a message, which it had received early.
+    skipped: bool,
     /// Results that the application has not taken yet.
     done: VecDeque<(ConfirmNumber, Seqno)>,
 }
@@ -70,6 +72,7 @@ impl Confirming {
             begun: 0,
             nonce: me.0,
             event: 0,
+            skipped: false,
             done: VecDeque::new(),
         }
     }
@@ -90,6 +93,11 @@ impl Confirming {
     #[inline]
     pub(crate) fn note_event(&mut self, seqno: Seqno) {
         self.event = seqno;
+    }
+
+    /// Notes that the seqno of a message has passed that was delivered early.
+    pub(crate) fn note_skipped(&mut self) {
+        self.skipped = true;
     }
 
     /// Ends all calls without a result.
@@ -135,7 +143,8 @@ impl Group {
     /// anywhere when this call was made, provided that any quorum of the view has a member in common with the
     /// *resilience* + 1 holders of each message: with the quorum *majority of the view*, if the resilience is at least
     /// half of the number of members, rounded down. With a lower resilience it covers what the members of the quorum
-    /// held; with the quorum *at least n* another half of the group may have gone on.
+    /// held; with the quorum *at least n* another half of the group may have gone on. It does not cover messages that may be
+    /// delivered early ([`Quality::UNORDERED`](crate::Quality::UNORDERED), [`Quality::SOURCE_ORDERED`](crate::Quality::SOURCE_ORDERED)).
     ///
     /// The call takes no seqno. During a reset it waits, and goes on in the next epoch. It also waits while fewer members
     /// answer than the group needs to order anything (`members_min`). It ends without a result only when this member leaves, ends or is excluded.
@@ -212,17 +221,18 @@ impl Group {
             .then_some((number, through))
     }
 
-    /// Returns the last seqno through this one that is an event, or will be one. Passes of a token are none, and a caller
-    /// that counts events would wait for them (docs/protocol/deviations.md, H92).
+    /// Returns the last seqno through this one that is an event, or will be one. Passes of a token are none, nor are messages
+    /// that were delivered early, and a caller that counts events would wait for them (docs/protocol/deviations.md, H92).
     fn last_event_through(&self, through: Seqno) -> Seqno {
         if self.broken(Planted::ConfirmNamesPass) {
             return through;
         }
         let mut last = through;
-        while last > self.log.delivered() && self.is_pass(last) {
+        while last > self.log.delivered() && (self.is_pass(last) || self.is_early_at(last)) {
             last -= 1;
         }
-        if self.is_ring() && last <= self.log.delivered() { last.min(self.confirming.event) } else { last }
+        let has_gaps = self.is_ring() || self.confirming.skipped;
+        if has_gaps && last <= self.log.delivered() { last.min(self.confirming.event) } else { last }
     }
 
     /// Returns the view at `seqno`, and the view before its last change if that change is not known to be accepted;

@@ -262,7 +262,7 @@ impl Group {
         self.left = true;
         if self.config.members_min > 1 {
             // What waited for more members has no seqno below the LEAVE, and gets none above it.
-            self.fail_rest_of_outbox();
+            self.fail_rest_of_outbox(&[]);
         }
         if let Some(leaving) = &mut self.leaving {
             leaving.ask_at = Some(now + LEAVE_ASK_EVERY * 4);

@@ -216,7 +216,7 @@ impl Group {
     fn serve_straggler(&mut self, target: Uid, ballot: Ballot, from: Seqno, to: Seqno) {
         let Some(previous) = &mut self.previous else { return };
         let Some(address) = previous.address(target) else { return };
-        let (tag, kept) = (previous.tag, previous.proposal.start - 1);
+        let (tag, kept) = (previous.tag, previous.proposal.keep());
         let first = from.max(self.log.base() + 1);
         let last = to.min(kept).min(self.log.received()).min(first.saturating_add(SEQNOS_MAX - 1));
         let Some(straggler) = previous.straggler(target) else { return };

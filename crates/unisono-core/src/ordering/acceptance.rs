@@ -94,11 +94,14 @@ impl Acceptance<'_> {
             let Some(entry) = self.log.history().get(seqno) else { break };
             let acceptable = match entry {
                 Entry::Message(message) => {
+                    let is_above = self.rule.broken(Planted::MajorityOfViewAbove)
+                        && message.quality == Quality::MAJORITY;
+                    let view = if is_above { self.log.history().view() } else { view };
                     let needed = self.rule.holders_needed(view.len(), message.quality);
                     let by_list = message.quality == Quality::MAJORITY && self.rule.is_by_list();
                     concerns_others |= needed > 2 || by_list;
                     let through = match cached {
-                        Some((known, through)) if known == needed => through,
+                        Some((known, through)) if known == needed && !is_above => through,
                         _ => self.held_by(view, needed),
                     };
                     cached = Some((needed, through));

@@ -22,7 +22,8 @@ const WANTS_MAX: usize = 16;
 impl Group {
     /// Handles messages that ask for a seqno.
     pub(crate) fn handle_data(&mut self, now: Time, data: Data) {
-        if self.recovery.has_promised() || !self.is_in_view(data.sender) {
+        let has_promised = self.recovery.has_promised() && !self.broken(Planted::EarlyAfterPromise);
+        if has_promised || !self.is_in_view(data.sender) {
             return;
         }
         let window = self.kept_of_one_sender();
@@ -32,6 +33,7 @@ impl Group {
         let careless = self.may_assign()
             && (self.broken(Planted::DuplicateNumbered) || self.broken(Planted::SenderOrderForgotten));
         let sender = data.sender;
+        let (first, count) = (data.first, data.pieces.len() as u64);
         let last = if careless { self.log.history().sender_mark(sender).number } else { 0 };
         let fresh = if careless || (broadcast && self.log.history().lacks_data()) {
             let (mut fresh, mut number) = (false, data.first);
@@ -48,6 +50,9 @@ impl Group {
         } else {
             self.log.keep_run((sender, data.first), data.base, window, manner, data.pieces)
         };
+        if fresh && (manner.quality.may_be_early() || !self.early.is_empty()) {
+            self.deliver_early(sender, first, count);
+        }
         if !fresh && self.may_assign() {
             self.probe(Probe::DuplicateRefused);
             self.repeat_to(now, sender);

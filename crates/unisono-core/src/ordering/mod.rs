@@ -8,11 +8,13 @@
 //! Other parts ask the `questions`, and do not see which member the answer comes from. `intake` keeps messages that ask
 //! for a seqno, and `numbering` assigns seqnos while there is `capacity`, which `under_way` reduces. `role` decides which
 //! member does that and when the role moves, and `moves` has all that follows from a move. `heartbeat` is what a
-//! sequencer announces, `reports` what members report to it, and `acceptance` what follows from that. `progress` shows
-//! which members keep the others waiting, `migration` where the role goes by load, and `token` where it goes in a ring.
+//! sequencer announces, `reports` what members report to it, and `acceptance` what follows from that. `early` delivers
+//! what need not wait for its seqno. `progress` shows which members keep the others waiting, `migration` where the role
+//! goes by load, and `token` where it goes in a ring.
 
 mod acceptance;
 mod capacity;
+mod early;
 mod heartbeat;
 mod intake;
 mod migration;
@@ -32,6 +34,8 @@ use crate::time::Time;
 pub(crate) use acceptance::{Acceptance, Rule};
 use alloc::vec::Vec;
 use core::time::Duration;
+pub(crate) use early::Early;
+pub use early::Passed;
 use heartbeat::HEARTBEAT_IDLE;
 use migration::Load;
 pub(crate) use progress::Awaited;

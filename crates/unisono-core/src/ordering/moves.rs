@@ -92,6 +92,7 @@ impl Group {
         // Senders repeat these messages to the successor. If this member becomes sequencer again, it must not number
         // them behind later ones.
         self.log.drop_waiting();
+        self.forget_early();
         // Observers ask the next sequencer.
         self.forget_observers(now, |_, _| true);
         // It no longer counts which members hear the multicast, once the successor is heard.

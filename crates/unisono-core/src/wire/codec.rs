@@ -234,7 +234,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::Invite => {
             Frame::Invite { ballot: read_ballot(from)?, members_min: from.u16("members_min")? }
         }
-        FrameKind::Vote => Frame::Vote(Vote {
+        FrameKind::Vote => Frame::Vote(Box::new(Vote {
             ballot: read_ballot(from)?,
             end: from.mark("end")?,
             accepted: from.mark("accepted")?,
@@ -243,7 +243,8 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
                 true => Some((read_ballot(from)?, read_proposal(from)?)),
                 false => None,
             },
-        }),
+            early: read_early(from, TAIL_BYTES_MAX)?,
+        })),
         FrameKind::Outbid => Frame::Outbid { promised: read_ballot(from)? },
         FrameKind::Pull => {
             let (ballot, first) = (read_ballot(from)?, from.number("from")?);
@@ -514,6 +515,7 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
                 write_ballot(out, ballot);
                 write_proposal(out, proposal);
             }
+            write_early(out, &vote.early);
         }
         Frame::Outbid { promised } => write_ballot(out, promised),
         Frame::Pull { ballot, from, to } => {

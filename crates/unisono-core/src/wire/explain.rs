@@ -402,6 +402,10 @@ impl fmt::Display for Frame {
                         write!(f, "prepared under {}: {}", Attempt(ballot), Next(proposal))
                     }
                     None => f.write_str("prepared nothing"),
+                }?;
+                match vote.early.len() {
+                    0 => Ok(()),
+                    count => write!(f, "; delivered {}", EarlyMessages(count)),
                 }
             }
             Frame::Outbid { promised } => write!(f, "has promised {}", Attempt(promised)),
@@ -823,14 +827,27 @@ impl fmt::Display for Floor {
     }
 }
 
+/// A number of messages that were delivered early.
+struct EarlyMessages(usize);
+
+impl fmt::Display for EarlyMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} early {}", self.0, if self.0 == 1 { "message" } else { "messages" })
+    }
+}
+
 struct Next<'a>(&'a Proposal);
 
 impl fmt::Display for Next<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Proposal { epoch, start, members, degraded, forced } = self.0;
+        let Proposal { epoch, start, members, degraded, forced, tail } = self.0;
         write!(f, "epoch {epoch} begins at seqno {start} with {}", Uids(members))?;
         f.write_str(if *degraded { ", degraded" } else { "" })?;
-        f.write_str(if *forced { ", forced" } else { "" })
+        f.write_str(if *forced { ", forced" } else { "" })?;
+        match tail.len() {
+            0 => Ok(()),
+            count => write!(f, ", after {}", EarlyMessages(count)),
+        }
     }
 }
 

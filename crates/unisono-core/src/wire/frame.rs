@@ -146,7 +146,7 @@ pub enum Frame {
         members_min: u16,
     },
     /// Promises a ballot, and describes the voter's log.
-    Vote(Vote),
+    Vote(Box<Vote>),
     /// The sender has promised a higher ballot than the receiver's.
     Outbid {
         /// The higher ballot.
@@ -678,6 +678,33 @@ pub struct Vote {
     pub lacks_state: bool,
     /// The proposal that the voter prepared last in this epoch, and its ballot.
     pub prepared: Option<(Ballot, Proposal)>,
+    /// The messages that the voter delivered early and that its log lacks, by sender and number.
+    pub early: Vec<EarlyMessage>,
+}
+
+/// Maximum size of the early messages in a vote, as [`EarlyMessage::cost`] counts them. A proposal carries those of all
+/// voters, and each votes for no more than its share, so the tail has about this size, too: a dozen datagrams. As the shares of
+/// members that delivered in smaller views are larger, up to eight times as much is read.
+pub const TAIL_BYTES_MAX: usize = 16 << 10;
+
+/// A message that was delivered before its seqno was known, in a [`Vote`] or in the tail of a [`Proposal`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyMessage {
+    /// Its sender.
+    pub sender: Uid,
+    /// Its message number.
+    pub number: MessageNumber,
+    /// What it asks for: unordered or source ordered.
+    pub quality: Quality,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+impl EarlyMessage {
+    /// Returns the size that a message of this length counts for.
+    pub const fn cost(length: usize) -> usize {
+        length + 32
+    }
 }
 
 /// Content of [`Frame::Prepare`].
@@ -701,7 +728,7 @@ pub struct Prepare {
 pub struct Proposal {
     /// Name of the next epoch.
     pub epoch: EpochId,
-    /// Seqno of the reset event. Everything below it is kept.
+    /// Seqno of the reset event. The log is kept through [`Proposal::keep`], and the tail is between the two.
     pub start: Seqno,
     /// Members of the next epoch, in rank order; the first is its sequencer.
     pub members: Vec<Uid>,
@@ -709,6 +736,16 @@ pub struct Proposal {
     pub degraded: bool,
     /// An operator vouched for the missing members, and the ballot had no quorum. Such a proposal is degraded too.
     pub forced: bool,
+    /// Messages that were delivered early and that the kept log lacks, by sender and number. No log has them before the
+    /// proposal is decided.
+    pub tail: Vec<EarlyMessage>,
+}
+
+impl Proposal {
+    /// Returns the seqno through which the log is kept.
+    pub fn keep(&self) -> Seqno {
+        self.start.saturating_sub(self.tail.len() as u64 + 1)
+    }
 }
 
 /// Answer to [`Frame::Force`].

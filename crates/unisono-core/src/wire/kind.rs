@@ -89,13 +89,13 @@ kinds! {
     SwitchRequest = 0x28, 1;
     // reset
     Invite = 0x30, 14;
-    Vote = 0x31, 30;
+    Vote = 0x31, 32;
     Outbid = 0x32, 12;
     Pull = 0x33, 28;
     Level = 0x34, 12;
-    Prepare = 0x35, 77;
+    Prepare = 0x35, 79;
     Prepared = 0x36, 12;
-    Decided = 0x37, 44;
+    Decided = 0x37, 46;
     Inquiry = 0x38, QUESTION_BYTES_MIN;
     Excluded = 0x39, 48;
     // status queries

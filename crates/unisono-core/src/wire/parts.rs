@@ -1,12 +1,15 @@
 //! The parts that several frames have in common, such as addresses, names and views. The function that writes a part
 //! stands next to the one that reads it.
 
-use super::frame::{Founding, GREETING_BYTES_MAX, LogBase, Proposal};
+use super::frame::{
+    EarlyMessage, Founding, GREETING_BYTES_MAX, LogBase, PIECE_BYTES_MAX, Proposal, TAIL_BYTES_MAX,
+};
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, NUMBER_MAX};
 use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
+use crate::quality::Quality;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -140,13 +143,57 @@ pub(super) fn write_proposal(out: &mut Body<'_>, proposal: &Proposal) {
     out.u64(proposal.start);
     write_loss(out, proposal.degraded, proposal.forced);
     write_uids(out, &proposal.members);
+    write_early(out, &proposal.tail);
 }
 
 pub(super) fn read_proposal(from: &mut Reader) -> Result<Proposal> {
     let (epoch, start) = (read_epoch(from)?, from.number("start")?);
     let (degraded, forced) = read_loss(from)?;
-    Ok(Proposal { epoch, start, members: read_uids(from)?, degraded, forced })
+    let (members, tail) = (read_uids(from)?, read_early(from, 8 * TAIL_BYTES_MAX)?);
+    if start <= tail.len() as u64 {
+        return Err(from.out_of_range("start", start));
+    }
+    Ok(Proposal { epoch, start, members, degraded, forced, tail })
 }
+
+/// Writes messages that were delivered early.
+pub(super) fn write_early(out: &mut Body<'_>, messages: &[EarlyMessage]) {
+    out.count(messages.len(), usize::from(u16::MAX));
+    for EarlyMessage { sender, number, quality, bytes } in messages {
+        out.u64s([sender.0, *number]);
+        out.u8(quality.byte());
+        out.count(bytes.len(), PIECE_BYTES_MAX);
+        out.bytes(bytes);
+    }
+}
+
+/// Reads messages that were delivered early: by sender and number, each once, of qualities that may be early, and no more
+/// than `cost_max` together.
+pub(super) fn read_early(from: &mut Reader, cost_max: usize) -> Result<Vec<EarlyMessage>> {
+    let count = from.count("early count", 0..=usize::from(u16::MAX), EARLY_BYTES_MIN)?;
+    let mut messages: Vec<EarlyMessage> = Vec::with_capacity(count);
+    let mut cost = 0;
+    for _ in 0..count {
+        let (sender, number) = (read_uid(from)?, from.number("number")?);
+        if messages.last().is_some_and(|last| (last.sender, last.number) >= (sender, number)) {
+            return Err(from.out_of_range("number", number));
+        }
+        let byte = from.u8("quality")?;
+        let quality = Quality::from_byte(byte).filter(|quality| quality.may_be_early());
+        let quality = quality.ok_or_else(|| from.out_of_range("quality", byte))?;
+        let length = from.count("length", 0..=PIECE_BYTES_MAX, 1)?;
+        let bytes = from.bytes(length, "message")?;
+        cost += EarlyMessage::cost(length);
+        if cost > cost_max {
+            return Err(from.out_of_range("early count", count as u64));
+        }
+        messages.push(EarlyMessage { sender, number, quality, bytes });
+    }
+    Ok(messages)
+}
+
+/// Least bytes of a message that was delivered early.
+const EARLY_BYTES_MIN: usize = 8 + 8 + 1 + 2;
 
 /// Writes what a reset may lose: 0: nothing, 1: degraded, 2: forced and degraded.
 pub(super) fn write_loss(out: &mut Body<'_>, degraded: bool, forced: bool) {

@@ -17,7 +17,7 @@ use bytes::Bytes;
 type Result<T> = core::result::Result<T, FrameError>;
 
 /// Bytes before the first list.
-const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 9 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 17 * 8;
+const FIXED_BYTES: usize = 24 + 1 + 8 + 8 + 8 + 9 + 1 + 3 * 8 + 3 * 4 + 8 + LAST_RESET_BYTES + 18 * 8;
 const LAST_RESET_BYTES: usize = 1 + 8 + 2 + 1 + 1;
 /// Bytes before the entries of a list: its total, and the number of entries that follow.
 const LIST_HEAD_BYTES: usize = 4;
@@ -173,7 +173,7 @@ fn read_last_reset(from: &mut Reader) -> Result<Option<LastReset>> {
 }
 
 /// Returns the counters in the order in which they travel.
-fn counters(counters: &Counters) -> [u64; 17] {
+fn counters(counters: &Counters) -> [u64; 18] {
     let Counters {
         datagrams_sent,
         datagrams_received,
@@ -184,6 +184,7 @@ fn counters(counters: &Counters) -> [u64; 17] {
         stale,
         messages_sent,
         messages_delivered,
+        early,
         unreliable,
         nacks_sent,
         repairs_sent,
@@ -203,6 +204,7 @@ fn counters(counters: &Counters) -> [u64; 17] {
         stale,
         messages_sent,
         messages_delivered,
+        early,
         unreliable,
         nacks_sent,
         repairs_sent,
@@ -227,6 +229,7 @@ fn read_counters(from: &mut Reader) -> Result<Counters> {
         stale: from.u64("stale")?,
         messages_sent: from.u64("messages sent")?,
         messages_delivered: from.u64("messages delivered")?,
+        early: from.u64("early")?,
         unreliable: from.u64("unreliable")?,
         nacks_sent: from.u64("nacks sent")?,
         repairs_sent: from.u64("repairs sent")?,

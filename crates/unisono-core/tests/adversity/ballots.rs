@@ -45,6 +45,7 @@ impl Coordinator {
             members: members.iter().copied().map(uid).collect(),
             degraded: false,
             forced: false,
+            tail: Vec::new(),
         }
     }
 
@@ -56,8 +57,14 @@ impl Coordinator {
             let ballot = Ballot { round, coordinator: proposal.epoch.coordinator };
             (ballot, proposal)
         });
-        let vote =
-            Frame::Vote(Vote { ballot: self.ballot, end: received, accepted, lacks_state: false, prepared });
+        let vote = Frame::Vote(Box::new(Vote {
+            ballot: self.ballot,
+            end: received,
+            accepted,
+            lacks_state: false,
+            prepared,
+            early: Vec::new(),
+        }));
         self.packet += 1;
         let said = forge(self.net.group(0).tag(), epoch, uid(from), self.packet, &[vote]);
         self.net.inject(0, address(from), &said);

@@ -128,7 +128,7 @@ fn only_the_coordinator_proposes_in_its_ballot() {
         let epoch = EpochId { counter: 1, coordinator: uid(coordinator), nonce: 7 };
         let (before, after) = (all.clone(), all.clone());
         let (start, members) = (marks.received + 1, all.clone());
-        let proposal = Proposal { epoch, start, members, degraded: false, forced: false };
+        let proposal = Proposal { epoch, start, members, degraded: false, forced: false, tail: Vec::new() };
         let ballot = Ballot { round: 1, coordinator: uid(coordinator) };
         let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
         let said = forge(group, marks.epoch, uid(0), 1_000_000 + number, &[Frame::Prepare(prepare.into())]);
@@ -157,8 +157,14 @@ fn no_member_enters_an_epoch_that_does_not_follow_its_own() {
     let decisions = [(own - 1, next), (own, next), (follows + 1, next), (follows, began), (follows, next)];
     for (number, (counter, start)) in (1_000_001..).zip(decisions) {
         let epoch = EpochId { counter, coordinator: uid(0), nonce: 7 };
-        let proposal =
-            Proposal { epoch, start, members: vec![uid(0), uid(1)], degraded: false, forced: false };
+        let proposal = Proposal {
+            epoch,
+            start,
+            members: vec![uid(0), uid(1)],
+            degraded: false,
+            forced: false,
+            tail: Vec::new(),
+        };
         let decided = Frame::Decided { proposal, entered: false };
         net.inject(1, address(0), &forge(group, marks.epoch, uid(0), number, &[decided]));
         net.drain(1);
@@ -299,13 +305,30 @@ impl Liar<'_> {
     }
 
     fn proposal(&mut self) -> Proposal {
+        let tail = if self.chance(0.5) { self.early() } else { Vec::new() };
         Proposal {
             epoch: self.epoch(),
-            start: self.place(),
+            start: self.place() + tail.len() as u64,
             members: self.some_members(),
             degraded: true,
             forced: self.chance(0.5),
+            tail,
         }
+    }
+
+    /// Returns messages that a member claims to have delivered early.
+    fn early(&mut self) -> Vec<EarlyMessage> {
+        let mut messages: Vec<EarlyMessage> = (0..self.below(5))
+            .map(|_| EarlyMessage {
+                sender: self.who(),
+                number: self.place(),
+                quality: Quality::UNORDERED,
+                bytes: Bytes::from_static(b"early"),
+            })
+            .collect();
+        messages.sort_by_key(|message| (message.sender, message.number));
+        messages.dedup_by_key(|message| (message.sender, message.number));
+        messages
     }
 
     fn data(&mut self) -> Frame {
@@ -345,13 +368,14 @@ impl Liar<'_> {
     }
 
     fn vote(&mut self) -> Frame {
-        Frame::Vote(Vote {
+        Frame::Vote(Box::new(Vote {
             ballot: self.ballot(),
             end: self.watermark(),
             accepted: self.watermark(),
             lacks_state: self.chance(0.5),
             prepared: self.chance(0.5).then(|| (self.ballot(), self.proposal())),
-        })
+            early: self.early(),
+        }))
     }
 
     fn frame(&mut self) -> Frame {

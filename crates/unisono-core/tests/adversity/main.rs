@@ -9,6 +9,7 @@
 mod ballots;
 mod confirming;
 mod detection;
+mod early;
 mod eavesdropper;
 mod ending;
 mod finding;

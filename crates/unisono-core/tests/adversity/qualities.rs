@@ -29,8 +29,6 @@ fn a_message_waits_for_as_many_members_as_its_quality_asks() {
     let config = GroupConfig { resilience: 0, ..GroupConfig::default() };
     let five = [
         (Quality::ORDERED, 1),
-        (Quality::UNORDERED, 1),
-        (Quality::SOURCE_ORDERED, 1),
         (Quality::resilient(1), 2),
         (Quality::resilient(3), 4),
         (Quality::MAJORITY, 3),
@@ -127,17 +125,10 @@ fn what_a_majority_held_survives_a_reset() {
 fn messages_of_all_qualities_come_in_one_order() {
     for order in [Order::default(), Order::Token] {
         let mut net = group(4, GroupConfig { order, ..GroupConfig::default() });
-        let qualities = [
-            Quality::ORDERED,
-            Quality::TOTAL,
-            Quality::UNORDERED,
-            Quality::resilient(2),
-            Quality::SOURCE_ORDERED,
-            Quality::MAJORITY,
-        ];
+        let qualities = [Quality::ORDERED, Quality::TOTAL, Quality::resilient(2), Quality::MAJORITY];
         for round in 0..20 {
             for index in 0..4 {
-                send_with(&mut net, index, qualities[(index + round) % 6]);
+                send_with(&mut net, index, qualities[(index + round) % 4]);
             }
             net.run(MS / 3);
         }

@@ -152,6 +152,21 @@ fn values_out_of_range_are_refused() {
         members: members.to_vec(),
         degraded: false,
         forced: false,
+        tail: Vec::new(),
+    };
+    let early = |names: &[(u64, u64)]| {
+        let quality = Quality::UNORDERED;
+        let message = |(sender, number): &(u64, u64)| EarlyMessage {
+            sender: Uid(*sender),
+            number: *number,
+            quality,
+            bytes: Bytes::new(),
+        };
+        names.iter().map(message).collect()
+    };
+    let vote = |names: &[(u64, u64)]| {
+        let (end, accepted, lacks_state, prepared, early) = (1, 1, false, None, early(names));
+        Frame::Vote(Box::new(Vote { ballot, end, accepted, lacks_state, prepared, early }))
     };
     let prepare = |proposal, before: &[Uid], after: &[Uid]| {
         let (before, after) = (before.to_vec(), after.to_vec());
@@ -186,6 +201,9 @@ fn values_out_of_range_are_refused() {
         (Frame::Pull { ballot, from: 0, to: 1 }, "from", 0),
         (Frame::Pull { ballot, from: 2, to: 1 }, "to", 1),
         (Frame::Decided { proposal: proposal(0, &[uid]), entered: false }, "start", 0),
+        (vote(&[(1, 5), (1, 5)]), "number", 5),
+        (vote(&[(2, 1), (1, 9)]), "number", 9),
+        (vote(&[(1, 0)]), "number", 0),
         (Frame::Decided { proposal: proposal(1, &[]), entered: false }, "member count", 0),
         (prepare(proposal(1, &[uid]), &[], &[uid]), "member count", 0),
         (prepare(proposal(1, &[uid]), &[uid], &[]), "member count", 0),
@@ -327,7 +345,14 @@ fn lists_and_texts_longer_than_allowed_are_not_written() {
     assert!(!writer.frame(&Frame::LeaveRequest { unnumbered_through: 0, goodbye: long }));
     assert!(!writer.frame(&Frame::Nack { ranges: (0..33).map(|i| (2 * i + 1, 2 * i + 1)).collect() }));
     let members = vec![Uid(1); MEMBERS_MAX + 1];
-    let proposal = Proposal { epoch: EpochId::default(), start: 1, members, degraded: false, forced: false };
+    let proposal = Proposal {
+        epoch: EpochId::default(),
+        start: 1,
+        members,
+        degraded: false,
+        forced: false,
+        tail: Vec::new(),
+    };
     assert!(!writer.frame(&Frame::Decided { proposal, entered: true }));
     assert!(out.is_empty());
 }

@@ -1,6 +1,6 @@
 //! Random valid frames, for property tests.
 
-use proptest::collection::{btree_set, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -132,11 +132,13 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Invite => (ballot(), any::<u16>())
             .prop_map(|(ballot, members_min)| Frame::Invite { ballot, members_min })
             .boxed(),
-        FrameKind::Vote => (ballot(), mark(), mark(), any::<bool>(), option::of((ballot(), proposal())))
-            .prop_map(|(ballot, end, accepted, lacks_state, prepared)| {
-                Frame::Vote(Vote { ballot, end, accepted, lacks_state, prepared })
-            })
-            .boxed(),
+        FrameKind::Vote => {
+            (ballot(), mark(), mark(), any::<bool>(), option::of((ballot(), proposal())), early())
+                .prop_map(|(ballot, end, accepted, lacks_state, prepared, early)| {
+                    Frame::Vote(Box::new(Vote { ballot, end, accepted, lacks_state, prepared, early }))
+                })
+                .boxed()
+        }
         FrameKind::Outbid => ballot().prop_map(|promised| Frame::Outbid { promised }).boxed(),
         FrameKind::Pull => {
             (ballot(), range()).prop_map(|(ballot, (from, to))| Frame::Pull { ballot, from, to }).boxed()
@@ -352,7 +354,7 @@ fn key() -> impl Strategy<Value = PublicKey> {
 }
 
 fn counters() -> impl Strategy<Value = Counters> {
-    any::<[u64; 17]>().prop_map(|values| {
+    any::<[u64; 18]>().prop_map(|values| {
         let mut counters = Counters::default();
         [
             counters.datagrams_sent,
@@ -363,6 +365,7 @@ fn counters() -> impl Strategy<Value = Counters> {
             counters.stale,
             counters.messages_sent,
             counters.messages_delivered,
+            counters.early,
             counters.unreliable,
             counters.nacks_sent,
             counters.repairs_sent,
@@ -498,12 +501,24 @@ fn founding() -> impl Strategy<Value = Founding> {
 }
 
 fn proposal() -> impl Strategy<Value = Proposal> {
-    (epoch(), place(), uids(), loss()).prop_map(|(epoch, start, members, (degraded, forced))| Proposal {
-        epoch,
-        start,
-        members,
-        degraded,
-        forced,
+    (epoch(), 10..=NUMBER_MAX, uids(), loss(), early()).prop_map(
+        |(epoch, start, members, (degraded, forced), tail)| Proposal {
+            epoch,
+            start,
+            members,
+            degraded,
+            forced,
+            tail,
+        },
+    )
+}
+
+/// Messages that were delivered early, by sender and number.
+fn early() -> impl Strategy<Value = Vec<EarlyMessage>> {
+    let quality = select(&[Quality::UNORDERED, Quality::SOURCE_ORDERED][..]);
+    btree_map((uid(), place()), (quality, bytes(40)), 0..9).prop_map(|messages| {
+        let message = |((sender, number), (quality, bytes))| EarlyMessage { sender, number, quality, bytes };
+        messages.into_iter().map(message).collect()
     })
 }
 

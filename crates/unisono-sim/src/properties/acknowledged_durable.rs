@@ -1,6 +1,7 @@
 //! G10, acknowledged is durable: a message reported *ok* with a seqno is stored and delivered at that seqno. At the time
 //! of the report, as many members of the view below it have held it as its quality asks. The message is in the log of
-//! every later view, unless more members of that view are missing than its quality covers.
+//! every later view, unless more members of that view are missing than its quality covers. No two logs of an epoch have
+//! different messages at one seqno.
 //!
 //! Exception, for a reset: a message that a decided reset keeps needs no such holders, since a quorum holds the
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
@@ -53,7 +54,7 @@ impl AcknowledgedDurable {
         facts: &Facts,
     ) -> Result<(), Violation> {
         let lineage = &facts.entries.lineage;
-        let is_of = |epoch: &Epoch| lineage.start(*epoch).is_none_or(|start| start <= seqno);
+        let is_of = |epoch: &Epoch| lineage.first(*epoch).is_none_or(|first| first <= seqno);
         let stored = lineage.line(epoch).find(is_of).and_then(|epoch| self.stored.get(epoch)?.get(seqno));
         if stored == Some(&Some(message)) {
             return Ok(());
@@ -97,6 +98,7 @@ impl Property for AcknowledgedDurable {
             | Kind::SendResult.bit()
             | Kind::Delivered.bit()
             | Kind::Stored.bit()
+            | Kind::Tail.bit()
             | Rule::FOLLOWED
             | if self.rule.intersects() { 0 } else { AcceptedBeforePromise::KINDS }
     }
@@ -116,7 +118,7 @@ impl Property for AcknowledgedDurable {
                 return self.report(record, *number, *seqno, facts);
             }
             What::Delivered { seqno, sender, number, .. } => {
-                let epoch = facts.stream(record.life).epoch;
+                let epoch = facts.place(record.life, *seqno);
                 let check = |epoch| self.check_seqno(record, epoch, *seqno, (*sender, *number), facts);
                 return epoch.map_or(Ok(()), check);
             }
@@ -125,13 +127,19 @@ impl Property for AcknowledgedDurable {
                 match entry {
                     Entry::Message { sender, number } => {
                         if let Some(stored) = self.stored.at(*epoch).at(*through) {
-                            *stored = Some((*sender, *number));
+                            let known = *stored.get_or_insert((*sender, *number));
+                            if known != (*sender, *number) {
+                                return broken(self, record, || {
+                                    format!("{known:?} is stored there elsewhere")
+                                });
+                            }
                         }
                     }
                     Entry::Reset(view) => {
                         let before = facts.entries.epoch_before(record.life);
+                        let first = facts.entries.lineage.first(*epoch).unwrap_or(*through);
                         let lost =
-                            before.and_then(|before| self.keeping.ended(before, *epoch, *through, &view.0));
+                            before.and_then(|before| self.keeping.ended(before, *epoch, first, &view.0));
                         if let Some(lost) = lost {
                             return broken(self, record, || {
                                 format!(
@@ -141,6 +149,11 @@ impl Property for AcknowledgedDurable {
                         }
                     }
                     _ => {}
+                }
+            }
+            What::Tail { epoch, seqno, sender, number } => {
+                if let Some(stored) = self.stored.at(*epoch).at(*seqno) {
+                    *stored = Some((*sender, *number));
                 }
             }
             What::Accepted { .. } | What::Promised { .. } => self.before_promise.follow(record),
@@ -233,7 +246,8 @@ mod tests {
     fn abandoned() -> Fixture {
         let mut fixture = Fixture::of(4, 2);
         let ballot = Ballot { round: 0, coordinator: Uid(3) };
-        let preparation = Box::new(Preparation { ballot, next: Epoch(9), start: fixture.end() + 1 });
+        let (keep, start) = (fixture.end(), fixture.end() + 1);
+        let preparation = Box::new(Preparation { ballot, next: Epoch(9), keep, start });
         fixture.record(Life(3), What::Promised { epoch: Epoch(0), ballot });
         fixture.record(Life(3), What::Prepared { epoch: Epoch(0), preparation });
         fixture.crash(Life(3));

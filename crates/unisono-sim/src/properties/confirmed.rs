@@ -4,11 +4,14 @@
 //! The second part needs a holder of each message in every quorum: a resilience of at least half of the largest view,
 //! rounded down. Neither part holds where quorums need not intersect (*at least n*), nor where an operator forces a
 //! reset.
+//!
+//! Messages that may be delivered early are not covered: a member that has delivered one has no event at its seqno.
 
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
-use unisono_core::{Quorum, Seqno};
+use std::collections::BTreeSet;
+use unisono_core::{MessageNumber, Quorum, Seqno};
 
 /// A call, or the first of several that share an answer.
 #[derive(Clone, Debug)]
@@ -38,6 +41,9 @@ pub(super) struct Confirmed {
     known: Table<Known>,
     epochs: Table<Option<Epoch>>,
     calls: Vec<Call>,
+    /// Messages that may be early, and the seqnos of those that have one.
+    weak: BTreeSet<(Life, MessageNumber)>,
+    weak_seqnos: BTreeSet<(Epoch, Seqno)>,
     checked: u64,
 }
 
@@ -51,6 +57,8 @@ impl Confirmed {
             known: Table::default(),
             epochs: Table::default(),
             calls: Vec::new(),
+            weak: BTreeSet::new(),
+            weak_seqnos: BTreeSet::new(),
             checked: 0,
         }
     }
@@ -81,7 +89,11 @@ impl Confirmed {
         let covers = 2 * self.resilience + 1 >= self.members_most;
         // In a ring the passes that follow directly are no events, and need not be waited for.
         let passes = facts.entries.changes(epoch, through, known.accepted).filter(is_pass).count() as u64;
-        (covers && known.accepted > through + passes)
+        let weak = match known.accepted > through {
+            true => self.weak_seqnos.range((epoch, through + 1)..=(epoch, known.accepted)).count() as u64,
+            false => 0,
+        };
+        (covers && known.accepted > through + passes + weak)
             .then(|| format!("through {} was accepted at the call", known.accepted))
     }
 }
@@ -97,6 +109,7 @@ impl Property for Confirmed {
 
     fn interests(&self) -> u64 {
         Kind::Stored.bit()
+            | Kind::Sent.bit()
             | Kind::Confirming.bit()
             | Kind::Confirmed.bit()
             | Kind::EpochBegun.bit()
@@ -116,9 +129,18 @@ impl Property for Confirmed {
                 let known = self.known.at(*epoch);
                 known.accepted = known.accepted.max(*through);
             }
+            What::Sent { number, quality, .. } if quality.may_be_early() => {
+                self.weak.insert((life, *number));
+            }
             What::Stored { epoch, through, entry } if !matches!(entry, Entry::Pass(_)) => {
                 let last = self.events.at(*epoch);
                 *last = (*last).max(*through);
+                if let Entry::Message { sender, number } = entry
+                    && !self.weak.is_empty()
+                    && self.weak.contains(&(*sender, *number))
+                {
+                    self.weak_seqnos.insert((*epoch, *through));
+                }
             }
             What::EpochBegun { epoch } => {
                 if let Some(before) = self.epochs.at(life).replace(*epoch).filter(|before| before != epoch) {

@@ -47,19 +47,20 @@ impl Consensus {
         preparation: &Preparation,
         facts: &Facts,
     ) -> Option<String> {
-        let Preparation { ballot, next, start } = *preparation;
+        let Preparation { ballot, next, keep, start } = *preparation;
         if *self.promises.at(life) != Some((epoch, ballot)) {
             return Some("it had not promised this ballot".into());
         }
         let stored = facts.marks.of(life).stored;
         let holds_leave =
             |leaves: &[(Epoch, Seqno)]| leaves.iter().any(|(e, leave)| *e == epoch && *leave <= stored);
-        if stored + 1 < start && !holds_leave(facts.entries.leaves(life)) {
+        if stored < keep && !holds_leave(facts.entries.leaves(life)) {
             return Some(format!("it holds only through {stored}"));
         }
         let proposals = facts.entries.proposals(epoch);
-        let differs =
-            |other: &&Proposal| other.ballot == ballot && (other.next, other.start) != (next, start);
+        let differs = |other: &&Proposal| {
+            other.ballot == ballot && (other.next, other.keep, other.start) != (next, keep, start)
+        };
         if let Some(other) = proposals.iter().find(differs) {
             return Some(format!("{:?} prepared {:?} under this ballot", other.by, other.next));
         }
@@ -67,7 +68,7 @@ impl Consensus {
             return None;
         }
         let is_decided = |proposal: &Proposal| {
-            let mut views = facts.entries.views.sides(epoch, proposal.start - 1).peekable();
+            let mut views = facts.entries.views.sides(epoch, proposal.keep).peekable();
             proposal.is_entered
                 || views.peek().is_some() && views.all(|view| self.rule.met(&proposal.by, view))
         };
@@ -106,7 +107,8 @@ impl Consensus {
             return None;
         }
         let epoch = facts.entries.epoch_before(life)?;
-        let view = facts.entries.views.at(epoch, start - 1)?;
+        let first = facts.entries.lineage.first(next).unwrap_or(start);
+        let view = facts.entries.views.at(epoch, first - 1)?;
         let is_enough = |prepared: &[Life]| {
             // The member that decides may prepare and enter within one input.
             let by = [prepared, &[life]].concat();
@@ -197,7 +199,7 @@ mod tests {
         let mut fixture = good();
         let epoch = Epoch(0);
         let index = fixture.position(preparation);
-        let preparation = Box::new(Preparation { ballot, next, start });
+        let preparation = Box::new(Preparation { ballot, next, keep: start - 1, start });
         for what in [What::Prepared { epoch, preparation }, What::Promised { epoch, ballot }] {
             let record = Record { life, what, ..fixture.records[index].clone() };
             fixture.records.insert(index + 1, record);
@@ -234,7 +236,8 @@ mod tests {
             if holds_enough {
                 fixture.record(Life(2), stored);
             }
-            let preparation = Box::new(Preparation { ballot, next: Epoch(1), start: leave + 2 });
+            let (keep, start) = (leave + 1, leave + 2);
+            let preparation = Box::new(Preparation { ballot, next: Epoch(1), keep, start });
             fixture.record(Life(2), What::Promised { epoch, ballot });
             fixture.record(Life(2), What::Prepared { epoch, preparation });
             assert_eq!(check(&fixture).is_ok(), holds_enough);

@@ -14,6 +14,7 @@ use unisono_core::{Ballot, Seqno};
 pub(super) struct Proposal {
     pub(super) ballot: Ballot,
     pub(super) next: Epoch,
+    pub(super) keep: Seqno,
     pub(super) start: Seqno,
     pub(super) by: Vec<Life>,
     /// When the first member entered the epoch, this was the highest ballot under which it had been prepared.
@@ -116,13 +117,15 @@ impl Entries {
 
     /// Takes note of what a life prepared.
     pub(super) fn prepare(&mut self, life: Life, epoch: Epoch, preparation: &Preparation) {
-        let Preparation { ballot, next, start } = *preparation;
+        let Preparation { ballot, next, keep, start } = *preparation;
         let proposals = self.proposals.at(epoch);
-        let same = |known: &&mut Proposal| (known.ballot, known.next, known.start) == (ballot, next, start);
+        let same = |known: &&mut Proposal| {
+            (known.ballot, known.next, known.keep, known.start) == (ballot, next, keep, start)
+        };
         match proposals.iter_mut().find(same) {
             Some(known) => known.by.push(life),
             None => {
-                proposals.push(Proposal { ballot, next, start, by: vec![life], is_entered: false });
+                proposals.push(Proposal { ballot, next, keep, start, by: vec![life], is_entered: false });
             }
         }
     }

@@ -10,6 +10,7 @@ use super::entries::Entries;
 use super::streams::{Lineage, MarkTable, SEQUENCED, Stream, VIEW_CHANGES, Views};
 use super::tables::Table;
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
+use unisono_core::Seqno;
 
 /// Frequent kinds. Their records change no view and no epoch, except where an entry other than a message is stored.
 const USUAL: u64 = Kind::Sent.bit()
@@ -76,6 +77,24 @@ impl Facts {
         self.entries.epoch(life)
     }
 
+    /// Returns the epoch in whose log the message is that a life's application receives at this seqno. It is the epoch of the
+    /// stream, but for what was delivered early and what the next reset has put before its event.
+    #[inline]
+    pub(super) fn place(&self, life: Life, seqno: Seqno) -> Option<Epoch> {
+        let told = self.stream(life).epoch?;
+        match self.epoch(life) {
+            Some(now) if now != told => Some(self.place_since(told, now, seqno)),
+            _ => Some(told),
+        }
+    }
+
+    #[cold]
+    fn place_since(&self, told: Epoch, now: Epoch, seqno: Seqno) -> Epoch {
+        let lineage = &self.entries.lineage;
+        let is_there = |epoch: &Epoch| lineage.first(*epoch).is_some_and(|first| first <= seqno);
+        lineage.line(now).take_while(|epoch| *epoch != told).find(is_there).unwrap_or(told)
+    }
+
     /// Takes note of a record.
     #[inline(always)]
     pub(super) fn follow(&mut self, record: &Record) {
@@ -89,6 +108,10 @@ impl Facts {
             }
             What::Accepted { .. } => self.marks.follow(record),
             What::EpochBegun { epoch } => self.entries.begin(record.life, *epoch),
+            What::Tail { epoch, seqno, .. } => {
+                self.entries.lineage.note_tail(*epoch, *seqno);
+                self.lineage.note_tail(*epoch, *seqno);
+            }
             What::Prepared { epoch, preparation } => {
                 self.entries.prepare(record.life, *epoch, preparation);
             }

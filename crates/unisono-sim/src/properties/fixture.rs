@@ -456,7 +456,7 @@ impl Fixture {
         members.iter().for_each(|life| self.record(*life, What::Promised { epoch: old, ballot }));
         for life in members {
             self.store(*life, kept);
-            let preparation = Preparation { ballot, next: Epoch(old.0 + 1), start: kept + 1 };
+            let preparation = Preparation { ballot, next: Epoch(old.0 + 1), keep: kept, start: kept + 1 };
             self.record(*life, What::Prepared { epoch: old, preparation: Box::new(preparation) });
         }
         self.log.truncate(kept as usize);

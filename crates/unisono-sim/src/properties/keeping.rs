@@ -71,10 +71,10 @@ pub(super) fn is_kept(rule: &Rule, life: Life, epoch: Epoch, seqno: Seqno, facts
     let entries = &facts.entries;
     let keeps = |next: &Epoch| entries.lineage.keeps(*next, epoch, seqno);
     entries.lineage.children(epoch).iter().any(keeps)
-        || entries.proposals(epoch).iter().filter(|proposal| seqno < proposal.start).any(|proposal| {
+        || entries.proposals(epoch).iter().filter(|proposal| seqno <= proposal.keep).any(|proposal| {
             // The member that decides may prepare within the same input.
             let by = [&proposal.by[..], &[life]].concat();
-            let view = entries.views.at(epoch, proposal.start - 1);
+            let view = entries.views.at(epoch, proposal.keep);
             view.is_some_and(|view| rule.met(&by, view))
         })
 }

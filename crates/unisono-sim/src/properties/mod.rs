@@ -18,6 +18,7 @@ mod conflicts_end;
 mod consensus;
 mod datagrams;
 mod directory;
+mod early_kept;
 mod ended_is_silent;
 mod entries;
 mod facts;
@@ -40,6 +41,7 @@ mod no_duplication;
 mod no_lone_founder;
 mod old_epoch_silence;
 mod ordered_changes;
+mod quality_order;
 mod quorum;
 mod replica;
 mod reset_atomicity;
@@ -162,6 +164,8 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(acknowledged_durable::AcknowledgedDurable::new(terms)),
         Box::new(holders::Holders::new(terms)),
         Box::<unreliable::Unreliable>::default(),
+        Box::<early_kept::EarlyKept>::default(),
+        Box::<quality_order::QualityOrder>::default(),
         Box::new(views::Views::new(terms)),
         Box::new(single_lineage::SingleLineage::new(terms)),
         Box::new(consensus::Consensus::new(terms)),

@@ -47,7 +47,7 @@ impl Property for NoCreationAfterFailure {
         match record.what {
             What::Delivered { seqno, sender, number, .. } => {
                 self.checked += 1;
-                let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
+                let Some(epoch) = facts.place(record.life, seqno) else { return Ok(()) };
                 let Some(state) = self.states.at(sender, number) else { return Ok(()) };
                 // Keeps the first seqno: a second one is a duplicate, which `no_duplication` reports.
                 state.delivered_at.get_or_insert((epoch, seqno));

@@ -1,17 +1,21 @@
 //! G2, no duplication: a message has one seqno, the same at all members for ever, and each member delivers it at most
-//! once.
+//! once. A reset that drops the seqno of a message may give it another one, if a member that goes on had delivered the message
+//! early.
 
 use super::streams::{Messages, VIEW_CHANGES, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
-use crate::record::{Epoch, Kind, Record, What};
-use unisono_core::Seqno;
+use crate::record::{Epoch, Kind, Life, Record, What};
+use std::collections::BTreeSet;
+use unisono_core::{MessageNumber, Seqno};
 
 /// The checker of `no_duplication`.
 #[derive(Debug, Default)]
 pub(super) struct NoDuplication {
     /// Epoch and seqno at which each message was first delivered.
     delivered_at: Messages<Option<(Epoch, Seqno)>>,
+    /// Messages that a reset put before its event.
+    tails: BTreeSet<(Life, MessageNumber)>,
     /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
@@ -23,22 +27,33 @@ impl Property for NoDuplication {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Delivered.bit() | VIEW_CHANGES
+        Kind::Delivered.bit() | Kind::Tail.bit() | VIEW_CHANGES
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
+        if let What::Tail { sender, number, .. } = record.what {
+            self.tails.insert((sender, number));
+        }
         let Some(seqno) = seqno_of(&record.what) else { return Ok(()) };
         let last = std::mem::replace(self.last.at(record.life), seqno);
         let What::Delivered { sender, number, .. } = record.what else { return Ok(()) };
         self.checked += 1;
-        let Some(epoch) = facts.stream(record.life).epoch else { return Ok(()) };
+        let Some(epoch) = facts.place(record.life, seqno) else { return Ok(()) };
         // Each message has one seqno, and a stream has each seqno once; so each message is delivered once.
         let again = seqno <= last;
         let Some(delivered_at) = self.delivered_at.at(sender, number) else {
             return broken(self, record, || "the message number is out of range".into());
         };
         match *delivered_at.get_or_insert((epoch, seqno)) {
+            (of, at)
+                if (of, at) != (epoch, seqno) && self.tails.contains(&(sender, number)) && {
+                    let lineage = &facts.entries.lineage;
+                    of != epoch && !lineage.keeps(epoch, of, at) && !lineage.keeps(of, epoch, seqno)
+                } =>
+            {
+                Ok(())
+            }
             known if known != (epoch, seqno) => {
                 broken(self, record, || format!("it was also delivered at {known:?}"))
             }

@@ -28,7 +28,7 @@ impl Property for SamePrefix {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        let here = sequenced(record, facts.stream(record.life));
+        let here = sequenced(record, facts);
         let last = self.last.at(record.life);
         let Some((epoch, seqno, value)) = here else {
             // A founder's stream begins at seqno 0, before any event that other members receive.

@@ -1,12 +1,16 @@
 //! G4, sender order: the messages of one sender are delivered in the order in which it sent them, without omissions.
 //! Its leave comes after all of them, unless the group has fewer members than its minimum: then they fail. Messages that were reported *failed* to their sender are left out. A joiner
 //! does not receive messages from before its join.
+//!
+//! A reset may keep an unordered message that was delivered early, and fail earlier ones of its sender. Any other message that
+//! comes later shows that they have failed.
 
 use super::streams::Messages;
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{End, Kind, Life, Record, What};
-use unisono_core::{MessageNumber, Outcome, Seqno};
+use std::collections::BTreeMap;
+use unisono_core::{MessageNumber, Outcome, Quality, Seqno};
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Message {
@@ -16,6 +20,10 @@ struct Message {
     seqno: Seqno,
     sent: bool,
     failed: bool,
+    /// It is unordered.
+    unordered: bool,
+    /// A reset put it before its event, because it had been delivered early.
+    in_tail: bool,
 }
 
 /// A message that a joiner did not deliver, and whose seqno must be below its join.
@@ -36,6 +44,8 @@ pub(super) struct SenderOrder {
     /// By life and sender, the last number delivered.
     delivered: Table<Table<MessageNumber>>,
     earlier: Vec<Earlier>,
+    /// By life and sender, numbers that are left out before messages that a reset kept.
+    holes: BTreeMap<(Life, Life), Vec<MessageNumber>>,
     /// Minimum number of members with which messages are ordered.
     members_min: usize,
     checked: u64,
@@ -47,7 +57,7 @@ impl SenderOrder {
     }
 
     /// `life` entered at `entered`, has delivered the sender's messages through `last`, and now needs to have
-    /// delivered those through `previous`. Returns a fault if it has not.
+    /// delivered those through `previous`. Returns a fault if it has not. `kept` is the message that it delivers now.
     fn left_out(
         &mut self,
         life: Life,
@@ -55,18 +65,48 @@ impl SenderOrder {
         sender: Life,
         last: MessageNumber,
         mut previous: MessageNumber,
+        kept: Option<Message>,
     ) -> Option<String> {
+        let may_leave_out = |missing: &Message| {
+            kept.is_some_and(|kept| kept.in_tail && (kept.unordered || missing.unordered))
+        };
         while previous != last {
             let missing = self.messages.get(sender, previous).copied().unwrap_or_default();
             if previous < last {
                 return Some(format!("number {last} was delivered before it"));
             } else if missing.failed {
                 previous = missing.previous;
+            } else if may_leave_out(&missing) {
+                self.holes.entry((life, sender)).or_default().push(previous);
+                previous = missing.previous;
             } else if last == 0 && entered > 0 {
                 self.earlier.push(Earlier { joiner: life, entered, sender, number: previous });
                 return None;
             } else {
                 return Some(format!("number {previous} was left out"));
+            }
+        }
+        None
+    }
+
+    /// `life` delivers this message of the sender. Returns a fault if one was left out before that may not be.
+    #[cold]
+    fn fill(&mut self, life: Life, entered: Seqno, sender: Life, message: Message) -> Option<String> {
+        if message.in_tail && message.unordered {
+            return None;
+        }
+        let holes = self.holes.get_mut(&(life, sender))?;
+        for number in std::mem::take(holes) {
+            let missing = self.messages.get(sender, number).copied().unwrap_or_default();
+            if missing.failed {
+                continue;
+            }
+            if message.in_tail && missing.unordered {
+                self.holes.entry((life, sender)).or_default().push(number);
+            } else if entered > 0 {
+                self.earlier.push(Earlier { joiner: life, entered, sender, number });
+            } else {
+                return Some(format!("number {number} was left out"));
             }
         }
         None
@@ -79,13 +119,17 @@ impl Property for SenderOrder {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Sent.bit() | Kind::SendResult.bit() | Kind::Delivered.bit() | Kind::Left.bit()
+        Kind::Sent.bit()
+            | Kind::SendResult.bit()
+            | Kind::Delivered.bit()
+            | Kind::Tail.bit()
+            | Kind::Left.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
-            What::Sent { number, .. } => {
+            What::Sent { number, quality, .. } => {
                 let last = self.sent.at(record.life);
                 let previous = std::mem::replace(last, number);
                 if number <= previous {
@@ -94,12 +138,18 @@ impl Property for SenderOrder {
                     });
                 }
                 if let Some(message) = self.messages.at(record.life, number) {
-                    *message = Message { previous, sent: true, ..*message };
+                    let unordered = quality == Quality::UNORDERED;
+                    *message = Message { previous, sent: true, unordered, ..*message };
                 }
             }
             What::SendResult { number, outcome: Outcome::Failed } => {
                 if let Some(message) = self.messages.at(record.life, number) {
                     message.failed = true;
+                }
+            }
+            What::Tail { sender, number, seqno, .. } => {
+                if let Some(message) = self.messages.at(sender, number) {
+                    (message.in_tail, message.seqno) = (true, seqno);
                 }
             }
             What::Delivered { seqno, sender, number, .. } => {
@@ -109,11 +159,20 @@ impl Property for SenderOrder {
                 if !message.sent {
                     return Ok(());
                 }
-                message.seqno = seqno;
-                let previous = message.previous;
+                // A member that was cut off may have it at a seqno that the reset has dropped.
+                if !message.in_tail {
+                    message.seqno = seqno;
+                }
+                let (message, previous) = (*message, message.previous);
                 let entered = facts.stream(record.life).entered;
                 if previous != last
-                    && let Some(fault) = self.left_out(record.life, entered, sender, last, previous)
+                    && let Some(fault) =
+                        self.left_out(record.life, entered, sender, last, previous, Some(message))
+                {
+                    return broken(self, record, || fault);
+                }
+                if !self.holes.is_empty()
+                    && let Some(fault) = self.fill(record.life, entered, sender, message)
                 {
                     return broken(self, record, || fault);
                 }
@@ -124,7 +183,7 @@ impl Property for SenderOrder {
                 let last = *self.delivered.at(record.life).at(member);
                 let sent = *self.sent.at(member);
                 let entered = facts.stream(record.life).entered;
-                if let Some(fault) = self.left_out(record.life, entered, member, last, sent) {
+                if let Some(fault) = self.left_out(record.life, entered, member, last, sent, None) {
                     return broken(self, record, || fault);
                 }
             }

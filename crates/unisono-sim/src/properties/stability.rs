@@ -5,7 +5,8 @@
 //! courtesy only.
 //!
 //! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, and one more for each
-//! reset since an entry was last freed. Here n counts the members of all views in force since the seqno after which the
+//! reset since an entry was last freed, and for each message that a reset put before its event because it had been
+//! delivered early: at most as many as a history has entries. Here n counts the members of all views in force since the seqno after which the
 //! history begins.
 
 use super::streams::MarkTable;
@@ -21,8 +22,10 @@ pub(super) struct Stability {
     marks: MarkTable,
     /// By epoch, how far any member knows it to be accepted.
     accepted: Table<Seqno>,
-    /// By life, the number of resets since it freed an entry.
+    /// By life, the number of resets since it freed an entry, and of messages that these put before their events.
     resets: Table<u32>,
+    /// By life and epoch, the number of these messages in the epoch that the life entered last.
+    tails: Table<(Epoch, u32)>,
     /// By life, the seqno after which its history begins.
     base: Table<Seqno>,
     /// By epoch, the seqno through which all members hold everything.
@@ -37,6 +40,7 @@ impl Stability {
             marks: MarkTable::default(),
             accepted: Table::default(),
             resets: Table::default(),
+            tails: Table::default(),
             base: Table::default(),
             stable: Table::default(),
             checked: 0,
@@ -62,6 +66,15 @@ impl Stability {
         }
         let most = most + members.count();
         (entries > most).then(|| format!("{entries} entries, where {most} are allowed"))
+    }
+
+    /// A reset put a message before its event. Returns a fault if it is one too many.
+    fn tail(&mut self, life: Life, epoch: Epoch) -> Option<String> {
+        *self.resets.at(life) += 1;
+        let (of, count) = self.tails.at(life);
+        (*of, *count) = (epoch, if *of == epoch { *count + 1 } else { 1 });
+        (*count > self.history_messages)
+            .then(|| format!("{count} messages that were delivered early, more than a history has"))
     }
 
     /// Everything through a seqno has left the history of this life. Returns a fault if a member lacks some of it.
@@ -97,6 +110,7 @@ impl Property for Stability {
             | Kind::Accepted.bit()
             | Kind::Purged.bit()
             | Kind::EpochBegun.bit()
+            | Kind::Tail.bit()
             | Kind::HistoryUsed.bit()
     }
 
@@ -120,6 +134,7 @@ impl Property for Stability {
                 *self.resets.at(life) += 1;
                 None
             }
+            What::Tail { epoch, .. } => self.tail(life, *epoch),
             What::HistoryUsed { entries } => {
                 self.checked += 1;
                 self.too_many(life, *entries, facts)

@@ -2,6 +2,7 @@
 //! follows which ([`Lineage`]), and the views of each epoch ([`Views`]). Also the watermarks of all lives
 //! ([`MarkTable`]), and tables by message ([`Messages`]).
 
+use super::Facts;
 use super::tables::{Lives, NumberTable, Table};
 use crate::record::{Epoch, Kind, Life, Record, What, mix};
 use unisono_core::Seqno;
@@ -93,12 +94,13 @@ pub(super) fn seqno_of(event: &What) -> Option<Seqno> {
 /// Returns an event's epoch, its seqno, and a hash of its contents that is the same for all members that receive it.
 /// Entering is the joiner's side of its own join. `None` for records without a seqno, a founder's entering included.
 #[inline(always)]
-pub(super) fn sequenced(record: &Record, stream: &Stream) -> Option<(Epoch, Seqno, u64)> {
+pub(super) fn sequenced(record: &Record, facts: &Facts) -> Option<(Epoch, Seqno, u64)> {
     match &record.what {
         What::Delivered { seqno, sender, number, hash } => {
-            Some((stream.epoch?, *seqno, mix(mix(u64::from(sender.0), *number), *hash) | 1))
+            let epoch = facts.place(record.life, *seqno)?;
+            Some((epoch, *seqno, mix(mix(u64::from(sender.0), *number), *hash) | 1))
         }
-        _ => sequenced_change(record, stream),
+        _ => sequenced_change(record, facts.stream(record.life)),
     }
 }
 
@@ -141,10 +143,24 @@ pub(super) struct Lineage(Table<Branch>);
 struct Branch {
     parent: Option<Epoch>,
     start: Option<Seqno>,
+    /// The first seqno before `start` at which the reset put a message that was delivered early.
+    first: Option<Seqno>,
     children: Vec<Epoch>,
 }
 
 impl Lineage {
+    /// The reset that begins an epoch has put a message at this seqno, before its event.
+    pub(super) fn note_tail(&mut self, epoch: Epoch, seqno: Seqno) {
+        let first = &mut self.0.at(epoch).first;
+        *first = Some(first.map_or(seqno, |first| first.min(seqno)));
+    }
+
+    /// Returns the first seqno whose entry a reset has put there, if the epoch is known: what is below is of earlier epochs.
+    pub(super) fn first(&self, epoch: Epoch) -> Option<Seqno> {
+        let branch = self.0.get(epoch)?;
+        branch.first.or(branch.start)
+    }
+
     /// `child` follows `parent` and begins at `start`. A founding epoch has no parent.
     pub(super) fn link(&mut self, parent: Option<Epoch>, child: Epoch, start: Seqno) {
         let branch = self.0.at(child);
@@ -200,7 +216,7 @@ impl Lineage {
             if ancestor == epoch {
                 return seqno < start;
             }
-            start = start.min(self.start(ancestor).unwrap_or(Seqno::MAX));
+            start = start.min(self.first(ancestor).unwrap_or(Seqno::MAX));
         }
         false
     }

@@ -40,7 +40,8 @@ impl SwitchAtSeqno {
         match entry {
             Entry::Reset(_) if self.orders.at(epoch).is_empty() => {
                 let before = facts.entries.epoch_before(life)?;
-                let kept = self.is_ring_at(before, seqno - 1);
+                let first = facts.entries.lineage.first(epoch).unwrap_or(seqno);
+                let kept = self.is_ring_at(before, first - 1);
                 self.orders.at(epoch).push((seqno, kept));
             }
             Entry::Order { is_ring, .. } => {

@@ -25,7 +25,7 @@ impl Property for TotalOrder {
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
-        if let Some((epoch, seqno, value)) = sequenced(record, facts.stream(record.life)) {
+        if let Some((epoch, seqno, value)) = sequenced(record, facts) {
             self.checked += 1;
             match self.events.at(epoch).at(seqno) {
                 Some(known) if *known == 0 => *known = value,

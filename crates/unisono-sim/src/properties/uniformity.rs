@@ -64,7 +64,11 @@ impl Uniformity {
             _ => return Ok(()),
         };
         self.checked += 1;
-        let Some(epoch) = stream.epoch else { return Ok(()) };
+        let epoch = match &record.what {
+            What::Delivered { seqno, .. } => facts.place(record.life, *seqno),
+            _ => stream.epoch,
+        };
+        let Some(epoch) = epoch else { return Ok(()) };
         if !self.is_single && !self.before_promise.accepted(record.life, epoch, seqno) {
             return Ok(());
         }
@@ -111,8 +115,8 @@ impl Property for Uniformity {
                     });
                 }
                 let (child, members) = (reset.view.epoch, &reset.view.members);
-                let lost =
-                    stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, reset.seqno, members));
+                let first = facts.entries.lineage.first(child).unwrap_or(reset.seqno);
+                let lost = stream.epoch.and_then(|epoch| self.keeping.ended(epoch, child, first, members));
                 if let Some(lost) = lost {
                     return broken(self, record, || {
                         format!("seqno {lost} was delivered and is lost, though its quality covers it")

@@ -55,7 +55,7 @@ impl Property for Unreliable {
                 self.sent.entry((record.life, hash)).or_default().push(facts.epoch(record.life));
                 Ok(())
             }
-            What::Early { sender, quality: Quality::UNRELIABLE, hash } => {
+            What::Early { sender, quality: Quality::UNRELIABLE, hash, .. } => {
                 self.receive(record, sender, hash, facts)
             }
             What::Delivered { sender, hash, .. } if self.sent.contains_key(&(sender, hash)) => {
@@ -78,7 +78,7 @@ mod tests {
     const HASH: u64 = 77;
 
     fn early(sender: u32) -> What {
-        What::Early { sender: Life(sender), quality: Quality::UNRELIABLE, hash: HASH }
+        What::Early { sender: Life(sender), number: 0, quality: Quality::UNRELIABLE, hash: HASH }
     }
 
     /// Life 1 of three sends an unreliable message, which lives 0 and 1 receive, between messages that have seqnos.

@@ -120,7 +120,11 @@ fn rare_content(what: &What) -> u64 {
         What::Replica(content) => of_replica(content),
         What::Directory(content) => of_directory(content),
         What::SentUnreliable { hash } => fold([*hash]),
-        What::Early { sender, hash, .. } => fold([life(sender), *hash]),
+        What::Early { sender, number, hash, .. } => fold([life(sender), *number, *hash]),
+        What::Passed { sender, hash } => fold([life(sender), *hash]),
+        What::Tail { epoch: begun, seqno, sender, number } => {
+            fold([epoch(begun), *seqno, life(sender), *number])
+        }
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
     }

@@ -42,7 +42,7 @@ kinds! {
     Halted, WentOn, ForceAsked, Creating,
     Confirming, Confirmed, Ended, SpokeAfterEnd,
     Replica, Directory,
-    SentUnreliable, Early,
+    SentUnreliable, Early, Passed, Tail,
 }
 
 #[cfg(test)]

@@ -61,7 +61,8 @@ pub(crate) fn mark_changes(
     if (moves(&mut known.prepared, now.prepared) || !same_epoch)
         && let (Some(prepared), Some(next)) = (now.prepared, next)
     {
-        let preparation = Preparation { ballot: prepared.ballot, next, start: prepared.start };
+        let unisono_core::Prepared { ballot, keep, start, .. } = prepared;
+        let preparation = Preparation { ballot, next, keep, start };
         listener.note(What::Prepared { epoch, preparation: Box::new(preparation) });
     }
     if std::mem::replace(&mut known.history, now.history) < now.history {

@@ -230,6 +230,18 @@ pub enum What {
         /// What it stored there.
         entry: Entry,
     },
+    /// It entered this epoch, and put a message there that was delivered early, between the log that the reset kept and the
+    /// reset event. The record comes before that of the reset event.
+    Tail {
+        /// The epoch that the reset begins.
+        epoch: Epoch,
+        /// The seqno that the message has got.
+        seqno: Seqno,
+        /// Its sender.
+        sender: Life,
+        /// Its message number.
+        number: MessageNumber,
+    },
     /// It has acknowledged everything through this seqno.
     Acknowledged {
         /// Its epoch.
@@ -457,10 +469,20 @@ pub enum What {
         /// Hash of the payload.
         hash: u64,
     },
+    /// The next record of this life says where a message has its place that was delivered early: its application does not
+    /// receive it again.
+    Passed {
+        /// Its sender.
+        sender: Life,
+        /// Hash of the payload.
+        hash: u64,
+    },
     /// A message was delivered without a seqno.
     Early {
         /// Its sender.
         sender: Life,
+        /// Its message number, which the application does not know; 0 for an unreliable message.
+        number: MessageNumber,
         /// What its sender asked for.
         quality: Quality,
         /// Hash of the payload.
@@ -565,6 +587,8 @@ pub struct Preparation {
     pub ballot: Ballot,
     /// The epoch that is to begin.
     pub next: Epoch,
+    /// Seqno through which the log is kept.
+    pub keep: Seqno,
     /// Seqno of the epoch's reset event.
     pub start: Seqno,
 }

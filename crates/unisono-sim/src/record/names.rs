@@ -125,7 +125,8 @@ impl Names {
                 self.delivered(*seqno, *sender, *number, payload)
             }
             Event::Early { sender, quality, payload } => {
-                What::Early { sender: self.life(*sender), quality: *quality, hash: hash(payload) }
+                let (sender, hash) = (self.life(*sender), hash(payload));
+                What::Early { sender, number: 0, quality: *quality, hash }
             }
             Event::Joined { seqno, member, members, .. } => {
                 What::Joined { seqno: *seqno, member: self.life(member.uid), members: *members as u32 }

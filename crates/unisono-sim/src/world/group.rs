@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
-    MessageNumber, Order, Outcome, Phase, Port, Quality, ResetError, SendError, Seqno, Settings, Time, Uid,
+    MessageNumber, Order, Outcome, Passed, Phase, Port, Quality, ResetError, SendError, Seqno, Settings,
+    Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -214,6 +215,14 @@ impl Listener for LifeRecorder<'_> {
             // Entries before the reset event are of earlier epochs.
             let is_reset = |seqno: &Seqno| matches!(self.group.logged(*seqno), Some(Logged::Reset(_)));
             first = (first..=last).rev().find(is_reset).unwrap_or(first);
+            let kept = self.group.kept_by_reset(first).unwrap_or(first);
+            for seqno in kept + 1..first {
+                if let Some(Logged::Message { sender, number }) = self.group.logged(seqno) {
+                    let sender = self.recorder.names.life(sender);
+                    self.recorder.totals.tails += 1;
+                    self.note_rare(What::Tail { epoch, seqno, sender, number });
+                }
+            }
         }
         for through in first..=last {
             let Some(logged) = self.group.logged(through) else {
@@ -236,6 +245,18 @@ impl LifeRecorder<'_> {
     }
 }
 
+/// Records where a message has its place that was delivered early: as a delivery there, so that all checkers of the order see
+/// one stream, with a mark before it.
+#[inline(never)]
+fn note_passed(recorder: &mut Recorder, now: u64, process: usize, life: Life, passed: &Passed) {
+    let Passed { seqno, sender, number, payload } = passed;
+    let what = recorder.names.delivered(*seqno, *sender, *number, payload);
+    if let What::Delivered { sender, hash, .. } = what {
+        recorder.note(now, process, life, What::Passed { sender, hash });
+    }
+    recorder.note(now, process, life, what);
+}
+
 /// Records an event other than a message. Returns the notice if the application may react to it.
 #[inline(never)]
 fn note_change(
@@ -256,13 +277,20 @@ fn note_change(
         Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
         _ => {}
     }
-    if matches!(event, Event::Early { quality: Quality::UNRELIABLE, .. }) {
-        recorder.totals.unreliable += 1;
+    match event {
+        Event::Early { quality: Quality::UNRELIABLE, .. } => recorder.totals.unreliable += 1,
+        Event::Early { .. } => recorder.totals.early += 1,
+        _ => {}
     }
     if matches!(event, Event::OrderChanged { sequencer, .. } if *sequencer == resident.uid) {
         recorder.totals.switches += 1;
     }
-    let what = recorder.names.event(event);
+    let mut what = recorder.names.event(event);
+    if let What::Early { quality, number, .. } = &mut what
+        && quality.may_be_early()
+    {
+        *number = resident.side.group.take_early_number().unwrap_or_default();
+    }
     recorder.note(now, process, resident.life, what);
     match event {
         Event::Entered { .. } => Some(Notice::Entered),
@@ -345,9 +373,12 @@ impl World<GroupSide> {
         let Some(resident) = self.active(process).filter(|resident| !resident.is_over) else { return };
         let (life, uid) = (resident.life, resident.uid);
         resident.side.group.end(resident.clock.read(now));
-        while let Some(resident) = &mut self.processes[process].resident
-            && let Some(event) = resident.side.group.poll_event()
-        {
+        while let Some(resident) = &mut self.processes[process].resident {
+            let event = resident.side.group.poll_event();
+            for passed in resident.side.group.take_passed() {
+                note_passed(&mut self.recorder, now, process, life, &passed);
+            }
+            let Some(event) = event else { break };
             if let Event::Message { seqno, sender, number, payload } = event {
                 let what = self.recorder.names.delivered(seqno, sender, number, &payload);
                 self.recorder.note(now, process, life, what);
@@ -510,7 +541,12 @@ impl World<GroupSide> {
         if resident.takes_events_from > self.now || resident.side.group.has_ended() {
             return;
         }
-        while let Some(event) = resident.side.group.poll_event() {
+        loop {
+            let event = resident.side.group.poll_event();
+            for passed in resident.side.group.take_passed() {
+                note_passed(&mut self.recorder, self.now, process, resident.life, &passed);
+            }
+            let Some(event) = event else { return };
             if let Some(event_log) = &mut self.event_log {
                 event_log.event(process, &event);
             }

@@ -15,7 +15,7 @@ use crate::log::Members;
 use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
-use crate::wire::{Frame, Prepare, Proposal, Vote};
+use crate::wire::{EarlyMessage, Frame, Prepare, Proposal, Vote};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -302,6 +302,9 @@ impl Group {
             || (self.is_quorum(&before, voted) && self.is_quorum(&after, voted));
         let adopted = own.votes.iter().filter_map(|(_, vote)| vote.prepared.as_ref()).max_by_key(|(b, _)| *b);
         let adopted = adopted.map(|(_, proposal)| proposal.clone());
+        let alone = self.broken(Planted::TailOfCoordinatorOnly);
+        let counted = own.votes.iter().filter(|(uid, _)| !alone || *uid == self.me.uid);
+        let voted_early = counted.flat_map(|(_, vote)| vote.early.iter().cloned()).collect();
         let members = self.next_view_members(own, &after);
         let floor = if forced { 1 } else { self.recovery.floor().max(1) };
         let leaves_state = !forced && !self.goes_on_with_state(own, &members, &after);
@@ -318,11 +321,26 @@ impl Group {
         let proposal = match adopted {
             Some(proposal) if !self.broken(Planted::PreparedIgnored) => {
                 self.probe(Probe::PreparedAdopted);
-                proposal
+                if !proposal.tail.is_empty() {
+                    self.probe(Probe::TailAdopted);
+                }
+                match self.broken(Planted::TailMadeAnew) {
+                    true => self.with_tail_made_anew(proposal, voted_early, &after),
+                    false => proposal,
+                }
             }
-            _ => self.propose(&after, members, accepted, forced),
+            _ => {
+                let tail = self.tail_of(voted_early, &after);
+                self.propose(&after, members, accepted, forced, tail)
+            }
         };
         self.ask_to_prepare(now, ballot, proposal, before, after);
+    }
+
+    /// Planted bug only: gives an adopted proposal the tail of this ballot's votes.
+    fn with_tail_made_anew(&self, adopted: Proposal, voted: Vec<EarlyMessage>, view: &Members) -> Proposal {
+        let tail = self.tail_of(voted, view);
+        Proposal { start: adopted.keep() + tail.len() as u64 + 1, tail, ..adopted }
     }
 
     /// Returns the seqno through which a voter of this member's ballot knows the log to be accepted.
@@ -399,7 +417,14 @@ impl Group {
         }
     }
 
-    fn propose(&mut self, after: &Members, members: Vec<Uid>, accepted: Seqno, forced: bool) -> Proposal {
+    fn propose(
+        &mut self,
+        after: &Members,
+        members: Vec<Uid>,
+        accepted: Seqno,
+        forced: bool,
+        tail: Vec<EarlyMessage>,
+    ) -> Proposal {
         let missing = after.len() - members.len();
         let resilience = self.config.resilience as usize;
         let is_beyond = resilience > 0 && missing > resilience && !self.broken(Planted::DegradedUnsaid);
@@ -408,6 +433,7 @@ impl Group {
             self.probe(Probe::TentativeKept);
         }
         let start = if self.broken(Planted::TentativeDropped) { accepted + 1 } else { end + 1 };
+        let start = start + tail.len() as u64;
         if missing == 0 {
             self.probe(Probe::NoneMissing);
         }
@@ -416,7 +442,7 @@ impl Group {
             coordinator: self.me.uid,
             nonce: self.random.next_u64(),
         };
-        Proposal { epoch, start, members, degraded: is_beyond || forced, forced }
+        Proposal { epoch, start, members, degraded: is_beyond || forced, forced, tail }
     }
 
     // --- deciding ---

@@ -107,7 +107,8 @@ impl Recovery {
 
     pub(crate) fn prepared(&self) -> Option<Prepared> {
         let (ballot, proposal) = self.prepared.as_ref()?;
-        Some(Prepared { ballot: *ballot, epoch: proposal.epoch, start: proposal.start })
+        let Proposal { epoch, start, .. } = *proposal;
+        Some(Prepared { ballot: *ballot, epoch, keep: proposal.keep(), start })
     }
 
     /// Returns the members named by the proposal that was prepared last.
@@ -207,6 +208,7 @@ impl Group {
         self.recovery.round = self.recovery.round.max(ballot.round);
         self.recovery.promised = Some(ballot);
         self.recovery.promised_at = now;
+        self.forget_numbered_early();
         self.recovery.put_off = 0;
         if self.recovery.since.is_none() {
             self.recovery.since = Some(now);
@@ -256,6 +258,7 @@ impl Group {
             accepted: self.log.accepted(),
             lacks_state: !self.has_state(),
             prepared: self.recovery.prepared.clone(),
+            early: self.early_for_vote(),
         }
     }
 
@@ -356,7 +359,7 @@ impl Group {
             self.probe(Probe::LeaverVoted);
         }
         let vote = self.own_vote(ballot);
-        self.post(from, Frame::Vote(vote));
+        self.post(from, Frame::Vote(Box::new(vote)));
     }
 
     /// Handles the kept invitation of `from`, which has just shown that it hears this member.
@@ -394,10 +397,10 @@ impl Group {
             self.promise(now, prepare.ballot);
         }
         self.heed_floor(prepare.members_min);
-        let holds = self.log.received() + 1 >= prepare.proposal.start;
+        let holds = self.log.received() >= prepare.proposal.keep();
         if !holds && !self.broken(Planted::PrepareWithoutHolding) {
             self.probe(Probe::MemberPulled);
-            let through = prepare.proposal.start - 1;
+            let through = prepare.proposal.keep();
             let ballot = prepare.ballot;
             if self.recovery.pull.is_none() {
                 self.pull(now, ballot, through, from);
@@ -406,7 +409,13 @@ impl Group {
             return;
         }
         self.recovery.pending = None;
+        if !self.is_tail_after(prepare.proposal.keep(), &prepare.proposal.tail) {
+            // No correct coordinator proposes it.
+            self.counters.malformed += 1;
+            return;
+        }
         let ballot = prepare.ballot;
+        self.file_undecided(prepare.proposal.keep(), &prepare.proposal.tail);
         self.recovery.prepared = Some((ballot, prepare.proposal));
         if from == me {
             self.note_prepared(now, me, ballot);

@@ -8,7 +8,7 @@ use crate::config::Quorum;
 use crate::episode::Episode;
 use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
-use crate::identity::{Ballot, EpochId, Instance, Member, Seqno, Uid};
+use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Seqno, Uid};
 use crate::log::Reset;
 use crate::look::LastReset;
 use crate::membership::PreviousEpoch;
@@ -43,7 +43,7 @@ impl Group {
         }
         if !proposal.members.contains(&self.me.uid) {
             self.excluded_by(now, proposal, entered);
-        } else if self.log.received() + 1 >= proposal.start {
+        } else if self.log.received() >= proposal.keep() {
             self.install(now, proposal);
         } else {
             self.level_for(now, from, proposal);
@@ -74,7 +74,7 @@ impl Group {
     fn level_for(&mut self, now: Time, from: Uid, proposal: Proposal) {
         self.probe(Probe::MemberPulled);
         let ballot = self.recovery.promised.unwrap_or_default();
-        let through = proposal.start - 1;
+        let through = proposal.keep();
         if self.recovery.promised.is_none() {
             // This member must store and acknowledge nothing more in this epoch.
             self.promise(now, Ballot { round: 1, coordinator: Uid(0) });
@@ -88,7 +88,7 @@ impl Group {
     }
 
     fn install(&mut self, now: Time, proposal: Proposal) {
-        let keep = proposal.start - 1;
+        let keep = proposal.keep();
         let old_view = self.log.history().view_at(keep).clone();
         let members: Vec<Member> = proposal
             .members
@@ -97,7 +97,8 @@ impl Group {
             .collect();
         let follows = proposal.epoch.counter == self.epoch.counter + 1
             && proposal.start > self.epoch_start
-            && self.log.allows_reset_at(proposal.start);
+            && self.log.allows_reset_at(keep + 1)
+            && self.is_tail_after(keep, &proposal.tail);
         if members.len() != proposal.members.len() || !follows {
             return;
         }
@@ -113,21 +114,23 @@ impl Group {
             self.log.keep_order(order);
         }
         if self.broken(Planted::KeptReportedFailed) {
-            self.fail_rest_of_outbox();
+            self.fail_rest_of_outbox(&[]);
         }
         self.settle_log(keep);
-        self.fail_rest_of_outbox();
+        let placed = self.append_tail(&proposal.tail);
+        self.fail_rest_of_outbox(&placed);
         let peers = self.peers.iter().map(|peer| peer.member().clone()).collect();
         self.previous = Some(PreviousEpoch::survived(now, self.epoch_tag, proposal.clone(), peers).into());
         let (degraded, forced) = (proposal.degraded, proposal.forced);
-        let reset = Reset { epoch: proposal.epoch, excluded: excluded.clone(), degraded, forced };
+        let (epoch, kept) = (proposal.epoch, keep);
+        let reset = Reset { epoch, kept, excluded: excluded.clone(), degraded, forced };
         let start = self.log.install(members.clone(), reset);
         if was_in {
             let members = members.len();
             self.episodes.push(Episode::ResetEnded { seqno: start, members, excluded, degraded, took });
         }
         self.enter_epoch(now, proposal.epoch, start);
-        self.peers.begin_epoch(now, keep);
+        self.peers.begin_epoch(now, proposal.keep());
         self.peers.take_view(now, self.me.uid, &members, 0);
         if !self.broken(Planted::UnorderedKept) {
             self.log.drop_waiting();
@@ -169,16 +172,25 @@ impl Group {
         }
     }
 
-    pub(crate) fn fail_rest_of_outbox(&mut self) {
-        let failed = self.outbox.fail_rest();
-        if !failed.is_empty() {
+    /// Reports what has no seqno as failed, each message by itself: `placed` are those that have one in a tail.
+    pub(crate) fn fail_rest_of_outbox(&mut self, placed: &[(MessageNumber, Seqno)]) {
+        let rest = self.outbox.fail_rest();
+        if rest.len() > placed.len() {
             self.probe(Probe::SendFailed);
         }
-        self.sent.extend(failed.into_iter().map(|number| (number, Outcome::Failed)));
+        self.counters.messages_sent += placed.len() as u64;
+        let (by_prefix, all_fail) =
+            (self.broken(Planted::OutcomesByPrefix), self.broken(Planted::FailedThoughInTail));
+        self.sent.extend(rest.into_iter().map(|number| {
+            let is_it =
+                |(named, _): &&(MessageNumber, Seqno)| *named == number || (by_prefix && *named > number);
+            let place = placed.iter().find(is_it).filter(|_| !all_fail);
+            (number, place.map_or(Outcome::Failed, |(_, seqno)| Outcome::Ok { seqno: *seqno }))
+        }));
     }
 
     fn note_reset_probes(&mut self, proposal: &Proposal) {
-        if self.log.received() >= proposal.start {
+        if self.log.received() > proposal.keep() {
             self.probe(Probe::TentativeCut);
         }
         if proposal.degraded {
@@ -205,7 +217,7 @@ impl Group {
             return;
         }
         self.probe(Probe::Excluded);
-        let own_leave = self.own_leave_seqno().filter(|seqno| *seqno < proposal.start);
+        let own_leave = self.own_leave_seqno().filter(|seqno| *seqno <= proposal.keep());
         if let Some(seqno) = own_leave {
             // The reset keeps the LEAVE, so it is accepted. The leaver delivers it, and nothing beyond it.
             self.log.cut(seqno);
