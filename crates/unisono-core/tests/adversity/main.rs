@@ -12,6 +12,7 @@ mod detection;
 mod eavesdropper;
 mod ending;
 mod finding;
+mod floors;
 mod halting;
 mod hostile_input;
 mod joining;
