@@ -166,6 +166,8 @@ named! {
         FloorOfCoordinator,
         /// Members that go on after a reset ask for no floor any more.
         FloorForgotten,
+        /// The floor of a member that left or was excluded stays in force.
+        FloorKeptAfterLeave,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

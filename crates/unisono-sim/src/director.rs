@@ -89,7 +89,9 @@ impl Director {
         planted: Option<Planted>,
         trace: Option<Box<dyn Write>>,
     ) -> Director {
-        let plan = Plan::draw(seed, profile);
+        let mut plan = Plan::draw(seed, profile);
+        let floors = Floors::draw(seed, profile, plan.members, plan.config.members_max);
+        plan.workload.leaves = plan.workload.leaves.max(floors.leaves_min());
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let mut network = Network::new(plan.places, plan.conditions.clone(), fork());
@@ -119,7 +121,7 @@ impl Director {
             ),
             readers,
             weak: WeakQualities::draw(seed, profile),
-            floors: Floors::draw(seed, profile, plan.members, plan.config.members_max),
+            floors,
             streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,

@@ -30,6 +30,12 @@ impl Floors {
         Floors { random, part, most, of_lives: Vec::new() }
     }
 
+    /// Returns the least fraction of actions that are leaves: where members ask for floors, some leave, and their floors
+    /// with them.
+    pub(crate) fn leaves_min(&self) -> f64 {
+        if self.part > 0.0 { 0.02 } else { 0.0 }
+    }
+
     /// Draws the floor of the next life.
     pub(crate) fn next(&mut self) -> Floor {
         if self.part == 0.0 || !self.random.chance(self.part) {

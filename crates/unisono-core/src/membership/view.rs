@@ -118,6 +118,12 @@ impl Group {
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::log::Entry::Change(change)) = self.log.history().get(seqno) else { return };
         let change = change.clone();
+        if let Change::Leave { uid, .. } = &*change
+            && self.broken(Planted::FloorKeptAfterLeave)
+            && let Some(floor) = self.peers.get(*uid).map(|peer| peer.member().floor)
+        {
+            self.log.give_floor_to_first(floor);
+        }
         self.peers.take_change(now, self.me.uid, seqno, &change);
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {

@@ -109,6 +109,11 @@ impl Group {
         if self.broken(Planted::FloorForgotten) {
             members.iter_mut().for_each(|member| member.floor = Floor::None);
         }
+        if self.broken(Planted::FloorKeptAfterLeave) {
+            let size = old_view.len();
+            let kept = excluded.iter().chain(&members[..1]).map(|member| member.floor);
+            members[0].floor = kept.max_by_key(|floor| floor.of(size)).unwrap_or_default();
+        }
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
         let order = self.log.history().order();
         self.log.cut(keep);
