@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono::{Migration, Order, Quality, QualityError};
+use unisono::{Floor, FloorError, Migration, Order, Quality, QualityError};
 
 /// The name of the program.
 pub(crate) const PROGRAM: &str = "unisono";
@@ -263,6 +263,20 @@ pub(crate) fn resilience(text: &str) -> Result<u8, String> {
 /// Parses the quality of a message.
 pub(crate) fn quality(text: &str) -> Result<Quality, String> {
     text.parse().map_err(|error: QualityError| error.to_string())
+}
+
+/// Parses the smallest view that a member lets a reset go on with.
+pub(crate) fn floor(text: &str) -> Result<Floor, String> {
+    text.parse().map_err(|error: FloorError| error.to_string())
+}
+
+/// What a command asks of the group that it joins.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// The smallest group that may go on after a crash, while this member is in it: a number of members (all of them while
+    /// there are fewer), majority or all. The largest that a member asks for counts [default: the group's quorum]
+    #[arg(long, value_name = "N|majority|all", default_value_t, hide_default_value = true, value_parser = floor)]
+    pub(crate) floor: Floor,
 }
 
 /// Parses the quality of messages that are timed or counted by their seqnos.

@@ -1,6 +1,6 @@
 //! `unisono chat`: sends what is typed and prints the group's events, in one terminal.
 
-use crate::arguments::{self, Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice, Wishes};
 use crate::connection;
 use crate::form::{FormOptions, SlowOption};
 use crate::lines::{self, Input, Lines};
@@ -41,6 +41,9 @@ pub(crate) struct Chat {
     slow: SlowOption,
 
     #[command(flatten)]
+    wishes: Wishes,
+
+    #[command(flatten)]
     form: FormOptions,
 
     #[command(flatten)]
@@ -51,7 +54,13 @@ pub(crate) fn run(command: Chat, settings: &Settings, output: &Output) -> Result
     let resilience = command.resilience.unwrap_or(RESILIENCE);
     let config = connection::config(resilience, command.order, command.slow.slow_member);
     let founding = command.form.founding(config, command.name.as_deref())?;
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
+    let group = connection::enter(
+        &command.group,
+        settings,
+        command.name.as_deref(),
+        command.wishes,
+        Some(&founding),
+    )?;
     signals::leave_on_interrupt(&group, || {})?;
     listen::leave_when_unread(&group)?;
     let (speaking, lines) = (group.clone(), lines::read(Vec::new())?);

@@ -1,6 +1,6 @@
 //! Enters a group with the user's settings, and prints the warnings that belong to it.
 
-use crate::arguments::{OrderChoice, Transport};
+use crate::arguments::{OrderChoice, Transport, Wishes};
 use crate::form::{self, Founding};
 use crate::output::{quoted, tell, visible};
 use crate::problem::Problem;
@@ -84,9 +84,11 @@ pub(crate) fn enter(
     group: &str,
     settings: &Settings,
     name: Option<&str>,
+    wishes: Wishes,
     founding: Option<&Founding>,
 ) -> Result<Group, Problem> {
-    let options = options(settings, name)?;
+    let mut options = options(settings, name)?;
+    options.settings.floor = wishes.floor;
     wait_for_address(&options);
     seeds::warn_of_unresolved(&settings.seeds);
     seeds::tell_of_wait(&options);

@@ -1,6 +1,6 @@
 //! `unisono listen`: joins a group and prints its events in order.
 
-use crate::arguments::{self, Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice, Wishes};
 use crate::connection;
 use crate::form::{FormOptions, SlowOption};
 use crate::gathering;
@@ -36,6 +36,7 @@ Examples:
   unisono listen news
   unisono listen news --count 10 --json
   unisono listen news --form ann,bob,cy --name ann    and so on, with --name bob and --name cy
+  unisono listen news --floor 4         the group goes on with four members or more
 
 Ends on ctrl-c, after --count messages, or with exit status 3 if the group excludes this member.";
 
@@ -72,6 +73,9 @@ pub(crate) struct Listen {
     name: Option<String>,
 
     #[command(flatten)]
+    wishes: Wishes,
+
+    #[command(flatten)]
     form: FormOptions,
 
     #[command(flatten)]
@@ -82,7 +86,13 @@ pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Resu
     let resilience = command.resilience.unwrap_or(RESILIENCE);
     let config = connection::config(resilience, command.order, command.slow.slow_member);
     let founding = command.form.founding(config, command.name.as_deref())?;
-    let group = connection::enter(&command.group, settings, command.name.as_deref(), Some(&founding))?;
+    let group = connection::enter(
+        &command.group,
+        settings,
+        command.name.as_deref(),
+        command.wishes,
+        Some(&founding),
+    )?;
     signals::leave_on_interrupt(&group, || {})?;
     leave_when_unread(&group)?;
     gathering::watch(&group, command.min_members)?;

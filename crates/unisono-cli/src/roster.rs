@@ -92,6 +92,7 @@ mod tests {
             uid: Uid(uid),
             name: Name::new(name).unwrap_or_default(),
             address: "127.0.0.1:1".parse().unwrap(),
+            floor: Default::default(),
         }
     }
 

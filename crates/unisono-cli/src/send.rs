@@ -1,6 +1,6 @@
 //! `unisono send`: sends texts to a group, in order, each exactly once.
 
-use crate::arguments::{self, Common, OrderChoice};
+use crate::arguments::{self, Common, OrderChoice, Wishes};
 use crate::connection;
 use crate::form::{FormOptions, SlowOption};
 use crate::gathering::{self, Gathering};
@@ -70,6 +70,9 @@ pub(crate) struct Send {
     timeout: Option<Duration>,
 
     #[command(flatten)]
+    wishes: Wishes,
+
+    #[command(flatten)]
     form: FormOptions,
 
     #[command(flatten)]
@@ -90,8 +93,13 @@ pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result
     if let Some(members) = command.min_members {
         wait_for_members(&command.group, members, settings, command.name.as_deref())?;
     }
-    let group =
-        connection::enter(&command.group, settings, command.name.as_deref(), founds.then_some(&founding))?;
+    let group = connection::enter(
+        &command.group,
+        settings,
+        command.name.as_deref(),
+        command.wishes,
+        founds.then_some(&founding),
+    )?;
     if let Ok(entered) = group.receive() {
         connection::warn_of_other_resilience(&entered, command.resilience);
     }

@@ -38,7 +38,12 @@ impl World {
     fn add(&mut self, name: &str, entry: EntryMode) -> Result<SocketAddr, ConfigError> {
         let number = self.members.len() as u16 + 1;
         let address = SocketAddr::from(([10, 0, 0, number as u8], 7195));
-        let me = Member { uid: Uid(number.into()), name: Name::new(name).unwrap_or_default(), address };
+        let me = Member {
+            uid: Uid(number.into()),
+            name: Name::new(name).unwrap_or_default(),
+            address,
+            floor: Default::default(),
+        };
         let (port, random) = (Port::from_name("by hand"), Random::from_u64(number.into()));
         let settings = Settings::default();
         let group =

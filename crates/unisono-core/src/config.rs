@@ -1,8 +1,10 @@
 //! Configuration: what the founder chooses once for a group, and what each member chooses for itself.
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, FloorError};
 use crate::identity::Name;
 use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 
 /// What the founder chooses for the whole group; every joiner receives it.
@@ -104,6 +106,73 @@ pub enum Quorum {
     AtLeast(u16),
 }
 
+/// The smallest view that a member lets a reset go on with, beside the group's quorum ([`Settings::floor`]).
+///
+/// ```
+/// use unisono_core::Floor;
+/// assert_eq!("3".parse(), Ok(Floor::AtLeast(3)));
+/// assert_eq!([2, 5].map(|members| Floor::AtLeast(3).of(members)), [2, 3]);
+/// assert_eq!([4, 5].map(|members| Floor::Majority.of(members)), [3, 3]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Floor {
+    /// The quorum is enough.
+    #[default]
+    None,
+    /// This number of members; all of them while the view has fewer, so that a group can grow up to it. 1 to
+    /// [`GroupConfig::members_max`].
+    AtLeast(u16),
+    /// More than half of the view; half of it with its first member is not enough.
+    Majority,
+    /// All members of the view.
+    All,
+}
+
+impl Floor {
+    /// Returns how many members of a view of `members` have to go on.
+    pub fn of(self, members: usize) -> usize {
+        match self {
+            Floor::None => 0,
+            Floor::AtLeast(least) => usize::from(least).min(members),
+            Floor::Majority => (members / 2 + 1).min(members),
+            Floor::All => members,
+        }
+    }
+
+    /// Refuses a number that a group of at most `members_max` members cannot have.
+    pub(crate) fn check(self, members_max: u16, allowed: &'static str) -> Result<(), ConfigError> {
+        let Floor::AtLeast(least) = self else { return Ok(()) };
+        check_between("floor", least.into(), 1, members_max.into(), allowed)
+    }
+}
+
+impl fmt::Display for Floor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Floor::None => f.write_str("none"),
+            Floor::AtLeast(least) => least.fmt(f),
+            Floor::Majority => f.write_str("majority"),
+            Floor::All => f.write_str("all"),
+        }
+    }
+}
+
+impl FromStr for Floor {
+    type Err = FloorError;
+
+    fn from_str(text: &str) -> Result<Floor, FloorError> {
+        match (text, text.parse()) {
+            ("none", _) => Ok(Floor::None),
+            ("majority", _) => Ok(Floor::Majority),
+            ("all", _) => Ok(Floor::All),
+            (_, Ok(least @ 1..=4096)) => Ok(Floor::AtLeast(least)),
+            _ => Err(FloorError),
+        }
+    }
+}
+
 /// What happens to a member that answers but does not get on: its application takes nothing, or entries do not reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
@@ -192,6 +261,10 @@ pub struct Settings {
     /// Time that a joiner looks for the group before it founds it. A joiner that may not found gives up after ten times
     /// this time. 300 ms by default.
     pub locate: Duration,
+    /// The smallest view that this member lets a reset go on with. The largest floor of the members of a view holds for
+    /// the next one, whoever coordinates the reset; [`Group::force`](crate::Group::force) alone overrides it. It is in force
+    /// from this member's join to its leave or exclusion. [`Floor::None`] by default.
+    pub floor: Floor,
 }
 
 impl Default for Settings {
@@ -203,6 +276,7 @@ impl Default for Settings {
             silence: Duration::from_millis(150),
             patience: Duration::from_millis(100),
             locate: Duration::from_millis(300),
+            floor: Floor::None,
         }
     }
 }
@@ -359,6 +433,6 @@ impl Settings {
             let allowed = "5 ms to an hour, in milliseconds";
             check_between(parameter, value.as_millis() as u64, 5, hour.as_millis() as u64, allowed)?;
         }
-        Ok(())
+        self.floor.check(4096, "1 to 4,096 members")
     }
 }

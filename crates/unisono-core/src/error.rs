@@ -43,6 +43,13 @@ pub enum NameError {
 
 debug_as_sentence!(NameError { Empty, TooLong, Control });
 
+/// A text is not a [`Floor`](crate::Floor): the caller's mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[error("a floor is a number of members from 1 to 4,096, majority, all or none")]
+pub struct FloorError;
+
+debug_as_sentence!(FloorError);
+
 /// A message was refused. Nothing was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
@@ -160,9 +167,7 @@ pub enum ResetError {
         min: usize,
     },
     /// Too few members answer. The reset is under way, and ends when enough of the missing members answer again.
-    #[error(
-        "the group is halted: {missing} of its members do not answer, and no quorum is left without them"
-    )]
+    #[error("the group is halted: {missing} of its members do not answer, and too few are left without them")]
     Halted {
         /// Number of members that do not answer.
         missing: usize,

@@ -207,7 +207,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert_eq!(view.get(Uid(7)).map(|member| member.name.as_str()), Some("Ann"));
     /// assert_eq!(view.get(Uid(8)), None);
@@ -222,8 +222,8 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
-    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()? };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
+    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()?, floor: Default::default() };
     /// let view = View::new(EpochId::default(), vec![ann, bob], Uid(3), 1);
     /// assert_eq!(view.first().map(|member| member.uid), Some(Uid(7)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -236,7 +236,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()? };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert!(view.contains(Uid(7)) && !view.contains(Uid(8)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -350,6 +350,16 @@ pub enum JoinFailure {
         /// The member that refused.
         by: SocketAddr,
     },
+    /// The group allows fewer members than this process asks for with its [`Floor`](crate::Floor).
+    FloorTooHigh {
+        /// The member that refused.
+        by: SocketAddr,
+    },
+    /// This process asks for a [`Floor`](crate::Floor), and members of its name have no vote in the group.
+    FloorWithoutVote {
+        /// The member that refused.
+        by: SocketAddr,
+    },
     /// The group was found, but admission took too long. Trying again is safe.
     TimedOut,
     /// A reset interrupted the join. Trying again is safe.
@@ -367,8 +377,12 @@ mod tests {
 
     #[test]
     fn a_view_finds_its_members() {
-        let member =
-            |uid| Member { uid: Uid(uid), name: Name::default(), address: ([10, 0, 0, 1], 7195).into() };
+        let member = |uid| Member {
+            uid: Uid(uid),
+            name: Name::default(),
+            address: ([10, 0, 0, 1], 7195).into(),
+            floor: Default::default(),
+        };
         let view = View::new(EpochId::default(), vec![member(9), member(2)], Uid(2), 1);
         assert_eq!(view.first(), Some(&member(9)));
         assert_eq!((view.get(Uid(2)), view.get(Uid(3))), (Some(&member(2)), None));

@@ -5,6 +5,7 @@
 //! sequence number that wraps. So members are 64 random bits, epochs are compared as a whole, and seqnos are 64 bits
 //! wide.
 
+use crate::config::Floor;
 use crate::error::NameError;
 use alloc::sync::Arc;
 use core::fmt;
@@ -182,6 +183,9 @@ pub struct Member {
     pub name: Name,
     /// Address for datagrams to it alone.
     pub address: SocketAddr,
+    /// The smallest view that it lets a reset go on with.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub floor: Floor,
 }
 
 /// Returns a cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).

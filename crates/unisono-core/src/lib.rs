@@ -27,13 +27,14 @@
 //! ```
 //! use bytes::Bytes;
 //! use unisono_core::wire::Checksum;
-//! use unisono_core::{EntryMode, Event, Group, GroupConfig, Member, Name, Port, Random, Settings, Time, Uid};
+//! use unisono_core::{EntryMode, Event, Floor, Group, GroupConfig, Member, Name, Port, Random, Settings, Time, Uid};
 //!
 //! let now = Time::from_nanos(1);
 //! let me = Member {
 //!     uid: Uid(7), // in a real program random, and new for each life
 //!     name: Name::new("Ann").unwrap(),
 //!     address: "10.0.0.1:7195".parse().unwrap(), // the address that others use
+//!     floor: Floor::None,                        // `Settings::floor` counts for this member
 //! };
 //! let entry = EntryMode::Found(GroupConfig::default());
 //! let (port, random) = (Port::from_name("kitchen"), Random::from_u64(1));

@@ -194,6 +194,12 @@ named! {
         SwitchKeptOverCut,
         /// A joiner is told the order with which the group was founded.
         SwitchNotInBase,
+        /// A reset heeds the floor of its coordinator alone.
+        FloorOfCoordinator,
+        /// Members that go on after a reset ask for no floor any more.
+        FloorForgotten,
+        /// The floor of a member that left or was excluded stays in force.
+        FloorKeptAfterLeave,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.
@@ -450,6 +456,8 @@ named! {
         Excluded,
         /// A reset had no quorum and waited.
         NoQuorum,
+        /// A reset with a quorum waited for more members, because a member asks for them.
+        FloorAwaited,
         /// A reset brought all members back.
         NoneMissing,
         /// A datagram arrived twice.

@@ -172,7 +172,7 @@ impl Stage {
     }
 
     fn of(entry: EntryMode) -> Stage {
-        let me = Member { uid: Uid(100), name: name(0), address: address(0) };
+        let me = Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default() };
         let (port, settings, random) = (Port::from_name("test"), Settings::default(), Random::from_u64(1));
         let now = Time::from_nanos(1);
         let group =
@@ -263,8 +263,12 @@ impl Stage {
 
 /// Returns a founding of the participants at these hosts, each in the life with its host's number.
 fn founding(places: &[usize], nonce: u64) -> Founding {
-    let member =
-        |&place: &usize| Member { uid: Uid(100 + place as u64), name: name(place), address: address(place) };
+    let member = |&place: &usize| Member {
+        uid: Uid(100 + place as u64),
+        name: name(place),
+        address: address(place),
+        floor: Default::default(),
+    };
     Founding {
         instance: Instance(nonce.into()),
         epoch: EpochId { counter: 0, coordinator: Uid(101), nonce },
@@ -293,7 +297,9 @@ fn a_promise_is_kept() {
     };
     let promise = |ballot, prepared| {
         let (name, address) = (name(0), address(0));
-        Frame::FormPromise(FormPromise { formation, ballot, name, address, nonce, prepared }.into())
+        Frame::FormPromise(
+            FormPromise { formation, ballot, name, address, floor: Floor::None, nonce, prepared }.into(),
+        )
     };
     assert_eq!(said[0].1, promise(ballot(5, 1), None));
     // Below the promise the participant promises and prepares nothing.
@@ -386,8 +392,15 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
         }
         let promises = (1..).zip(reports).map(|(place, report)| {
             let (name, address, prepared) = (name(place), address(place), Some(report));
-            let promise =
-                FormPromise { formation, ballot: own, name, address, nonce: place as u64, prepared };
+            let promise = FormPromise {
+                formation,
+                ballot: own,
+                name,
+                address,
+                floor: Floor::None,
+                nonce: place as u64,
+                prepared,
+            };
             (place, Uid(100 + place as u64), Frame::FormPromise(promise.into()))
         });
         let said = stage.wait_with(400 * MS, &promises.collect::<Vec<_>>());
@@ -411,7 +424,9 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
 /// Returns the promise of a participant that has prepared nothing.
 fn promise(formation: u64, ballot: Ballot, place: usize) -> Frame {
     let (name, address) = (name(place), address(place));
-    Frame::FormPromise(FormPromise { formation, ballot, name, address, nonce: 5, prepared: None }.into())
+    Frame::FormPromise(
+        FormPromise { formation, ballot, name, address, floor: Floor::None, nonce: 5, prepared: None }.into(),
+    )
 }
 
 // Otherwise a process that forwards a promise would be taken for the participant that made it, and members would send
@@ -587,7 +602,8 @@ fn no_address_is_sent_more_than_came_from_it() {
     let stranger = ballot(1, victim);
     let (ours, there) = (ballot(3, victim), address(victim));
     let (name, prepared) = (name(1), None);
-    let promise = FormPromise { formation, ballot: ours, name, address: there, nonce: 5, prepared };
+    let promise =
+        FormPromise { formation, ballot: ours, name, address: there, floor: Floor::None, nonce: 5, prepared };
     // The victim cannot know it, but an observer of the network can.
     let (nonce, _) = stage.ask(victim, &form(stranger, least));
     let founded = || founding(&[0, 1, 2], 1).into();
@@ -625,7 +641,7 @@ fn formations_that_cannot_be_are_refused() {
         let (mut formation, mut config, mut settings) =
             (formation(5, 3, 1000 * MS), GroupConfig::default(), Settings::default());
         change(&mut formation, &mut config, &mut settings);
-        let me = Member { uid: Uid(100), name: name(0), address: address(0) };
+        let me = Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default() };
         let (port, random) = (Port::from_name("test"), Random::from_u64(1));
         let entry = EntryMode::Form(formation, config);
         let checksum = Box::new(Checksum);

@@ -13,6 +13,7 @@
 use crate::bugs::Planted;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::faults::TARGETS;
+use crate::floors::Floors;
 use crate::injector::FaultInjector;
 use crate::network::{Network, cut};
 use crate::plan::{Beginning, Part, Plan, Profile, name};
@@ -24,7 +25,9 @@ use crate::recorder::{Recorder, Totals};
 use crate::weak::WeakQualities;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
-use unisono_core::{EntryMode, Formation, Info, Order, Phase, Quorum, Random, Settings, Transport, Uid};
+use unisono_core::{
+    EntryMode, Floor, Formation, Info, Order, Phase, Quorum, Random, Settings, Transport, Uid,
+};
 
 /// The results of a run.
 #[derive(Clone, Debug)]
@@ -66,6 +69,8 @@ pub(crate) struct Director {
     pub(super) readers: Readers,
     /// Messages of weak qualities.
     pub(super) weak: WeakQualities,
+    /// Members that ask for a floor.
+    pub(super) floors: Floors,
     /// Messages left in the streak of each process; 0 if there is none.
     pub(super) streak_left: Vec<u64>,
     /// True while applications act.
@@ -84,7 +89,9 @@ impl Director {
         planted: Option<Planted>,
         trace: Option<Box<dyn Write>>,
     ) -> Director {
-        let plan = Plan::draw(seed, profile);
+        let mut plan = Plan::draw(seed, profile);
+        let floors = Floors::draw(seed, profile, plan.members, plan.config.members_max);
+        plan.workload.leaves = plan.workload.leaves.max(floors.leaves_min());
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let mut network = Network::new(plan.places, plan.conditions.clone(), fork());
@@ -114,6 +121,7 @@ impl Director {
             ),
             readers,
             weak: WeakQualities::draw(seed, profile),
+            floors,
             streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,
@@ -225,17 +233,27 @@ impl Director {
         } else {
             self.plan.settings.transport
         };
+        let floor = self.floors.next();
         let birth = Birth {
             name: name(process, self.plan.long_names),
-            side: GroupBirth { entry, settings: Settings { transport, ..self.plan.settings.clone() } },
+            side: GroupBirth { entry, settings: Settings { transport, floor, ..self.plan.settings.clone() } },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
             clock: None,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };
-        if let Err(error) = self.world.start(process, birth) {
-            self.world.report_violation("plans_are_valid", error.to_string());
+        match self.world.start(process, birth) {
+            Ok(_) => self.note_floor(process, floor),
+            Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
         }
+    }
+
+    /// Notes and records the floor for which the life on a process asks.
+    fn note_floor(&mut self, process: usize, floor: Floor) {
+        let Some(resident) = self.world.resident(process).filter(|_| floor != Floor::None) else { return };
+        let (uid, life) = (resident.uid, resident.life);
+        self.floors.note(uid, floor);
+        self.world.recorder.note(self.world.now, process, life, What::FloorAsked { floor });
     }
 
     /// Starts a new life on a process after a random delay.
@@ -294,7 +312,8 @@ impl Director {
             })
         };
         let changing = (0..self.plan.places).filter(|place| is_changing(*place)).count();
-        let needed = info.members.len() / 2 + 1 + changing.min(2);
+        let view: Vec<Uid> = info.members.iter().map(|member| member.uid).collect();
+        let needed = (view.len() / 2 + 1).max(self.floors.of_view(&view)) + changing.min(2);
         if members.len() <= needed || !matches!(self.plan.config.quorum, Quorum::MajorityOfView) {
             return;
         }
@@ -364,7 +383,7 @@ impl Director {
         self.world.recorder.latest_views.has_ended(resident.side.instance)
     }
 
-    /// True if the members of the view that did not crash are a quorum of it.
+    /// True if the members of the view that did not crash are a quorum of it, and as many as each of its members asks for.
     fn has_quorum(&self, view: &[Uid]) -> bool {
         // Processes outside the core stay disabled, so they count as crashed.
         let is_disabled = |uid: &Uid| {
@@ -374,6 +393,9 @@ impl Director {
         };
         let lives = |uid: &Uid| !self.world.recorder.crashed.contains(uid) && !is_disabled(uid);
         let living = view.iter().filter(|uid| lives(uid)).count();
+        if living < self.floors.of_view(view) {
+            return false;
+        }
         match &self.plan.config.quorum {
             Quorum::MajorityOfView => {
                 2 * living > view.len() || (2 * living == view.len() && view.first().is_some_and(lives))

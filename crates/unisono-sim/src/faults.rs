@@ -11,7 +11,7 @@ use crate::injector::Targets;
 use crate::plan::FaultKind;
 use crate::process::ScheduledCrash;
 use unisono_core::wire::FrameKind;
-use unisono_core::{EntryMode, Quorum};
+use unisono_core::{EntryMode, Quorum, Uid};
 
 /// The frames at which faults of a group are aimed.
 pub(crate) const TARGETS: Targets = Targets {
@@ -168,6 +168,10 @@ impl Director {
         let Some(info) = self.latest_view() else { return false };
         let lives = |place: usize| Some(place) != victim && self.is_in(place, &info);
         let living = (0..self.plan.places).filter(|place| lives(*place)).count();
+        let view: Vec<Uid> = info.members.iter().map(|member| member.uid).collect();
+        if living < self.floors.of_view(&view) {
+            return false;
+        }
         match &self.plan.config.quorum {
             Quorum::MajorityOf(names) => 2 * living > names.len(),
             _ => 2 * living > info.members.len(),

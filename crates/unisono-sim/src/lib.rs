@@ -29,6 +29,7 @@ mod draw;
 pub mod enumerate;
 mod event_log;
 mod faults;
+mod floors;
 mod frame_faults;
 pub mod growth;
 mod injector;

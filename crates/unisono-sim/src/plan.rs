@@ -10,7 +10,9 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use unisono_core::{GroupConfig, Migration, Name, Order, Quorum, Random, Settings, SlowMember, Transport};
+use unisono_core::{
+    Floor, GroupConfig, Migration, Name, Order, Quorum, Random, Settings, SlowMember, Transport,
+};
 
 /// The kind of worlds that seeds draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -391,6 +393,7 @@ impl Plan {
             silence: random.duration(60, 300),
             patience: random.duration(60, 300),
             locate: random.duration(100, 500),
+            floor: Floor::None,
         };
         let config = GroupConfig {
             resilience: random.below(members as u64) as u8,

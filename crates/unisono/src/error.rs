@@ -236,6 +236,18 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
             )
             .into();
         }
+        JoinFailure::FloorTooHigh { by } => {
+            return format!(
+                "{by} refused: the group allows fewer members than this process asks for with --floor (Settings::floor)"
+            )
+            .into();
+        }
+        JoinFailure::FloorWithoutVote { by } => {
+            return format!(
+                "{by} refused: members of this name have no vote in the group, and ask for no --floor (Settings::floor)"
+            )
+            .into();
+        }
         JoinFailure::TimedOut => "the group was found but did not admit this process in time: try again",
         JoinFailure::Reset => "the group was reset while this process joined: try again",
         JoinFailure::NotFormed => {

@@ -295,10 +295,10 @@ pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
 pub use unisono_core::{
-    ChangeOrderError, ConfigError, ConfirmError, EpochId, Event, ForceError, Formation, GroupConfig,
-    HandOverError, HeldUp, Info, Instance, JoinFailure, LeaveError, Member, MessageNumber, Migration, Name,
-    NameError, Order, Phase, Port, Quality, QualityError, Quorum, ResetError, SendError, Seqno, Settings,
-    SlowMember, Standing, Suspicion, Transport, Uid, View,
+    ChangeOrderError, ConfigError, ConfirmError, EpochId, Event, Floor, FloorError, ForceError, Formation,
+    GroupConfig, HandOverError, HeldUp, Info, Instance, JoinFailure, LeaveError, Member, MessageNumber,
+    Migration, Name, NameError, Order, Phase, Port, Quality, QualityError, Quorum, ResetError, SendError,
+    Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

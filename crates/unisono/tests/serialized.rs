@@ -7,8 +7,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 use unisono::rpc::{Port, ServeOptions};
 use unisono::{
-    BatchOutcome, EpochId, Event, Formation, Group, GroupConfig, Info, JoinFailure, LastReset, Member, Name,
-    Options, Quality, Quorum, Report, SendError, SendFailure, Settings, SlowMember, Suspicion, Uid, View,
+    BatchOutcome, EpochId, Event, Floor, Formation, Group, GroupConfig, Info, JoinFailure, LastReset, Member,
+    Name, Options, Quality, Quorum, Report, SendError, SendFailure, Settings, SlowMember, Suspicion, Uid,
+    View,
 };
 
 /// Checks that the value survives, and returns it in JSON.
@@ -23,13 +24,17 @@ fn ann() -> Member {
         uid: Uid(0xfedc_ba98_7654_3210),
         name: "Ann".parse().unwrap(),
         address: ([10, 0, 0, 1], 7195).into(),
+        floor: Floor::None,
     }
 }
 
 #[test]
 fn random_numbers_are_digits_and_names_are_text() {
     let written = survives(&ann());
-    assert_eq!(written, json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195"}));
+    assert_eq!(
+        written,
+        json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195", "floor": "none"})
+    );
     let epoch = EpochId { counter: 3, coordinator: Uid(7), nonce: 1 << 63 };
     let expected = json!({"counter": 3, "coordinator": "0000000000000007", "nonce": "8000000000000000"});
     assert_eq!(survives(&epoch), expected);

@@ -7,7 +7,7 @@
 
 use super::{Group, Phase};
 use crate::event::Suspicion;
-use crate::identity::{Ballot, EpochTag, Instance, Uid};
+use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
 use crate::membership::{Invitation, LeaveRequest};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -152,8 +152,9 @@ impl Group {
             Frame::Locate { nonce } => self.handle_locate(now, from, header.sender, nonce, !multicast),
             Frame::HereIs(here) => self.handle_here_is(now, from, here),
             Frame::Met(met) if !multicast => self.handle_verdict(now, from, header.sender, met),
-            Frame::JoinRequest { cookie, name, hello } => {
-                self.handle_join_request(now, from, (header.sender, header.number), cookie, name, hello);
+            Frame::JoinRequest { cookie, name, floor, hello } => {
+                let joiner = Member { uid: header.sender, name, address: from, floor };
+                self.handle_join_request(now, joiner, header.number, cookie, hello);
             }
             Frame::Welcome(welcome) if self.has_asked(from) => {
                 self.handle_welcome(now, header.sender, *welcome);

@@ -155,7 +155,7 @@ pub struct Group {
 
 impl Group {
     /// Returns a process that begins to found, join or form the group of `port`. `me.uid` must be fresh: 64 random bits
-    /// that never named any member before. The join delivers `hello` to the other members.
+    /// that never named any member before; its floor is that of `settings`. The join delivers `hello` to the other members.
     ///
     /// # Errors
     /// A parameter is out of its range; nothing was done.
@@ -177,6 +177,7 @@ impl Group {
         | EntryMode::JoinOrForm(_, config) = &entry
         {
             config.check()?;
+            crate::membership::check_floor(settings.floor, &me.name, config)?;
         }
         if let EntryMode::Form(formation, config) | EntryMode::JoinOrForm(formation, config) = &entry {
             formation.check(&me.name, config)?;
@@ -187,6 +188,7 @@ impl Group {
             crate::wire::GREETING_BYTES_MAX as u64,
             "at most 512 bytes",
         )?;
+        let me = Member { floor: settings.floor, ..me };
         let mut group = Group {
             tag: port.tag(),
             phase: Phase::Locating,

@@ -7,7 +7,7 @@
 //! moves.
 
 use super::blocks::{Blocks, Part, Slice};
-use crate::config::Order;
+use crate::config::{Floor, Order};
 use crate::identity::{EpochId, Member, MessageNumber, Seqno, Uid};
 use crate::quality::Quality;
 use crate::table::Table;
@@ -619,6 +619,17 @@ impl History {
     /// See [`super::Log::keep_order`].
     pub(super) fn keep_order(&mut self, order: Order) {
         self.begin_order(self.received, order);
+    }
+
+    /// See [`super::Log::give_floor_to_first`].
+    pub(super) fn give_floor_to_first(&mut self, floor: Floor) {
+        let Some((_, view)) = self.views.last_mut() else { return };
+        let members = view.len();
+        if let Some(first) = Arc::make_mut(view).first_mut()
+            && first.floor.of(members) < floor.of(members)
+        {
+            first.floor = floor;
+        }
     }
 
     /// Notes that the group is ordered so from `seqno` on.

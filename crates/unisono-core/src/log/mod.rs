@@ -20,7 +20,7 @@ pub(crate) use blocks::Slice;
 pub(crate) use history::{Entry, Filed, History, Members, Message, Reset};
 pub(crate) use unordered::{Manner, UnorderedBuffer};
 
-use crate::config::Order;
+use crate::config::{Floor, Order};
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::wire::{LogBase, Pieces};
 use alloc::vec::Vec;
@@ -269,6 +269,11 @@ impl Log {
     /// Planted bug: stays in an order that a cut has undone.
     pub(crate) fn keep_order(&mut self, order: Order) {
         self.history.keep_order(order);
+    }
+
+    /// Planted bug: the first member of the view asks for the floor of one that has left.
+    pub(crate) fn give_floor_to_first(&mut self, floor: Floor) {
+        self.history.give_floor_to_first(floor);
     }
 
     /// True if a reset may begin its epoch at `start`: this keeps everything that this member has accepted.

@@ -9,7 +9,7 @@ const FAR: Seqno = 100;
 const TEXT: Bytes = Bytes::from_static(b"text");
 
 fn member(uid: Uid) -> Member {
-    Member { uid, name: Name::default(), address: "127.0.0.1:1".parse().unwrap() }
+    Member { uid, name: Name::default(), address: "127.0.0.1:1".parse().unwrap(), floor: Default::default() }
 }
 
 /// Returns the log of a group of A and B that begins after `seqno`.

@@ -10,10 +10,10 @@
 //! observers that fall silent, and observers that could not be numbered in time. It sends `Farewell` to strangers in
 //! its epoch.
 
-use crate::config::Quorum;
+use crate::config::{Floor, Quorum};
 use crate::cookies::CookieKey;
 use crate::group::{Group, Phase};
-use crate::identity::{Member, Name, Seqno, Uid};
+use crate::identity::{Member, Seqno, Uid};
 use crate::log::Log;
 use crate::membership::join::JOIN_WITHIN;
 use crate::peers::{Peer, Standing};
@@ -215,13 +215,12 @@ impl Group {
     pub(crate) fn handle_join_request(
         &mut self,
         now: Time,
-        from: SocketAddr,
-        joiner: (Uid, u64),
+        joiner: Member,
+        packet_number: u64,
         cookie: u64,
-        name: Name,
         hello: Bytes,
     ) {
-        let (uid, packet_number) = joiner;
+        let (uid, from) = (joiner.uid, joiner.address);
         let is_old = self.admission.is_old_request(uid, packet_number);
         if !self.may_assign() && !is_old {
             self.keep_the_token_for_a_joiner(now);
@@ -251,12 +250,11 @@ impl Group {
             }
             Some(_) => return self.repeat_formed(uid, from),
             None => {
-                if let Some(reason) = self.why_refuse(&name) {
+                if let Some(reason) = self.why_refuse(&joiner) {
                     self.post_outside(from, Frame::Refused { cookie, reason });
                     return;
                 }
-                let member = Member { uid, name, address: from };
-                let mut peer = Peer::new(now, member, Standing::Observer { hello, since: now }, from_seqno);
+                let mut peer = Peer::new(now, joiner, Standing::Observer { hello, since: now }, from_seqno);
                 peer.takes_number(packet_number);
                 self.peers.insert(peer);
             }
@@ -276,7 +274,15 @@ impl Group {
         }
     }
 
-    fn why_refuse(&self, name: &Name) -> Option<Refusal> {
+    fn why_refuse(&self, joiner: &Member) -> Option<Refusal> {
+        if let Floor::AtLeast(least) = joiner.floor
+            && least > self.config.members_max
+        {
+            return Some(Refusal::Floor);
+        }
+        if joiner.floor != Floor::None && !self.counts(joiner) {
+            return Some(Refusal::FloorWithoutVote);
+        }
         let (members, max) = (self.log.history().view().len(), self.config.members_max as usize);
         let waiting = self.peers.iter().filter(|peer| peer.is_observer()).count();
         if members >= max {
@@ -286,7 +292,7 @@ impl Group {
             return Some(Refusal::NotNow);
         }
         if let Quorum::MajorityOf(names) = &self.config.quorum
-            && !names.contains(name)
+            && !names.contains(&joiner.name)
         {
             return Some(Refusal::Name);
         }

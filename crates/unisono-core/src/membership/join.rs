@@ -6,7 +6,7 @@
 //! is a member, and its application gets its first event. A JOIN may have a seqno before the joiner learns of it, and
 //! other members may then wait for the joiner's vote. So the sequencer ends a join that takes too long, not the joiner.
 
-use crate::config::GroupConfig;
+use crate::config::{Floor, GroupConfig};
 use crate::episode::Episode;
 use crate::event::{Event, JoinFailure};
 use crate::group::{Group, Phase};
@@ -219,13 +219,14 @@ impl Group {
             }
             (Phase::Locating, Some(here)) => {
                 joining.act_at = now + JOIN_ASK_EVERY;
-                let (name, hello) = (self.me.name.clone(), joining.hello.clone());
+                let (name, floor, hello) = (self.me.name.clone(), self.me.floor, joining.hello.clone());
                 joining.asks += 1;
                 if joining.asks > ASKS_MAX {
                     self.start_over(now);
                     return;
                 }
-                self.post_outside(here.sequencer, Frame::JoinRequest { cookie: here.cookie, name, hello });
+                let request = Frame::JoinRequest { cookie: here.cookie, name, floor, hello };
+                self.post_outside(here.sequencer, request);
             }
             _ => {
                 joining.act_at = now + SEARCH_EVERY;
@@ -402,6 +403,8 @@ impl Group {
         match reason {
             Refusal::Full => self.join_failed(JoinFailure::Full { by }),
             Refusal::Name => self.join_failed(JoinFailure::NameRefused { by }),
+            Refusal::Floor => self.join_failed(JoinFailure::FloorTooHigh { by }),
+            Refusal::FloorWithoutVote => self.join_failed(JoinFailure::FloorWithoutVote { by }),
             Refusal::NotNow => {}
             Refusal::Cookie => self.start_over(now),
         }
@@ -428,7 +431,8 @@ impl Group {
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
             // The sequencer may have joined after the seqno at which this log begins; this joiner must hear it too.
-            let member = Member { uid: from, name: Name::default(), address: asked.sequencer };
+            let member =
+                Member { uid: from, name: Name::default(), address: asked.sequencer, floor: Floor::None };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
         }
         self.phase = Phase::Joining;

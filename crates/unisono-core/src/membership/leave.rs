@@ -196,6 +196,7 @@ impl Group {
             && now.since(leaving.since) >= self.patience(now)
             && view.iter().any(|member| is_suspected(member.uid))
             && self.is_quorum(view, |member| !is_suspected(member.uid))
+            && self.meets_floor(view, |member| !is_suspected(member.uid))
     }
 
     /// Returns when this member last heard the sequencer, which alone can number its LEAVE. `None` for the sequencer

@@ -1,6 +1,7 @@
 //! Views and quorums: what counts as a quorum, and what a new view changes about the peers.
 
-use crate::config::Quorum;
+use crate::config::{Floor, GroupConfig, Quorum};
+use crate::error::ConfigError;
 use crate::event::Suspicion;
 use crate::group::{Group, Phase};
 use crate::identity::{Member, Name, Seqno, Uid};
@@ -38,6 +39,18 @@ pub(crate) fn is_quorum(quorum: &Quorum, view: &Members, is_in: impl Fn(&Member)
     }
 }
 
+/// Refuses a floor that a member of this name cannot ask for in a group with this configuration.
+pub(crate) fn check_floor(floor: Floor, name: &Name, config: &GroupConfig) -> Result<(), ConfigError> {
+    floor.check(config.members_max, "1 to the maximum number of members")?;
+    match &config.quorum {
+        Quorum::MajorityOfNamed(names) if floor != Floor::None && !names.contains(name) => {
+            let value = floor.of(config.members_max.into()) as u64;
+            Err(ConfigError { parameter: "the floor of a member without a vote", value, allowed: "none" })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Group {
     /// Returns the group's rule for quorums.
     pub(crate) fn quorum(&self) -> &Quorum {
@@ -70,6 +83,16 @@ impl Group {
         }
     }
 
+    /// True if those members of `view` that satisfy `is_in` are as many as each of its members asks for. Members without
+    /// a vote do not count.
+    pub(crate) fn meets_floor(&self, view: &Members, is_in: impl Fn(&Member) -> bool) -> bool {
+        let counted = || view.iter().filter(|member| self.counts(member));
+        let all = counted().count();
+        let asks = |member: &&Member| !self.broken(Planted::FloorOfCoordinator) || member.uid == self.me.uid;
+        let floor = view.iter().filter(asks).map(|member| member.floor.of(all)).max();
+        counted().filter(|member| is_in(member)).count() >= floor.unwrap_or(0)
+    }
+
     /// True if `view` has a member of this name, which has one vote.
     pub(crate) fn has_voter_named(&self, view: &Members, name: &Name) -> bool {
         let names = match &self.config.quorum {
@@ -95,6 +118,12 @@ impl Group {
     pub(crate) fn note_change(&mut self, now: Time, seqno: Seqno) {
         let Some(crate::log::Entry::Change(change)) = self.log.history().get(seqno) else { return };
         let change = change.clone();
+        if let Change::Leave { uid, .. } = &*change
+            && self.broken(Planted::FloorKeptAfterLeave)
+            && let Some(floor) = self.peers.get(*uid).map(|peer| peer.member().floor)
+        {
+            self.log.give_floor_to_first(floor);
+        }
         self.peers.take_change(now, self.me.uid, seqno, &change);
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {

@@ -14,7 +14,7 @@
 use crate::config::{Migration, Order, SlowMember};
 use crate::event::Suspicion;
 use crate::group::Group;
-use crate::identity::{MessageNumber, Seqno, Uid};
+use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
@@ -137,7 +137,8 @@ impl Group {
             .map(|peer| peer.uid())
             .collect();
         let view = self.log.history().view();
-        if self.config.automatic && !self.is_quorum(view, |member| !slow.contains(&member.uid)) {
+        let gets_on = |member: &Member| !slow.contains(&member.uid);
+        if self.config.automatic && !(self.is_quorum(view, gets_on) && self.meets_floor(view, gets_on)) {
             return;
         }
         self.order.shut_since = None;

@@ -309,7 +309,9 @@ mod tests {
     /// The log of a ring of A, B and C that begins with A's term. Each letter is a message, or a pass to this member.
     fn log(entries: &[Option<Uid>]) -> Log {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let members = [A, B, C].map(|uid| Member { uid, name: Name::default(), address }).to_vec();
+        let members = [A, B, C]
+            .map(|uid| Member { uid, name: Name::default(), address, floor: Default::default() })
+            .to_vec();
         let mut log = Log::after(&LogBase {
             seqno: 0,
             members,

@@ -92,7 +92,12 @@ fn digest(bytes: &[u8]) -> Digest {
 }
 
 fn member(uid: u64) -> Member {
-    Member { uid: Uid(uid), name: Name::default(), address: ([127, 0, 0, 1], uid as u16).into() }
+    Member {
+        uid: Uid(uid),
+        name: Name::default(),
+        address: ([127, 0, 0, 1], uid as u16).into(),
+        floor: Default::default(),
+    }
 }
 
 const NOW: Time = Time::from_nanos(1_000_000_000);

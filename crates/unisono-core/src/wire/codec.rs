@@ -213,6 +213,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         FrameKind::JoinRequest => Frame::JoinRequest {
             cookie: from.u64("cookie")?,
             name: read_name(from)?,
+            floor: read_floor(from)?,
             hello: read_greeting(from)?,
         },
         FrameKind::Welcome => Frame::Welcome(Box::new(Welcome {
@@ -347,6 +348,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             ballot: read_ballot(from)?,
             name: read_name(from)?,
             address: read_address(from)?,
+            floor: read_floor(from)?,
             nonce: from.u64("nonce")?,
             prepared: match from.flag("prepared")? {
                 true => Some((read_ballot(from)?, read_founding(from)?)),
@@ -473,9 +475,10 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.flag(met.from_other);
             write_address(out, &met.address);
         }
-        Frame::JoinRequest { cookie, name, hello } => {
+        Frame::JoinRequest { cookie, name, floor, hello } => {
             out.u64(*cookie);
             write_name(out, name);
+            write_floor(out, *floor);
             write_greeting(out, hello);
         }
         Frame::Welcome(welcome) => {
@@ -603,11 +606,12 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_room(out, begun, *room);
         }
         Frame::FormPromise(promise) => {
-            let FormPromise { formation, ballot, name, address, nonce, prepared } = &**promise;
+            let FormPromise { formation, ballot, name, address, floor, nonce, prepared } = &**promise;
             out.u64(*formation);
             write_ballot(out, ballot);
             write_name(out, name);
             write_address(out, address);
+            write_floor(out, *floor);
             out.u64(*nonce);
             out.flag(prepared.is_some());
             if let Some((ballot, founding)) = prepared {
@@ -785,6 +789,8 @@ fn refusal_number(reason: Refusal) -> u8 {
         Refusal::Name => 2,
         Refusal::NotNow => 3,
         Refusal::Cookie => 4,
+        Refusal::Floor => 5,
+        Refusal::FloorWithoutVote => 6,
     }
 }
 
@@ -794,6 +800,8 @@ fn read_refusal(from: &mut Reader) -> Result<Refusal> {
         2 => Ok(Refusal::Name),
         3 => Ok(Refusal::NotNow),
         4 => Ok(Refusal::Cookie),
+        5 => Ok(Refusal::Floor),
+        6 => Ok(Refusal::FloorWithoutVote),
         other => Err(from.out_of_range("reason", other)),
     }
 }

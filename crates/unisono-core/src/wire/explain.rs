@@ -10,7 +10,7 @@ use super::frame::*;
 use super::header::{HEADER_BYTES, Header, open};
 use super::protection::{Checksum, KeyContext, Protection, ProtectionKind, TAG_BYTES};
 use super::report::decode_report;
-use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
+use crate::config::{Floor, GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochTag, Instance, Member, Uid};
 use crate::look::Report;
 use crate::quality::Quality;
@@ -351,8 +351,9 @@ impl fmt::Display for Frame {
                 if met.from_other { "says that group" } else { "says the receiver's group" },
                 met.cookie,
             ),
-            Frame::JoinRequest { cookie, name, hello } => {
-                write!(f, "{:?} asks to join, cookie {cookie:016x}, saying {}", name.as_str(), Shown(hello))
+            Frame::JoinRequest { cookie, name, floor, hello } => {
+                let (name, floor) = (name.as_str(), WithFloor(*floor));
+                write!(f, "{name:?} asks to join{floor}, cookie {cookie:016x}, saying {}", Shown(hello))
             }
             Frame::Welcome(welcome) => write!(
                 f,
@@ -365,6 +366,8 @@ impl fmt::Display for Frame {
                     Refusal::Name => "the name is taken, or not on the fixed list",
                     Refusal::NotNow => "not now",
                     Refusal::Cookie => "the cookie is stale",
+                    Refusal::Floor => "the group allows fewer members than the floor",
+                    Refusal::FloorWithoutVote => "a member without a vote asks for no floor",
                 };
                 write!(f, "cookie {cookie:016x}: {reason}")
             }
@@ -384,7 +387,7 @@ impl fmt::Display for Frame {
             }
 
             Frame::Invite { ballot, members_min } => {
-                write!(f, "asks for a promise of {}{}", Attempt(ballot), Floor(*members_min))
+                write!(f, "asks for a promise of {}{}", Attempt(ballot), Minimum(*members_min))
             }
             Frame::Vote(vote) => {
                 write!(
@@ -418,7 +421,7 @@ impl fmt::Display for Frame {
             Frame::Prepare(prepare) => {
                 write!(f, "under {}: {}; ", Attempt(&prepare.ballot), Next(&prepare.proposal))?;
                 write!(f, "view before {}, after {}", Uids(&prepare.before), Uids(&prepare.after))?;
-                write!(f, "{}", Floor(prepare.members_min))
+                write!(f, "{}", Minimum(prepare.members_min))
             }
             Frame::Prepared { ballot } => write!(f, "prepared under {}", Attempt(ballot)),
             Frame::Decided { proposal, entered } => {
@@ -490,7 +493,9 @@ impl fmt::Display for Frame {
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
                 let (formation, address, nonce) = (promise.formation, promise.address, promise.nonce);
-                write!(f, "{formation:016x}: {name:?} at {address} promises {ballot}, nonce {nonce:016x}; ")?;
+                let floor = WithFloor(promise.floor);
+                write!(f, "{formation:016x}: {name:?} at {address}{floor} promises {ballot}, ")?;
+                write!(f, "nonce {nonce:016x}; ")?;
                 match &promise.prepared {
                     Some((ballot, founding)) => {
                         write!(f, "prepared under {}: {}", Attempt(ballot), First(founding))
@@ -790,8 +795,20 @@ struct Who<'a>(&'a Member);
 
 impl fmt::Display for Who<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Member { uid, name, address } = self.0;
-        write!(f, "{:?} ({uid}) at {address}", name.as_str())
+        let Member { uid, name, address, floor } = self.0;
+        write!(f, "{:?} ({uid}) at {address}{}", name.as_str(), WithFloor(*floor))
+    }
+}
+
+/// Words about a member that asks for a floor; none about another.
+struct WithFloor(Floor);
+
+impl fmt::Display for WithFloor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Floor::None => Ok(()),
+            floor => write!(f, " with floor {floor}"),
+        }
     }
 }
 
@@ -816,9 +833,9 @@ impl fmt::Display for Attempt<'_> {
 }
 
 /// Minimum number of members after a reset, if one was set.
-struct Floor(u16);
+struct Minimum(u16);
 
-impl fmt::Display for Floor {
+impl fmt::Display for Minimum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),

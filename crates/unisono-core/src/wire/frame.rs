@@ -6,7 +6,7 @@
 
 use super::calls::{Attempt, Got, Grant, Part, PortHere, PublicKey, Rejection, Reply, Request, Unopened};
 use super::envelope::Envelope;
-use crate::config::{GroupConfig, Order};
+use crate::config::{Floor, GroupConfig, Order};
 use crate::identity::{Ballot, EpochId, Instance, Member, MessageNumber, Name, Port, Seqno, Uid};
 use crate::quality::Quality;
 use alloc::boxed::Box;
@@ -103,6 +103,8 @@ pub enum Frame {
         cookie: u64,
         /// Name of the joiner. Its uid and address are those of the datagram.
         name: Name,
+        /// The floor that it asks for.
+        floor: Floor,
         /// Greeting, delivered with the join.
         hello: Bytes,
     },
@@ -663,6 +665,10 @@ pub enum Refusal {
     NotNow,
     /// The cookie is stale. The joiner locates the group again.
     Cookie,
+    /// The joiner's floor is above the group's maximum number of members.
+    Floor,
+    /// The joiner asks for a floor, and would have no vote.
+    FloorWithoutVote,
 }
 
 /// Content of [`Frame::Vote`].
@@ -791,6 +797,8 @@ pub struct FormPromise {
     pub name: Name,
     /// Address of the participant. A promise that arrives from another address does not count: it is a copy.
     pub address: SocketAddr,
+    /// The floor that the participant asks for.
+    pub floor: Floor,
     /// 64 random bits of the participant's life. The coordinator returns them in [`Frame::FormPrepare`], which shows that it
     /// has heard this life.
     pub nonce: u64,

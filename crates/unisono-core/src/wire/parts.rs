@@ -7,7 +7,7 @@ use super::frame::{
 use super::reader::{Fault, FrameError, Reader};
 use super::writer::Body;
 use super::{MEMBERS_MAX, NUMBER_MAX};
-use crate::config::{GroupConfig, Migration, Order, Quorum, SlowMember};
+use crate::config::{Floor, GroupConfig, Migration, Order, Quorum, SlowMember};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid};
 use crate::quality::Quality;
 use alloc::vec::Vec;
@@ -18,8 +18,8 @@ use core::time::Duration;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7).
-pub(super) const MEMBER_BYTES_MIN: usize = 16;
+/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7), floor (2).
+pub(super) const MEMBER_BYTES_MIN: usize = 18;
 
 /// Writes family, IP address and port. The scope and the flow of an IPv6 address have no meaning on another host, and
 /// are left out.
@@ -79,10 +79,39 @@ pub(super) fn write_member(out: &mut Body<'_>, member: &Member) {
     out.u64(member.uid.0);
     write_name(out, &member.name);
     write_address(out, &member.address);
+    write_floor(out, member.floor);
 }
 
 pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
-    Ok(Member { uid: read_uid(from)?, name: read_name(from)?, address: read_address(from)? })
+    Ok(Member {
+        uid: read_uid(from)?,
+        name: read_name(from)?,
+        address: read_address(from)?,
+        floor: read_floor(from)?,
+    })
+}
+
+/// A floor that is no number of members.
+const FLOOR_MAJORITY: u16 = 0xfffe;
+const FLOOR_ALL: u16 = 0xffff;
+
+pub(super) fn write_floor(out: &mut Body<'_>, floor: Floor) {
+    out.u16(match floor {
+        Floor::None => 0,
+        Floor::AtLeast(least) => least,
+        Floor::Majority => FLOOR_MAJORITY,
+        Floor::All => FLOOR_ALL,
+    });
+}
+
+pub(super) fn read_floor(from: &mut Reader) -> Result<Floor> {
+    match from.u16("floor")? {
+        0 => Ok(Floor::None),
+        FLOOR_MAJORITY => Ok(Floor::Majority),
+        FLOOR_ALL => Ok(Floor::All),
+        least if usize::from(least) <= MEMBERS_MAX => Ok(Floor::AtLeast(least)),
+        other => Err(from.out_of_range("floor", other)),
+    }
 }
 
 /// Writes the members of a view, at least one, with names and addresses.

@@ -181,7 +181,7 @@ fn answers_from_another_address_start_no_endless_exchange() {
     net.add(EntryMode::Found(GroupConfig::default()), unicast());
     net.run(10 * MS);
     let now = Time::from_nanos(net.now);
-    let me = Member { uid: Uid(500), name: name("x"), address: address(11) };
+    let me = Member { uid: Uid(500), name: name("x"), address: address(11), floor: Default::default() };
     let port = Port::from_name("smoke");
     let (checksum, random) = (Box::new(Checksum), Random::from_u64(9));
     let mut joiner =
@@ -360,7 +360,12 @@ impl Liar<'_> {
             1 => Change::Leave { uid: self.who(), sequencer: self.who(), goodbye: Bytes::new() },
             _ => {
                 let index = self.any_member();
-                let member = Member { uid: uid(index), name: name("x"), address: address(index) };
+                let member = Member {
+                    uid: uid(index),
+                    name: name("x"),
+                    address: address(index),
+                    floor: Default::default(),
+                };
                 Change::Join { member, hello: Bytes::new() }
             }
         };

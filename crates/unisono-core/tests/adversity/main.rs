@@ -13,6 +13,7 @@ mod early;
 mod eavesdropper;
 mod ending;
 mod finding;
+mod floors;
 mod halting;
 mod hostile_input;
 mod joining;

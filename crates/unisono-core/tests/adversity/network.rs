@@ -149,7 +149,8 @@ impl Net {
 
     pub(crate) fn add_named(&mut self, entry: EntryMode, settings: Settings, text: &str) -> usize {
         let index = self.members.len();
-        let me = Member { uid: uid(index), name: name(text), address: address(index) };
+        let me =
+            Member { uid: uid(index), name: name(text), address: address(index), floor: Default::default() };
         self.seat(Some(self.begin(me, entry, settings)));
         self.drain(index);
         index
@@ -157,7 +158,12 @@ impl Net {
 
     /// Starts a life at the address of a member that crashed.
     pub(crate) fn add_at(&mut self, index: usize, entry: EntryMode, settings: Settings) {
-        let me = Member { uid: later_uid(index), name: name("another"), address: address(index) };
+        let me = Member {
+            uid: later_uid(index),
+            name: name("another"),
+            address: address(index),
+            floor: Default::default(),
+        };
         self.members[index] = Some(self.begin(me, entry, settings));
         self.drain(index);
     }

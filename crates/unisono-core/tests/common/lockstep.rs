@@ -94,6 +94,7 @@ impl Lockstep {
             uid: Uid(100 + member as u64),
             name: Name::new(&member.to_string()).unwrap(),
             address: address(member),
+            floor: Default::default(),
         };
         let (port, random) = (Port::from_name("lockstep"), Random::from_u64(member as u64));
         let (settings, protection) = (Settings::default(), Box::new(Checksum));

@@ -119,7 +119,8 @@ impl Net {
             self.members[former] = None;
         }
         let life = self.members.len();
-        let me = Member { uid: uid(life), name: name(place), address: address(place) };
+        let me =
+            Member { uid: uid(life), name: name(place), address: address(place), floor: Default::default() };
         let group = Group::new(
             self.time(),
             me,

@@ -283,7 +283,12 @@ fn configurations_out_of_range_are_refused() {
     let welcome = |change: fn(&mut GroupConfig)| {
         let mut config = GroupConfig::default();
         change(&mut config);
-        let member = Member { uid: Uid(1), name: Name::default(), address: "127.0.0.1:9".parse().unwrap() };
+        let member = Member {
+            uid: Uid(1),
+            name: Name::default(),
+            address: "127.0.0.1:9".parse().unwrap(),
+            floor: Default::default(),
+        };
         let welcome = Welcome {
             cookie: 1,
             instance: Instance(1),
@@ -365,14 +370,19 @@ fn bytes_that_mean_nothing_are_refused() {
         bytes[FRAME_HEAD_BYTES + offset] = value;
         bytes
     };
-    let request =
-        Frame::JoinRequest { cookie: 1, name: Name::new("é").unwrap(), hello: Bytes::from_static(b"hello") };
+    let request = Frame::JoinRequest {
+        cookie: 1,
+        name: Name::new("é").unwrap(),
+        floor: Floor::None,
+        hello: Bytes::from_static(b"hello"),
+    };
     assert_eq!(fault(changed(&request, 9, b'a')), Fault::Text);
     assert_eq!(fault(changed(&request, 8, 65)), Fault::Range { field: "name length", value: 65 });
     assert_eq!(fault(changed(&request, 8, 20)), Fault::Short("name"));
-    assert_eq!(fault(changed(&request, 11, 2)), Fault::Range { field: "greeting length", value: 517 });
-    assert_eq!(fault(changed(&request, 12, 6)), Fault::Short("greeting length"));
-    assert_eq!(fault(changed(&request, 12, 4)), Fault::Trailing(1));
+    assert_eq!(fault(changed(&request, 11, 0x20)), Fault::Range { field: "floor", value: 8192 });
+    assert_eq!(fault(changed(&request, 13, 2)), Fault::Range { field: "greeting length", value: 517 });
+    assert_eq!(fault(changed(&request, 14, 6)), Fault::Short("greeting length"));
+    assert_eq!(fault(changed(&request, 14, 4)), Fault::Trailing(1));
 
     let run = Frame::Ordered(Ordered {
         seqno: 1,
@@ -392,7 +402,7 @@ fn bytes_that_mean_nothing_are_refused() {
     assert_eq!(fault(changed(&role, 8, 5)), Fault::Range { field: "change", value: 5 });
     let refused = Frame::Refused { cookie: 0, reason: Refusal::Cookie };
     assert_eq!(fault(changed(&refused, 8, 0)), Fault::Range { field: "reason", value: 0 });
-    assert_eq!(fault(changed(&refused, 8, 5)), Fault::Range { field: "reason", value: 5 });
+    assert_eq!(fault(changed(&refused, 8, 7)), Fault::Range { field: "reason", value: 7 });
 
     let mut unknown = written(&refused);
     unknown[0] = 0x99;

@@ -108,8 +108,8 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 Frame::Met(Met { cookie, instance, ordered, ordered_here, gives_way, from_other, address })
             })
             .boxed(),
-        FrameKind::JoinRequest => (any::<u64>(), name(), greeting())
-            .prop_map(|(cookie, name, hello)| Frame::JoinRequest { cookie, name, hello })
+        FrameKind::JoinRequest => (any::<u64>(), name(), floor(), greeting())
+            .prop_map(|(cookie, name, floor, hello)| Frame::JoinRequest { cookie, name, floor, hello })
             .boxed(),
         FrameKind::Welcome => (any::<u64>(), any::<u128>(), epoch(), mark(), config(), log_base())
             .prop_map(|(cookie, instance, epoch, epoch_start, config, base)| {
@@ -119,7 +119,15 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             })
             .boxed(),
         FrameKind::Refused => {
-            let reasons = select(&[Refusal::Full, Refusal::Name, Refusal::NotNow, Refusal::Cookie][..]);
+            let reasons = [
+                Refusal::Full,
+                Refusal::Name,
+                Refusal::NotNow,
+                Refusal::Cookie,
+                Refusal::Floor,
+                Refusal::FloorWithoutVote,
+            ];
+            let reasons = select(reasons.to_vec());
             (any::<u64>(), reasons).prop_map(|(cookie, reason)| Frame::Refused { cookie, reason }).boxed()
         }
         FrameKind::LeaveRequest => (prop_oneof![Just(0), place()], greeting())
@@ -201,9 +209,10 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .prop_map(|(formation, ballot, heard, room)| Frame::Form { formation, ballot, heard, room })
             .boxed(),
         FrameKind::FormPromise => {
-            (any::<u64>(), ballot(), name(), address(), any::<u64>(), option::of((ballot(), founding())))
-                .prop_map(|(formation, ballot, name, address, nonce, prepared)| {
-                    let promise = FormPromise { formation, ballot, name, address, nonce, prepared };
+            let prepared = option::of((ballot(), founding()));
+            (any::<u64>(), ballot(), name(), address(), floor(), any::<u64>(), prepared)
+                .prop_map(|(formation, ballot, name, address, floor, nonce, prepared)| {
+                    let promise = FormPromise { formation, ballot, name, address, floor, nonce, prepared };
                     Frame::FormPromise(promise.into())
                 })
                 .boxed()
@@ -540,7 +549,17 @@ fn ballot() -> impl Strategy<Value = Ballot> {
 }
 
 fn member() -> impl Strategy<Value = Member> {
-    (uid(), name(), address()).prop_map(|(uid, name, address)| Member { uid, name, address })
+    (uid(), name(), address(), floor()).prop_map(|(uid, name, address, floor)| Member {
+        uid,
+        name,
+        address,
+        floor,
+    })
+}
+
+fn floor() -> impl Strategy<Value = Floor> {
+    let others = select(vec![Floor::None, Floor::Majority, Floor::All]);
+    prop_oneof![others, (1..=4096_u16).prop_map(Floor::AtLeast)]
 }
 
 fn name() -> impl Strategy<Value = Name> {

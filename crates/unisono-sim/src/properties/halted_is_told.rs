@@ -1,5 +1,5 @@
-//! A group that stands still says so. A member whose reset finds no quorum for 5 s in a network without faults has
-//! received `Halted`, and receives `Resumed` after the reset with which it goes on. The two come by turns, and a halted
+//! A group that stands still says so. A member whose reset finds no quorum, or fewer members than one of them asks for, for
+//! 5 s in a network without faults has received `Halted`, and receives `Resumed` after the reset with which it goes on. The two come by turns, and a halted
 //! member numbers and acknowledges nothing in that epoch.
 //!
 //! The 5 s are checked at the end of a run: the faults are over then, so a reset that a quorum could decide has ended.
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
     use crate::record::Life;
-    use unisono_core::{Ballot, Uid};
+    use unisono_core::{Ballot, Floor, Uid};
 
     /// Life 1 is left alone of three, asks for votes, and is told after half a second.
     fn good() -> Fixture {
@@ -163,6 +163,19 @@ mod tests {
     #[test]
     fn takes_a_member_that_is_told() {
         assert_eq!(check(&good(), TOLD_AFTER).unwrap(), 2);
+    }
+
+    /// Two of three are a quorum, and one of them asks for all: it is told all the same.
+    #[test]
+    fn rejects_a_member_that_is_not_told_of_a_floor() {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.record(Life(1), What::FloorAsked { floor: Floor::All });
+        fixture.crash(Life(0));
+        let ballot = Ballot { round: 1, coordinator: Uid(1) };
+        fixture.record(Life(1), What::Promised { epoch: Epoch(0), ballot });
+        assert!(check(&fixture, TOLD_AFTER).is_err());
+        fixture.record(Life(1), What::Halted { missing: [Life(0)].into() });
+        check(&fixture, TOLD_AFTER).unwrap();
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod facts;
 mod fewer_gives_way;
 #[cfg(test)]
 mod fixture;
+mod floor_kept;
 mod gap_free;
 mod halted_is_told;
 mod healing;
@@ -180,6 +181,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(ordered_changes::OrderedChanges::new(terms)),
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
+        Box::<floor_kept::FloorKept>::default(),
         Box::<single_sequencer::SingleSequencer>::default(),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),

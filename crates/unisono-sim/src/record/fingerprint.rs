@@ -119,6 +119,7 @@ fn rare_content(what: &What) -> u64 {
         What::Halted { missing: named } | What::ForceAsked { without: named } => fold(named.iter().map(life)),
         What::Replica(content) => of_replica(content),
         What::Directory(content) => of_directory(content),
+        What::FloorAsked { floor } => fold([floor.of(usize::from(u16::MAX)) as u64, floor.of(1) as u64]),
         What::SentUnreliable { hash } => fold([*hash]),
         What::Early { sender, number, hash, .. } => fold([life(sender), *number, *hash]),
         What::Passed { sender, hash } => fold([life(sender), *hash]),

@@ -26,7 +26,7 @@ pub use names::Names;
 pub use replica::*;
 
 use unisono_core::{
-    Ballot, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Quality, Seqno, Suspicion, Time,
+    Ballot, Floor, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Quality, Seqno, Suspicion, Time,
 };
 
 /// One life of one member, numbered in the order in which the run names lives.
@@ -487,6 +487,11 @@ pub enum What {
         quality: Quality,
         /// Hash of the payload.
         hash: u64,
+    },
+    /// The life asks for a floor, from its join on.
+    FloorAsked {
+        /// The smallest view that it lets a reset go on with.
+        floor: Floor,
     },
 }
 

@@ -84,7 +84,12 @@ impl Side for GroupSide {
         context: BirthContext,
         birth: GroupBirth,
     ) -> Result<GroupSide, ConfigError> {
-        let me = Member { uid: context.uid, name: context.name, address: context.address };
+        let me = Member {
+            uid: context.uid,
+            name: context.name,
+            address: context.address,
+            floor: Default::default(),
+        };
         let protection = Box::new(Seal);
         let GroupBirth { entry, settings } = birth;
         let group = Group::new(

@@ -451,6 +451,7 @@ mod tests {
                     uid: Uid(number),
                     name: Name::new(&number.to_string()).unwrap(),
                     address: address(place),
+                    floor: Default::default(),
                 };
                 let (port, random) = (Port::from_name("pair"), Random::from_u64(number));
                 let (settings, protection) =

@@ -1,6 +1,6 @@
 //! The name of a formation, the proposals that are valid for it, and the length of its longest answer.
 
-use crate::config::{Formation, GroupConfig};
+use crate::config::{Floor, Formation, GroupConfig};
 use crate::identity::{Ballot, EpochId, Instance, Member, Name, Uid, mix};
 use crate::wire::{FormPromise, Founding, Frame};
 use alloc::vec::Vec;
@@ -24,7 +24,8 @@ impl Formation {
     /// Returns the length of the longest answer, which carries a proposal of all participants, header included.
     pub(super) fn answer_bytes_max(&self, config: &GroupConfig) -> usize {
         let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address };
+        let floor = Floor::None;
+        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address, floor };
         let founding = Founding {
             instance: Instance(0),
             epoch: EpochId::default(),
@@ -37,6 +38,7 @@ impl Formation {
             ballot: Ballot::default(),
             name: name.unwrap_or_default(),
             address,
+            floor,
             nonce: 0,
             prepared: Some((Ballot::default(), founding)),
         };

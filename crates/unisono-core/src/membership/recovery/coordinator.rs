@@ -308,8 +308,14 @@ impl Group {
         let members = self.next_view_members(own, &after);
         let floor = if forced { 1 } else { self.recovery.floor().max(1) };
         let leaves_state = !forced && !self.goes_on_with_state(own, &members, &after);
-        if !quorum || (adopted.is_none() && (members.len() < floor || leaves_state)) {
-            self.probe(if quorum && leaves_state { Probe::StateAwaited } else { Probe::NoQuorum });
+        let is_below_floor = !forced && !self.meets_floor(&after, |member| members.contains(&member.uid));
+        let is_too_small = members.len() < floor || is_below_floor;
+        if !quorum || (adopted.is_none() && (is_too_small || leaves_state)) {
+            self.probe(match quorum {
+                true if leaves_state => Probe::StateAwaited,
+                true if is_below_floor => Probe::FloorAwaited,
+                _ => Probe::NoQuorum,
+            });
             if let Some(own) = &mut self.recovery.coordination {
                 own.stage = Stage::Inviting;
             }
@@ -371,7 +377,7 @@ impl Group {
     }
 
     /// Returns the members of `view` that voted. Members that vote but are suspected as slow or replaced are left out
-    /// if the others are a quorum without them and have the state.
+    /// if the others are a quorum without them, meet its floor and have the state.
     fn next_view_members(&self, own: &Coordination, view: &Members) -> Vec<Uid> {
         let voted = |member: &Member| own.votes.contains(member.uid);
         let wanted = |member: &Member| {
@@ -382,7 +388,8 @@ impl Group {
             view.iter().filter(|member| is_in(member)).map(|member| member.uid).collect()
         };
         let without = voters(&wanted);
-        match self.is_quorum(view, wanted) && self.goes_on_with_state(own, &without, view) {
+        let is_enough = self.is_quorum(view, wanted) && self.meets_floor(view, wanted);
+        match is_enough && self.goes_on_with_state(own, &without, view) {
             true => without,
             false => voters(&voted),
         }

@@ -1,6 +1,6 @@
 //! The way out of a lost majority: an operator vouches that members are dead, and the rest goes on without them.
 //!
-//! A forced ballot needs no quorum. Instead all members of both views that are not named must vote and prepare, and the
+//! A forced ballot needs no quorum, and heeds no floor of a member. Instead all members of both views that are not named must vote and prepare, and the
 //! named ones must be silent at the coordinator. A member that is neither named nor votes prevents it. Everything else
 //! is a reset like any other; its event says that it was forced, and that messages may be lost. If a named member lives
 //! on elsewhere with a quorum, the group is split: that is what the operator vouches for.

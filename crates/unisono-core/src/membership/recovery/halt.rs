@@ -1,4 +1,5 @@
-//! Reports that the group stands still because the reset under way finds no quorum, and that it goes on.
+//! Reports that the group stands still because the reset under way finds no quorum, or fewer members than one of them asks
+//! for, and that it goes on.
 //!
 //! Only a member that has promised a ballot is halted: it numbers, stores and acknowledges nothing. A coordinator
 //! counts the votes at the end of its ballot. A voter, which hears the coordinator alone, counts the members that it
@@ -139,8 +140,8 @@ impl Group {
         }
     }
 
-    /// True if the members that are present are quorums of both views, at least `floor`, and can complete the proposal
-    /// that this member prepared last.
+    /// True if the members that are present are quorums of both views, at least `floor`, as many as each member asks for,
+    /// and can complete the proposal that this member prepared last.
     fn is_enough(
         &self,
         before: &Members,
@@ -150,6 +151,7 @@ impl Group {
     ) -> bool {
         let present = after.iter().filter(|member| is_present(member)).count();
         present >= floor
+            && self.meets_floor(after, &is_present)
             && self.is_quorum(before, &is_present)
             && self.is_quorum(after, &is_present)
             && self.can_complete_prepared(before, after, &is_present)

@@ -13,6 +13,7 @@ mod halt;
 mod level;
 mod outcome;
 
+use crate::config::Floor;
 use crate::episode::Episode;
 use crate::error::ResetError;
 use crate::group::{Group, Phase, Prepared};
@@ -297,7 +298,7 @@ impl Group {
     ) -> bool {
         let has_capacity = self.peers.len() < 2 * usize::from(self.config.members_max);
         if has_capacity {
-            let member = Member { uid, name: Name::default(), address: from };
+            let member = Member { uid, name: Name::default(), address: from, floor: Floor::None };
             let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno, since: now });
             self.peers.insert(Peer::new(now, member, standing, 0));
         }

@@ -4,7 +4,7 @@
 //! goes on at once. A member that it does not name has left, if its own LEAVE is in the log that is kept; otherwise it
 //! is excluded. Both linger and serve (`previous`).
 
-use crate::config::Quorum;
+use crate::config::{Floor, Quorum};
 use crate::episode::Episode;
 use crate::event::{Event, JoinFailure, Outcome};
 use crate::group::{Group, Phase};
@@ -90,7 +90,7 @@ impl Group {
     fn install(&mut self, now: Time, proposal: Proposal) {
         let keep = proposal.keep();
         let old_view = self.log.history().view_at(keep).clone();
-        let members: Vec<Member> = proposal
+        let mut members: Vec<Member> = proposal
             .members
             .iter()
             .filter_map(|uid| old_view.iter().find(|member| member.uid == *uid).cloned())
@@ -107,6 +107,14 @@ impl Group {
         let took = self.recovery.since().map_or(Duration::ZERO, |since| now.since(since));
         let excluded: Vec<Member> =
             old_view.iter().filter(|member| !proposal.members.contains(&member.uid)).cloned().collect();
+        if self.broken(Planted::FloorForgotten) {
+            members.iter_mut().for_each(|member| member.floor = Floor::None);
+        }
+        if self.broken(Planted::FloorKeptAfterLeave) {
+            let size = old_view.len();
+            let kept = excluded.iter().chain(&members[..1]).map(|member| member.floor);
+            members[0].floor = kept.max_by_key(|floor| floor.of(size)).unwrap_or_default();
+        }
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
         let order = self.log.history().order();
         self.log.cut(keep);

@@ -136,7 +136,12 @@ impl Server {
             disk,
             former,
         } = birth;
-        let me = Member { uid: context.uid, name: context.name.clone(), address: context.address };
+        let me = Member {
+            uid: context.uid,
+            name: context.name.clone(),
+            address: context.address,
+            floor: Default::default(),
+        };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.
         let client = Uid(random.next_u64());
