@@ -222,7 +222,8 @@ impl Group {
     ) {
         let (uid, from) = (joiner.uid, joiner.address);
         let is_old = self.admission.is_old_request(uid, packet_number);
-        if !self.may_assign() && !is_old {
+        // A late copy of a member's own request asks for nothing.
+        if !self.may_assign() && !is_old && !self.is_in_view(uid) {
             self.keep_the_token_for_a_joiner(now);
         }
         if !self.may_assign() || is_old {

@@ -38,6 +38,22 @@ fn the_token_rests_while_a_process_joins() {
     );
 }
 
+// The network may keep a datagram for long.
+#[test]
+fn a_late_copy_of_a_members_request_to_join_does_not_keep_the_token() {
+    for (asker, rests) in [(uid(2), false), (Uid(77), true)] {
+        let mut net = ring_at_m0();
+        let floor = Floor::None;
+        let request = Frame::JoinRequest { cookie: 7, name: name("copy"), floor, hello: Bytes::new() };
+        let copy = forge(net.group(1).tag(), EpochTag::OUTSIDE, asker, 1_000_000, &[request]);
+        net.inject(1, address(2), &copy);
+        let traffic = watch(&mut net);
+        talk(&mut net, 400, &[0, 1, 2, 3]);
+        let passes = traffic.borrow().passes.len();
+        assert_eq!(passes < 3, rests, "{asker:?}: {passes} passes");
+    }
+}
+
 // Under steady load a member has the token for a moment. If the one that is asked passed it on, no joiner would ever
 // find a member that may admit it.
 #[test]
