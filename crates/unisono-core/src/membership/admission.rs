@@ -41,6 +41,8 @@ const REPEATED_AFTER: Duration = Duration::from_millis(5);
 const QUESTIONS_MAX: usize = 64;
 /// Number of former observers (numbered or forgotten) that are remembered: as many as a group may have members.
 const FORMER_MAX: usize = 4096;
+/// Number of processes that are remembered because they asked a member of a ring that had no token.
+const PUT_OFF_MAX: usize = 16;
 /// Minimum interval between two `Welcome` to one joiner.
 const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
@@ -52,6 +54,9 @@ pub(crate) struct Admission {
     former: VecDeque<Former>,
     /// Multicast questions of processes that look for the group, the latest last.
     questions: VecDeque<Question>,
+    /// Processes that asked this member to be admitted while another one had the token, with the highest packet numbers of
+    /// their requests.
+    put_off: VecDeque<(Uid, u64)>,
 }
 
 /// A multicast `Locate`, how often it was repeated, and when it came last.
@@ -121,6 +126,18 @@ impl Admission {
         }
         self.questions.push_back(Question { asker, nonce, repeated: 0, last: now });
         0
+    }
+
+    /// Notes a request that comes while another member has the token. Returns false if it is a late copy.
+    fn put_off(&mut self, uid: Uid, packet_number: u64) -> bool {
+        if let Some((_, highest)) = self.put_off.iter_mut().find(|(asker, _)| *asker == uid) {
+            return packet_number > core::mem::replace(highest, packet_number.max(*highest));
+        }
+        if self.put_off.len() == PUT_OFF_MAX {
+            self.put_off.pop_front();
+        }
+        self.put_off.push_back((uid, packet_number));
+        true
     }
 
     fn is_old_request(&self, uid: Uid, packet_number: u64) -> bool {
@@ -222,8 +239,9 @@ impl Group {
     ) {
         let (uid, from) = (joiner.uid, joiner.address);
         let is_old = self.admission.is_old_request(uid, packet_number);
-        // A late copy of a member's own request asks for nothing.
-        if !self.may_assign() && !is_old && !self.is_in_view(uid) {
+        // A late copy asks for nothing, a member's own one too.
+        let may_ask = !self.may_assign() && !is_old && !self.is_in_view(uid);
+        if may_ask && self.admission.put_off(uid, packet_number) {
             self.keep_the_token_for_a_joiner(now);
         }
         if !self.may_assign() || is_old {

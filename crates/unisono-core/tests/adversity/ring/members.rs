@@ -38,19 +38,25 @@ fn the_token_rests_while_a_process_joins() {
     );
 }
 
-// The network may keep a datagram for long.
+// The network may keep a datagram for long, and its sender may have ended meanwhile.
 #[test]
-fn a_late_copy_of_a_members_request_to_join_does_not_keep_the_token() {
-    for (asker, rests) in [(uid(2), false), (Uid(77), true)] {
-        let mut net = ring_at_m0();
+fn a_late_copy_of_a_request_to_join_does_not_keep_the_token() {
+    let request = |net: &mut Net, asker, number| {
         let floor = Floor::None;
         let request = Frame::JoinRequest { cookie: 7, name: name("copy"), floor, hello: Bytes::new() };
-        let copy = forge(net.group(1).tag(), EpochTag::OUTSIDE, asker, 1_000_000, &[request]);
+        let copy = forge(net.group(1).tag(), EpochTag::OUTSIDE, asker, number, &[request]);
         net.inject(1, address(2), &copy);
+    };
+    let stranger = Uid(77);
+    for (asker, number, rests) in [(stranger, 6, true), (stranger, 5, false), (uid(2), 6, false)] {
+        let mut net = ring_at_m0();
+        request(&mut net, stranger, 5);
+        net.run(1_100 * MS);
+        request(&mut net, asker, number);
         let traffic = watch(&mut net);
         talk(&mut net, 400, &[0, 1, 2, 3]);
         let passes = traffic.borrow().passes.len();
-        assert_eq!(passes < 3, rests, "{asker:?}: {passes} passes");
+        assert_eq!(passes < 3, rests, "{asker:?}, {number}: {passes} passes");
     }
 }
 
