@@ -21,6 +21,8 @@ pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
 /// address.
 pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 4 };
+/// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
+const LARGE_BYTES_MIN: usize = 4096;
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
 /// not far ahead of them.
 pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
@@ -95,9 +97,7 @@ impl Server {
         let handed_over = matches!(taken, State::InHand);
         let (left, taken) = (left.place(), taken.place());
         place.state = state;
-        if bytes_left != bytes_taken {
-            self.change_bytes(source, bytes_left, bytes_taken);
-        }
+        self.change_bytes(source, bytes_left, bytes_taken);
         if left != taken && !handed_over {
             if let Some(port) = left {
                 self.release_place(port);
@@ -152,8 +152,17 @@ impl Server {
         LARGE.admits(all, self.of_source(source).bytes, bytes)
     }
 
-    /// Notes that requests of this address take `more` bytes now, and `fewer` no longer.
+    /// Notes that a request of this address takes `more` bytes now, and `fewer` no longer.
+    #[inline]
     fn change_bytes(&mut self, source: Source, fewer: usize, more: usize) {
+        let counted = |bytes: usize| if bytes < LARGE_BYTES_MIN { 0 } else { bytes };
+        if counted(fewer) != counted(more) {
+            self.change_share(source, counted(fewer), counted(more));
+        }
+    }
+
+    #[cold]
+    fn change_share(&mut self, source: Source, fewer: usize, more: usize) {
         let of_source = self.sources.entry(source).or_default();
         of_source.bytes = of_source.bytes + more - fewer;
         if of_source.is_nothing() {

@@ -216,15 +216,18 @@ impl Server {
 
     /// Returns the next request for this port.
     pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
-        if let Some(beginning) = self.poll_beginning(common, port) {
-            return Some(beginning);
-        }
         loop {
             let service = self.services.get_mut(port)?;
+            if !service.beginnings.is_empty() {
+                return self
+                    .poll_beginning(common, port)
+                    .or_else(|| self.poll_request_for(now, common, port));
+            }
             let (id, slot, number) = service.queue.pop_front()?;
             self.budget.queued -= 1;
-            let session = self.sessions.get_mut(id);
-            let Some(attempt) = session.and_then(|session| session.attempt(slot, number)) else { continue };
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let source = session.source;
+            let Some(attempt) = session.attempt(slot, number) else { continue };
             let State::Queued(asked, payload) = &attempt.state else { continue };
             if asked.deadline <= now && !common.broken(Planted::ExpiredHandedOut) {
                 common.counters.rejected += 1;
@@ -235,43 +238,47 @@ impl Server {
             let (asked, payload) = (asked.clone(), payload.clone());
             self.change(id, slot, State::InHand);
             common.counters.requests += 1;
-            return self.hand_out((id, slot, number), asked, payload, None);
+            self.hand_over(source, payload.len());
+            return Some(self.hand_out((id, slot, number), source, asked, payload, None));
         }
     }
 
     /// Returns the next beginning of a large request for this port that is not whole yet.
+    #[cold]
     fn poll_beginning(&mut self, common: &mut Common, port: Port) -> Option<Request> {
         loop {
             let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop_front()?;
             self.budget.queued -= 1;
-            let attempt = self.sessions.get_mut(id).and_then(|session| session.attempt(slot, number));
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let source = session.source;
+            let attempt = session.attempt(slot, number);
             let Some((asked, incoming)) = attempt.and_then(|attempt| attempt.state.beginning()) else {
                 continue;
             };
             let Some(payload) = incoming.beginning() else { continue };
             let (asked, whole) = (asked.clone(), incoming.total());
             common.probe(Probe::BeginningHandedOut);
-            return self.hand_out((id, slot, number), asked, payload, Some(whole));
+            return Some(self.hand_out((id, slot, number), source, asked, payload, Some(whole)));
         }
     }
 
     /// Gives the application a request, or the beginning of one of `whole` bytes.
+    #[inline]
     fn hand_out(
         &mut self,
         (session, slot, number): (SessionId, u16, u64),
+        source: Source,
         asked: Asked,
         payload: Bytes,
         whole: Option<usize>,
-    ) -> Option<Request> {
-        let source = self.sessions.get(session)?.source;
+    ) -> Request {
         let bytes = if whole.is_some() { 0 } else { payload.len() };
-        self.hand_over(source, bytes);
         self.generation += 1;
         let (generation, is_beginning) = (self.generation, whole.is_some());
         let Asked { port, hops, .. } = asked;
         let held = InHand { generation, session, slot, number, port, hops, source, bytes, is_beginning };
         let index = self.in_hand.insert(held);
-        Some(Request {
+        Request {
             id: RequestId { index, generation },
             port,
             client: session.client,
@@ -283,7 +290,7 @@ impl Server {
             wishes: asked.wishes,
             payload,
             whole_bytes: whole,
-        })
+        }
     }
 
     // --- how much there is ---
