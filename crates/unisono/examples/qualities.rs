@@ -2,7 +2,8 @@
 //! order, scores come in one order everywhere, and no crash takes a result back.
 //!
 //! Run `cargo run -p unisono --example qualities Ann` in several terminals. Type `3 4` to move there, `score 10` or
-//! `result Ann wins` to say so, and anything else to chat. Each line shows its seqno; a position has none.
+//! `result Ann wins` to say so, and anything else to chat. Each line shows its seqno; a position has
+//! none, nor has a line of the chat that comes before its seqno is known.
 
 use std::io::BufRead;
 use std::thread;
