@@ -262,7 +262,7 @@ pub struct Settings {
     /// this time. 300 ms by default.
     pub locate: Duration,
     /// The smallest view that this member lets a reset go on with. The largest floor of the members of a view holds for
-    /// the next one, whoever coordinates the reset; [`Group::force`](crate::Group::force) alone overrides it. It is in force
+    /// the next one, at each coordinator of a reset; [`Group::force`](crate::Group::force) alone overrides it. It is in force
     /// from this member's join to its leave or exclusion. [`Floor::None`] by default.
     pub floor: Floor,
 }

@@ -97,7 +97,7 @@ fn what_a_survivor_delivered_early_is_kept_by_a_reset() {
     assert!(net.run_until(MS, 500 * MS, |net| (0..3).all(|index| came(net, index).len() == 2)));
 }
 
-// Message 1 reached nobody, message 2 one survivor: a reset fails the first and keeps the second.
+// No other member received message 1, and one survivor received message 2: a reset fails the first and keeps the second.
 #[test]
 fn a_tail_has_holes_and_each_send_has_its_own_outcome() {
     let mut net = group_with(4, GroupConfig { resilience: 0, ..GroupConfig::default() }, unicast());
