@@ -186,6 +186,20 @@ named! {
         TokenTakenWithHole,
         /// In a ring the token rests while messages wait for room.
         RestsOnFullWindow,
+        /// In a ring a member keeps the token though its own application stands still and all others wait for it.
+        StuckSiteKeepsToken,
+        /// In a ring the token goes round while members join, leave, listen or are suspected.
+        PassedWhileUnsettled,
+        /// In a ring a member that was asked to admit a joiner gives the token on as soon as it comes.
+        JoinerForgottenAtPass,
+        /// In a ring a member that takes the token drops what it holds without seqnos.
+        WaitingDroppedAtPass,
+        /// In a ring a pass is repeated by its giver alone.
+        PassToldByGiverAlone,
+        /// In a ring the token rests as soon as its holder knows that enough members hold the last message, its sender or not.
+        OwnHoldingCounted,
+        /// In a ring each member bounds the bytes that it numbers itself, not those that all number.
+        OwnBytesAloneCounted,
         /// The token moves, and the next change is numbered, before a switch of the order is accepted.
         SwitchBeforeAcceptance,
         /// Whether an event that names a sequencer is a pass is told by the order at the end of the log.

@@ -131,6 +131,9 @@ impl Group {
     /// Takes the token. A pass has none of the consequences of other moves: what this member and others have sent lies in
     /// its buffer, and all members know the ring.
     fn take_token(&mut self, now: Time) {
+        if self.broken(Planted::WaitingDroppedAtPass) {
+            self.log.drop_waiting();
+        }
         self.note_pass_taken(now);
         self.order.ring.take(now, self.log.delivered());
         self.forget_awaited();

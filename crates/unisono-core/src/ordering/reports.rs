@@ -146,8 +146,9 @@ impl Group {
                     let bytes = data.map_or(0, |data| data.len());
                     self.acknowledging.untold_bytes += bytes as u64;
                     let needed = self.rule().holders_to_show(*quality, members);
+                    let counted = if self.broken(Planted::OwnBytesAloneCounted) { 0 } else { bytes };
                     if is_ring {
-                        self.order.note_in_ring(now, seqno, (needed, bytes), room);
+                        self.order.note_in_ring(now, seqno, (needed, counted), room);
                     }
                     if asked != Some(needed) {
                         asked = Some(needed);

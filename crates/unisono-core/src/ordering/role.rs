@@ -80,7 +80,8 @@ impl Group {
         if Some(event) <= self.order.heard || named == self.me.uid || self.recovery.has_promised() {
             return;
         }
-        if self.is_ring() && self.broken(Planted::PassNotRepeated) {
+        let told_by_giver_alone = self.broken(Planted::PassToldByGiverAlone) && self.order.numbered != event;
+        if self.is_ring() && (self.broken(Planted::PassNotRepeated) || told_by_giver_alone) {
             return;
         }
         if self.order.numbered == event {

@@ -164,7 +164,7 @@ impl Group {
 
     /// Notes that a process asks to be admitted while this member has no token: it keeps it when it comes.
     pub(crate) fn keep_the_token_for_a_joiner(&mut self, now: Time) {
-        if self.is_ring() {
+        if self.is_ring() && !self.broken(Planted::JoinerForgottenAtPass) {
             self.order.ring.note_asked(now);
         }
     }
@@ -205,7 +205,10 @@ impl Group {
     /// True if messages wait because this member's own application has taken nothing since the token came, for a while.
     fn application_is_stuck(&self, now: Time) -> bool {
         let (taken_at, delivered) = self.order.ring.taken;
-        self.shuts_the_window() && delivered == self.log.delivered() && now.since(taken_at) >= STUCK_AFTER
+        !self.broken(Planted::StuckSiteKeepsToken)
+            && self.shuts_the_window()
+            && delivered == self.log.delivered()
+            && now.since(taken_at) >= STUCK_AFTER
     }
 
     /// Returns the member that has to show that it holds the last message, if one has to: `next`, if only this member
@@ -218,7 +221,7 @@ impl Group {
         let needed = if self.order.shut_since.is_some() { members } else { needed.min(members) };
         let shown = self.log.history().numberers_from(seqno);
         let counts = |uid: &Uid| shown.contains(uid);
-        let me_shown = counts(&self.me.uid);
+        let me_shown = counts(&self.me.uid) || self.broken(Planted::OwnHoldingCounted);
         if ring.iter().filter(|uid| counts(uid)).count() + usize::from(me_shown) >= needed {
             if self.order.shut_since.is_none() {
                 self.order.ring.unshown = None;
@@ -282,6 +285,9 @@ impl Group {
 
     /// True if no member joins, leaves, listens or is suspected: otherwise the token rests.
     fn ring_is_settled(&self, now: Time) -> bool {
+        if self.broken(Planted::PassedWhileUnsettled) {
+            return true;
+        }
         self.leaving.is_none()
             && !self.has_leave_requests()
             && !self.order.ring.is_asked(now)

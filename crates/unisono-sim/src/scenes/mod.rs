@@ -4,6 +4,8 @@
 //! The director of a simulated world replays what it has recorded of the same run. It knows nothing of an earlier start
 //! of the same processes.
 
+mod ring;
+
 use crate::seal::Seal;
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
@@ -29,6 +31,12 @@ pub(crate) fn of(bug: Planted) -> Option<Scene> {
         Planted::WindowBeforeOpening => Some(forged_number),
         Planted::JoinCookieUnchecked => Some(guessed_cookie),
         Planted::HaltedAnswerKept => Some(answer_of_the_dead),
+        Planted::StuckSiteKeepsToken => Some(ring::stuck_site),
+        Planted::PassedWhileUnsettled | Planted::JoinerForgottenAtPass => Some(ring::joiners),
+        Planted::WaitingDroppedAtPass => Some(ring::lossless_load),
+        Planted::PassToldByGiverAlone => Some(ring::pass_told_by_others),
+        Planted::OwnHoldingCounted => Some(ring::passes_alone),
+        Planted::OwnBytesAloneCounted => Some(ring::a_socket_holds_it),
         _ => None,
     }
 }
