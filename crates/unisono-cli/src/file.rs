@@ -11,7 +11,10 @@ use serde_json::json;
 use std::fs::File as Opened;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
-use unisono_dir::{FILE_BYTES_MAX, ObjectNumber, operation};
+use unisono_dir::{ClientError, FILE_BYTES_MAX, ObjectNumber, Reason, operation};
+
+/// A file of no more bytes is sent without a question before.
+const SMALL_FILE_BYTES_MAX: u64 = 1 << 16;
 
 /// Store and read immutable files of a directory service
 #[derive(Args, Debug)]
@@ -132,6 +135,9 @@ fn put(command: &Put, settings: &Settings, output: &Output) -> Result<(), Proble
     if command.path.is_some() && place.path.is_empty() {
         return Err(Problem::usage("--as takes the path of a row"));
     }
+    if may_be_long(command.file.as_ref()) {
+        check_capability(&session)?;
+    }
     let content = read(command.file.as_ref())?;
     let secret = unisono_dir::random_check()?;
     let created = session.run(&operation::create_file(place, content.into(), None, secret))?;
@@ -139,6 +145,21 @@ fn put(command: &Put, settings: &Settings, output: &Output) -> Result<(), Proble
     output.say(&capability)?;
     output.object(&json!({"command": "file put", "seqno": created.number, "capability": capability}))?;
     Ok(())
+}
+
+/// True if reading the content takes long enough to ask first whether it is wanted: standard input, or a large file.
+fn may_be_long(file: Option<&PathBuf>) -> bool {
+    let bytes = file.and_then(|path| path.metadata().ok()).map(|data| data.len());
+    bytes.is_none_or(|bytes| bytes > SMALL_FILE_BYTES_MAX)
+}
+
+/// Fails if the capability of the session is no good: then the content need not be read. Whether it has the right is seen by the
+/// server that gets the file, from its first bytes.
+fn check_capability(session: &Session) -> Result<(), Problem> {
+    let Some(look) = operation::lookup(vec![session.place("")?]) else { return Ok(()) };
+    let looked = session.run(&look)?.value;
+    let refusal = looked.into_iter().find_map(Result::err).filter(|reason| *reason == Reason::NotFound);
+    refusal.map_or(Ok(()), |reason| Err(ClientError::Refused(reason.into()).into()))
 }
 
 /// Reads the content of a file. Refuses one that is too long without reading all of it.

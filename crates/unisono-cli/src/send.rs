@@ -1,4 +1,4 @@
-//! `unisono send`: sends texts to a group, in order, each exactly once.
+//! `unisono send`: sends texts to a group, with the quality asked for; ordered ones in order, each exactly once.
 
 use crate::arguments::{self, Common, OrderChoice, Wishes};
 use crate::connection;
@@ -43,7 +43,7 @@ pub(crate) struct Send {
 
     /// Number of simultaneous crashes that the group survives without losing a message, if this command founds it
     /// [default: 1]
-    #[arg(long, value_name = "K", value_parser = arguments::resilience)]
+    #[arg(long, value_name = "R", value_parser = arguments::resilience)]
     resilience: Option<u8>,
 
     /// What each message asks for: unreliable, unordered, source, ordered, resilient=K, majority or total

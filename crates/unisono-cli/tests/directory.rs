@@ -10,6 +10,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Instant;
 
 /// Flags with which a dead server is noticed soon, and a busy one is not suspected.
@@ -179,6 +181,15 @@ fn rights_files_sets_and_backups_do_what_the_help_says() {
     assert_eq!(json(&asked(&low, &["dir", "lookup", "ann", "--json"], b""))["status"], "denied");
     service.good(&["dir", "cap", "revoke", "home"]);
     assert_eq!(failure(&asked(&low, &["dir", "ls"], b"")).0, 1);
+
+    // Without a good capability the input, which does not end, is not read.
+    let mut put = command();
+    put.args(["file", "put"]).args(WATCHFUL).env("UNISONO_CAP", &low).stdin(Stdio::piped());
+    let mut put = put.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (input, (ended, end)) = (put.stdin.take(), mpsc::channel());
+    thread::spawn(move || ended.send(put.wait().unwrap().code()));
+    assert_eq!(end.recv_timeout(PATIENCE), Ok(Some(1)));
+    drop(input);
 
     // A set changes as a whole or not at all.
     service.good(&["dir", "append", "a", &ann]);

@@ -1,8 +1,8 @@
 //! How a group, a log and an epoch begin, and how a member forgets them.
 //!
 //! A founder begins with the first view of the group, and so do participants that formed a group together. A joiner
-//! begins with the seqno from which on it is served, and a reset leads from one epoch into the next. All state that
-//! belongs to one epoch only is cleared here, whichever module owns it.
+//! begins with the seqno from which on it is served, and a reset leads from one epoch into the next. What the
+//! modules keep for one epoch only is cleared here, and at a reset also in `membership/recovery/outcome`.
 
 use crate::config::GroupConfig;
 use crate::episode::Episode;

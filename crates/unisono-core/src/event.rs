@@ -35,9 +35,11 @@ pub enum Event {
         /// The bytes that were sent.
         payload: Bytes,
     },
-    /// A message that was delivered on receipt: [`Quality::UNRELIABLE`](crate::Quality::UNRELIABLE). It has no place in the
-    /// order: other members may have received it before or after other events, or not at all. So it has no seqno, and a
-    /// state that all members are to share must not depend on it.
+    /// A message that was delivered before its seqno is known, or that gets none. One of quality
+    /// [`UNRELIABLE`](crate::Quality::UNRELIABLE) has no seqno, and other members may not receive it. One of
+    /// [`UNORDERED`](crate::Quality::UNORDERED) or [`SOURCE_ORDERED`](crate::Quality::SOURCE_ORDERED) gets a seqno, at which no event
+    /// comes here any more, and members that go on keep it. Other members may receive it before or after other events, so a state
+    /// that all members are to share must not depend on it.
     Early {
         /// The sender, a member of the view that this application knows.
         sender: Uid,
@@ -286,7 +288,7 @@ pub(crate) fn resilience_among(founded: u8, members: usize) -> u8 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Outcome {
-    /// It is accepted, and delivered at this member too.
+    /// It is accepted: this member's application receives it at that seqno, unless it has received it early.
     Ok {
         /// Its seqno.
         seqno: Seqno,

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 /// Maximum length of the name of a lock, in bytes.
 pub const LOCK_NAME_BYTES_MAX: usize = 255;
-/// Maximum number of locks that are held at the same time: a state of at most about 20 MB.
+/// Maximum number of locks that are held at the same time: a state of at most about 24 MB with [`LOCK_CLAIMS_MAX`] claims.
 pub const LOCKS_MAX: usize = 1 << 16;
 /// Maximum number of claims, of holders and waiters together. One line has at most one claim of each member.
 pub const LOCK_CLAIMS_MAX: usize = 1 << 18;

@@ -1,4 +1,5 @@
-//! Whether other members hear this member's own multicasts, judged by the seqnos of the messages sent by them.
+//! Whether other members hear this member's own multicasts, judged by the seqnos of the messages sent by them, and in a ring by
+//! whether its passes are taken.
 //!
 //! A member may hear all others and never be heard by any: a wrong interface or a filter does that. Each multicast then
 //! costs the time until a resend. So after a resend was due, a single datagram tries the multicast, and the messages

@@ -1,14 +1,16 @@
 //! Quality of service: what one message asks for.
 //!
 //! A group has one number that holds for all its messages, the resilience degree. A message may ask for more: it is
-//! then delivered only when more members hold it. Its quality is one byte, which travels with it from its sender to
-//! every log. The table here answers what the other parts ask about a quality; no other part looks at the byte.
+//! then delivered only when more members hold it. Or it asks for less, and may be delivered before it has its place in the order.
+//! Its quality is one byte, which travels with it from its sender to every log. The table here answers what the other parts ask
+//! about a quality; only `wire` reads and writes the byte.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// What a message asks for. All qualities but [`Quality::UNRELIABLE`] are delivered in the group's one order. They differ
-/// in how many members must hold a message before it is delivered anywhere, and so in which losses it survives.
+/// What a message asks for. All but [`Quality::UNRELIABLE`] get a seqno in the group's one order;
+/// [`Quality::UNORDERED`] and [`Quality::SOURCE_ORDERED`] may be delivered before it. The others differ in how many members must
+/// hold a message before it is delivered anywhere, and so in which losses it survives.
 ///
 /// ```
 /// use unisono_core::Quality;

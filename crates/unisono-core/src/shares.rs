@@ -1,7 +1,7 @@
 //! Shares: how a bound is divided that clients share.
 //!
 //! Lives of clients are free, and a client may be less trusted than the servers. So a bound that all clients share has a share
-//! for each life and one for each source address. As long as less than half of the bound is used, a client may have as much as
+//! for each life or for each source address. As long as less than half of the bound is used, a client may have as much as
 //! it asks for. From there on, a life or an address that would have more than its share is refused, and the others go on.
 //! `docs/protocol/rpc.md` lists the bounds with their shares.
 

@@ -228,7 +228,8 @@ impl Group {
 
     /// Sends like [`Group::send`] a message of this quality: no member receives it, and the call does not return, before
     /// as many members hold it as the quality asks. Messages of all qualities come in one order, so an ordered one that
-    /// has a later seqno waits with it.
+    /// has a later seqno waits with it. Those of [`Quality::UNORDERED`] and [`Quality::SOURCE_ORDERED`] may come before, as
+    /// [`Event::Early`].
     ///
     /// A message of [`Quality::UNRELIABLE`] is outside of this order. It has no seqno: the call returns 0 as soon as the
     /// message is sent, and each member that receives it gets [`Event::Early`].

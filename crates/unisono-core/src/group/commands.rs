@@ -24,7 +24,8 @@ impl Group {
     }
 
     /// Sends a message of this quality. Like any other it is delivered in the group's order, and only when as many members
-    /// hold it as the quality asks. Messages with later seqnos wait for that too.
+    /// hold it as the quality asks. Messages with later seqnos wait for that too. Those of
+    /// [`Quality::UNORDERED`] and [`Quality::SOURCE_ORDERED`] may come before, as [`Event::Early`](crate::Event::Early).
     ///
     /// A message of [`Quality::UNRELIABLE`] has no seqno and no outcome: the number returned is 0, and each member that
     /// receives the message gets [`Event::Early`](crate::Event::Early).

@@ -1,6 +1,6 @@
 //! One member's side of one group. This module connects the modules that contain the algorithms.
 //!
-//! [`Group`] is the state of all modules together. `ordering` assigns seqnos, `history` and `unordered` keep messages,
+//! [`Group`] is the state of all modules together. `ordering` assigns seqnos, `log` keeps messages,
 //! `peers` knows which members hold which entries, `stability` what follows from that, `repair` requests lost entries,
 //! `flow` sends own messages, and `membership` handles views, suspicion, joins, leaves and resets.
 //!
@@ -123,7 +123,7 @@ pub struct Group {
     pub(crate) mail: VecDeque<Mail>,
     /// Entries of the log that wait to be sent to one address each, as answers to requests.
     pub(crate) serves: VecDeque<Serve>,
-    /// Events that come from no log entry (`Early`, `Suspected`, `Conflict`, the `Entered` of a founder); they are
+    /// Events that come from no log entry (`Early`, `Suspected`, `Conflict`, `ResetAhead`, the `Entered` of a founder); they are
     /// delivered before all others.
     pub(crate) notices: VecDeque<Event>,
     /// Episodes that the driver has not taken yet.

@@ -55,7 +55,7 @@ impl Group {
         }
     }
 
-    /// Files a join, a leave or a role event.
+    /// Files a join, a leave, a switch of the order or a role event.
     pub(super) fn handle_change(&mut self, seqno: Seqno, change: Change, level: Option<Ballot>) {
         if self.takes(seqno, level) {
             self.note_room_beside(seqno);

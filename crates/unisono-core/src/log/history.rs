@@ -25,7 +25,7 @@ pub(crate) type Members = Arc<Vec<Member>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Message(Message),
-    /// A join or leave.
+    /// A join, a leave or a switch of the order.
     Change(Box<Change>),
     /// The event that names this member sequencer. It needs no memory of its own: the role may move often.
     Role(Uid),
@@ -343,12 +343,12 @@ impl History {
         numberers
     }
 
-    /// Returns the seqno of the last join or leave ever, or of the epoch's beginning.
+    /// Returns the seqno of the last join, leave or switch of the order ever, or of the epoch's beginning.
     pub(crate) fn last_change(&self) -> Seqno {
         self.last_change
     }
 
-    /// Returns the seqno of the log's last join, leave or reset, if it lies beyond `seqno`.
+    /// Returns the seqno of the log's last join, leave, switch of the order or reset, if it lies beyond `seqno`.
     pub(crate) fn change_beyond(&self, seqno: Seqno) -> Option<Seqno> {
         self.changes.last().copied().filter(|&change| change > seqno)
     }

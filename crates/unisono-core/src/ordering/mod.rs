@@ -1,7 +1,7 @@
 //! Ordering: the sequencer assigns seqnos, and its role moves (KT93 §3.1; KT96 §5).
 //!
 //! The sequencer takes messages from the unordered buffer and appends them to the log, each under the next seqno. The
-//! role changes hands by ordered events: a role event, the sequencer's own leave, a reset. The member that an event
+//! role changes hands by ordered events: a role event, a switch of the order, the sequencer's own leave, a reset. The member that an event
 //! names takes the role as soon as it holds everything through that event; from that event on the old sequencer numbers
 //! nothing. Until the successor is heard, each member that knows the event reports it to the successor.
 //!
@@ -10,7 +10,7 @@
 //! member does that and when the role moves, and `moves` has all that follows from a move. `heartbeat` is what a
 //! sequencer announces, `reports` what members report to it, and `acceptance` what follows from that. `early` delivers
 //! what need not wait for its seqno. `progress` shows which members keep the others waiting, `migration` where the role
-//! goes by load, and `token` where it goes in a ring.
+//! goes by load, and `token` where it goes in a ring. `switch` changes the order while the group runs.
 
 mod acceptance;
 mod capacity;

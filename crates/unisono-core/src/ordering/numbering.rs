@@ -2,8 +2,8 @@
 //!
 //! Messages of other members come from the unordered buffer, the sequencer's own from its outbox. They are numbered as
 //! long as the history has capacity. Senders take turns of up to 32 messages, and each sender's messages keep their
-//! order. Joins, leaves and role events (the *changes*) are numbered one at a time, each only after the last join or
-//! leave is accepted.
+//! order. Joins, leaves, switches of the order and role events (the *changes*) are numbered one at a time, each only after the
+//! last join, leave or switch is accepted.
 //!
 //! While the view has fewer members than the group's minimum, no message is numbered; changes are. No message of
 //! several pieces is unfinished then: a leave that takes the view below the minimum waits for the last piece, and a
@@ -181,7 +181,7 @@ impl Group {
         }
     }
 
-    /// Numbers joins, leaves and role events, one at a time.
+    /// Numbers joins, leaves, switches of the order and role events, one at a time.
     fn number_changes(&mut self, now: Time) {
         let last = self.log.history().last_change();
         let waits = last > self.log.accepted() && !self.broken(Planted::NextChangeEarly);

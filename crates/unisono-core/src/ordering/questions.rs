@@ -1,9 +1,9 @@
 //! The questions that other parts ask about the order, and their answers.
 //!
 //! In a group with a sequencer all answers follow from two facts: the member that the log names, and whether this
-//! member acts, which is true once the log names it and it holds everything through the event that does. The questions
-//! differ because a second order answers them differently. In a ring the role passes to the next member after almost
-//! every batch, so the member that assigns seqnos at this moment is a stranger to most parts of the others.
+//! member acts, which is true once the log names it and it holds everything through the event that does. A ring answers
+//! them in the same way. The questions are kept apart because there the role passes to the next member after almost every batch,
+//! so an answer that has to last needs another question than one about this moment.
 
 use super::Order;
 use crate::group::Group;
@@ -24,8 +24,8 @@ impl Order {
     /// hold what. `named` is the member that the log names. If that is this member and it may not act, because it has
     /// promised a ballot, it neither counts nor reports, and the answer is its own uid.
     ///
-    /// It decides acknowledgements, acceptance, stability and farewells. In a ring that moves every member counts, from
-    /// the passes that it sees, and none reports.
+    /// It decides acknowledgements, acceptance, stability and farewells. In a ring passes also show every member what others
+    /// hold; a member without the token still reports to the named one at changes, as room runs out, and when a heartbeat asks.
     pub(crate) fn report_to(&self, named: Uid) -> Option<Uid> {
         (!self.may_assign()).then_some(named)
     }
@@ -50,7 +50,7 @@ impl Order {
     /// accepted. The sequencer watches all members, and leavers until their leave is accepted. The others watch the
     /// sequencer.
     ///
-    /// In a ring each member watches the one from which the role comes to it, whichever member has it now.
+    /// In a ring, too, the others watch the member that the log names.
     pub(crate) fn watched(&self, named: Uid, uid: Uid, standing: &Standing, accepted: Seqno) -> bool {
         match standing {
             Standing::Member if self.may_assign() => true,

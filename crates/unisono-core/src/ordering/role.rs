@@ -1,7 +1,7 @@
 //! The role of sequencer: which member takes it and when, how it is handed on, and how members learn of it (KT93 §3.1;
 //! KT96 §5). `moves` has what follows from it.
 //!
-//! An event of the log names the sequencer: a role event, the leave of the previous one, a reset. The named member
+//! An event of the log names the sequencer: a role event, a switch of the order, the leave of the previous one, a reset. The named member
 //! takes the role once for each event, as soon as it holds everything through there. Until it is heard, each member
 //! that knows the event reports it to the successor.
 

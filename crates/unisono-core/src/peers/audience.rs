@@ -29,7 +29,8 @@ pub(crate) struct Means {
     pub(crate) transport: Transport,
     /// This member's own machine.
     pub(crate) here: IpAddr,
-    /// True if this member is the sequencer, or was until a member that may not know it yet acknowledges to another.
+    /// True if this member announces seqnos: it is the sequencer, or its predecessor until the successor is heard, or any
+    /// member of a ring.
     pub(crate) announces: bool,
     /// True if the sequencer reports that every member hears the multicast.
     pub(crate) multicast_heard: bool,

@@ -1,4 +1,4 @@
-//! What work costs on the papers' machines: every constant of the testbed, with its origin.
+//! What work costs on the papers' machines: every cost of the testbed, with its origin.
 //!
 //! A parameter is *given* by a paper, *fitted* on one number of a paper, or *assumed*. Ten are fitted, on ten points;
 //! everything else the testbed predicts. [KT96 Table 3] gives the time of a null message by layers: user 514 µs, group 740,

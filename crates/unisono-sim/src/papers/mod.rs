@@ -1,13 +1,13 @@
 //! The papers' measurements again, on a simulated testbed of their time.
 //!
-//! This room has nothing to do with the world of the checkers. It asks how fast things were, not whether they are right:
-//! computers of about 1990 on one Ethernet, with what work cost them, and protocols that live there.
+//! This module has nothing to do with the world of the checkers. It asks how fast things were, not whether they are right:
+//! computers of about 1990 on one Ethernet, with what work cost them, and protocols that run on them.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `ethernet`, `node`, `flip` | the cable; a computer with its processor and rings; packets |
-//! | `testbed` | these together, in simulated time, and what a protocol has to be to live there |
-//! | `costs` | every constant, with its origin |
+//! | `testbed` | these together, in simulated time, and what a protocol has to be to run on it |
+//! | `costs` | every cost of a machine, with its origin |
 //! | `protocol`, `product` | the papers' group protocol; our own core |
 //! | `calls`, `directory`, `rmp` | calls; the directory services; RMP |
 //! | `group`, `ledger`, `laboratory` | trials of groups, their measurements, and many of them at once |

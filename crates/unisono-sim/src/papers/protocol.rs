@@ -10,7 +10,7 @@
 //! reports at different messages would cost nothing.
 //!
 //! What the papers do not say is kept simple. The sequencer numbers no message while H of them wait for its own
-//! application. A message whose sender does not have it back after half a second is sent again, and a member that lacks a message
+//! application. A message that its sender does not have back after twice the time of its last message, 100 ms at least, is sent again, and a member that lacks a message
 //! asks the sequencer for it: receive rings lose packets when large messages arrive together.
 
 use super::flip::Audience;

@@ -6,7 +6,7 @@
 //! member receives its own.
 //!
 //! Latency is the time until all have a message and the ACK that orders it, the source included. What the paper does not
-//! say is assumed: the window, and the time until a null ACK.
+//! say is assumed: the constants below that say so.
 
 use super::costs::{Costs, Machine, MachineName};
 use super::flip::Audience;

@@ -1,5 +1,5 @@
-//! G6, no gaps: the seqnos of a stream rise one by one, across resets too. Only a message of several pieces leaves
-//! seqnos out, one for each piece before its last. A join is never numbered between the pieces of a message, so a
+//! G6, no gaps: the seqnos of a stream rise one by one, across resets too. A message of several pieces leaves seqnos
+//! out, one for each piece before its last. One that was delivered early counts as delivered at its seqno. A join is never numbered between the pieces of a message, so a
 //! joiner receives whole messages only. In a ring the passes of the token are no events and leave seqnos out too.
 //!
 //! [`super::same_prefix`] checks that all members leave out the same seqnos.

@@ -1,5 +1,6 @@
 //! G21, single sequencer: each seqno of an epoch is assigned once, in ascending order, by the one life that the last
-//! naming event names. A naming event is a founding, a hand-over, a sequencer's leave, or a reset.
+//! naming event names. A naming event is a founding, a hand-over, a switch of the order, a
+//! sequencer's leave, or a reset.
 //!
 //! A member may take the role, number, and hand the role on within one input, so that no record shows it in the role.
 //! So this checker does not know the sequencer of every seqno. [`super::gap_free`] checks that no seqno is left out.

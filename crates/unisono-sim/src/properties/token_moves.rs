@@ -14,7 +14,7 @@ use unisono_core::{Order, Seqno, Time};
 /// Longest time from a member's first message in a term to the end of the term.
 const TERM_MAX: Duration = Duration::from_millis(200);
 /// A ring in which something has changed counts as settled after this time: a member that was asked to admit a joiner keeps
-/// the token for a second, and the others may take as long to forget a member that has left.
+/// the token for 150 ms if it comes within a second, and the others may take as long to forget a member that has left.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Kinds of records after which a ring is not settled for a while.

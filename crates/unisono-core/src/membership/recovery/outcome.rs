@@ -1,6 +1,7 @@
 //! The outcome of a decided reset: this member enters the next epoch, or its membership is over.
 //!
-//! A member that the decision names drops what it holds beyond the seqno of the reset, takes the rest as accepted and
+//! A member that the decision names drops what it holds beyond what the proposal keeps, takes the rest as accepted, appends
+//! what was delivered early, and
 //! goes on at once. A member that it does not name has left, if its own LEAVE is in the log that is kept; otherwise it
 //! is excluded. Both linger and serve (`previous`).
 
