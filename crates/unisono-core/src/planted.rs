@@ -192,6 +192,8 @@ named! {
         PassedWhileUnsettled,
         /// In a ring a member that was asked to admit a joiner gives the token on as soon as it comes.
         JoinerForgottenAtPass,
+        /// In a ring a member that is asked for the group names itself, though the token rests elsewhere.
+        AskedAtRestNamesItself,
         /// In a ring a member that takes the token drops what it holds without seqnos.
         WaitingDroppedAtPass,
         /// In a ring a pass is repeated by its giver alone.

@@ -2,13 +2,13 @@
 //!
 //! Lives of clients are free, and a client may be less trusted than the servers. So a bound that all clients share has a share
 //! for each life or for each source address. As long as less than half of the bound is used, a client may have as much as
-//! it asks for. From there on, a life or an address that would have more than its share is refused, and the others go on.
-//! `docs/protocol/rpc.md` lists the bounds with their shares.
+//! it asks for. From there on, its share is a part of what is left, so that no number of addresses takes all: one that would have
+//! more is refused, and the others go on. `docs/protocol/rpc.md` lists the bounds with their shares.
 
 use core::net::{IpAddr, Ipv4Addr};
 
 /// A source address, as shares count it: an IPv4 address, or the first 64 bits of an IPv6 address, within which a host chooses
-/// its addresses freely.
+/// its addresses freely. The loopback addresses, which any program of this machine has, count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     V4(Ipv4Addr),
@@ -18,6 +18,7 @@ pub(crate) enum Source {
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Source {
         match address.to_canonical() {
+            IpAddr::V4(address) if address.is_loopback() => Source::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V4(address) => Source::V4(address),
             IpAddr::V6(address) => Source::V6((address.to_bits() >> 64) as u64),
         }
@@ -29,20 +30,16 @@ impl From<IpAddr> for Source {
 pub(crate) struct Bound {
     /// The most that all clients may have together.
     pub(crate) most: usize,
-    /// The share of one client: this part of the bound, one in `part`.
+    /// The share of one client once half of the bound is used: one in `part` of what is left.
     pub(crate) part: usize,
 }
 
 impl Bound {
     /// True if a client that has `own` may have `more`, while all clients together have `all`.
     pub(crate) fn admits(self, all: usize, own: usize, more: usize) -> bool {
-        let after = all.saturating_add(more);
-        after <= self.most && (after <= self.most / 2 || own.saturating_add(more) <= self.share())
-    }
-
-    /// Returns the share of one client.
-    pub(crate) fn share(self) -> usize {
-        self.most / self.part
+        let (after, left) = (all.saturating_add(more), self.most.saturating_sub(all));
+        let share = (left / self.part).max(1);
+        after <= self.most && (after <= self.most / 2 || own.saturating_add(more) <= share)
     }
 }
 
@@ -55,11 +52,27 @@ mod tests {
         let bound = Bound { most: 100, part: 4 };
         assert!(bound.admits(0, 0, 50));
         assert!(!bound.admits(50, 50, 1), "beyond half of the bound, and beyond its share");
-        assert!(bound.admits(50, 0, 25), "another client has its share");
-        assert!(!bound.admits(50, 0, 26));
-        assert!(bound.admits(75, 24, 1));
+        assert!(bound.admits(50, 0, 12), "another client has its share of what is left");
+        assert!(!bound.admits(50, 0, 13));
+        assert!(bound.admits(60, 9, 1));
+        assert!(!bound.admits(60, 10, 1));
+        assert!(bound.admits(99, 0, 1), "the last one goes to a client that has none");
+        assert!(!bound.admits(99, 1, 1));
         assert!(!bound.admits(100, 0, 1), "the bound holds for all");
         assert!(!bound.admits(usize::MAX, 0, usize::MAX));
+    }
+
+    #[test]
+    fn no_number_of_addresses_takes_more_than_its_share_of_what_is_left() {
+        let bound = Bound { most: 1 << 16, part: 4 };
+        let mut all = 0;
+        for _ in 0..8 {
+            let mut own = 0;
+            while bound.admits(all, own, 1) {
+                (all, own) = (all + 1, own + 1);
+            }
+        }
+        assert!(bound.most - all > 1000, "{} are left for the next", bound.most - all);
     }
 
     #[test]
@@ -69,5 +82,6 @@ mod tests {
         assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
         assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+        assert_eq!(source("127.0.0.1"), source("127.9.9.9"));
     }
 }

@@ -129,7 +129,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// True if it says that the client lacks a right, or names or sends what there is not. A command that is refused for such
+    /// True if it says that the client lacks a right, names or sends what there is not, or founds a second root. A command that is refused for such
     /// a reason is refused before it is ordered, and has no number.
     pub fn is_of_rights(&self) -> bool {
         match self {
@@ -138,6 +138,7 @@ impl Reason {
             | Reason::NotADirectory
             | Reason::NotAFile
             | Reason::NoName
+            | Reason::Founded
             | Reason::Unreadable => true,
             Reason::Exists
             | Reason::NotEmpty
@@ -146,7 +147,6 @@ impl Reason {
             | Reason::Twice
             | Reason::Full { .. }
             | Reason::Root
-            | Reason::Founded
             | Reason::Future { .. }
             | Reason::NoLongerKept { .. } => false,
         }

@@ -178,9 +178,10 @@ impl Group {
         if !direct && !self.answers_multicast(now, asker, nonce) {
             return;
         }
-        // In a ring the member that is asked keeps the token when it comes; the one that has it now has given it on before
-        // the joiner asks there.
-        let contact = if direct && self.is_ring() { self.me.uid } else { self.contact() };
+        // While the token goes round, the member that is asked keeps it when it comes; the one that has it now has given it on
+        // before the joiner asks there. A token at rest comes to no other member: its holder is heard.
+        let rests = self.order.is_heard_in(self.term()) && !self.broken(Planted::AskedAtRestNamesItself);
+        let contact = if direct && self.is_ring() && !rests { self.me.uid } else { self.contact() };
         let sequencer =
             if contact == self.me.uid { Some(self.me.address) } else { self.peers.address(contact) };
         let Some(sequencer) = sequencer else { return };

@@ -151,6 +151,7 @@ impl Group {
     /// inferred from the seqnos.
     pub(crate) fn announced_stable(&self) -> Seqno {
         let room = u64::from(self.config.history_messages);
-        self.order.announced_stable.max(self.log.received().saturating_sub(room))
+        let announced = self.order.announced_stable.max(self.acknowledging.stable_hint());
+        announced.max(self.log.received().saturating_sub(room))
     }
 }

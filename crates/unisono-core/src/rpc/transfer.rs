@@ -26,6 +26,8 @@ const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
 pub(super) const PARTS_WINDOW_MAX: usize = GOT_PARTS;
 /// A part is lost when one that left 8 sendings later has arrived; the network may reorder fewer.
 const REORDER_PARTS: u64 = 8;
+/// An incomplete request is given up when no part of it has arrived for 4 s.
+pub(super) const RECEIVING_LIFE: Duration = Duration::from_secs(4);
 /// A receiver that lacks nothing reports once every 8 parts.
 const PARTS_TELL_EVERY: usize = 8;
 
@@ -276,6 +278,8 @@ pub(super) struct Incoming {
     untold: usize,
     /// When the last part arrived.
     pub(super) heard_at: Time,
+    /// When the receiver looks next whether parts still arrive.
+    pub(super) look_at: Time,
 }
 
 impl Incoming {
@@ -284,7 +288,7 @@ impl Incoming {
         let (total, part_bytes) = (total as usize, usize::from(part_bytes));
         let parts = total.div_ceil(part_bytes);
         Incoming {
-            bytes: BytesMut::zeroed(total),
+            bytes: BytesMut::new(),
             total,
             part_bytes,
             there: vec![0; parts.div_ceil(PARTS_WORD_BITS)],
@@ -292,7 +296,14 @@ impl Incoming {
             count: 0,
             untold: 0,
             heard_at: now,
+            look_at: now + RECEIVING_LIFE,
         }
+    }
+
+    /// True if a part has arrived not long ago: then it is looked at again when that is over.
+    pub(super) fn is_heard_of(&mut self, now: Time) -> bool {
+        self.look_at = self.heard_at + RECEIVING_LIFE;
+        self.look_at > now
     }
 
     pub(super) fn total(&self) -> usize {
@@ -303,16 +314,21 @@ impl Incoming {
         self.total.div_ceil(self.part_bytes)
     }
 
-    /// Stores a part. Returns true if a report is due now, and `None` if the part does not fit this message.
+    /// Stores a part. Returns true if a report is due now, and `None` if the part does not fit this message, or lies beyond any
+    /// sender's window. Memory is taken as parts come: the announcement of a message costs its sender nothing.
     pub(super) fn take(&mut self, now: Time, index: u16, part: &[u8]) -> Option<bool> {
         let index = usize::from(index);
         let from = index * self.part_bytes;
         let to = self.total.min(from + self.part_bytes);
-        if index >= self.parts() || part.len() != to - from {
+        let is_in_window = index <= self.through + GOT_PARTS;
+        if index >= self.parts() || part.len() != to - from || !is_in_window {
             return None;
         }
         if self.has(index) {
             return Some(true);
+        }
+        if self.bytes.len() < to {
+            self.bytes.resize(to, 0);
         }
         self.bytes.get_mut(from..to)?.copy_from_slice(part);
         self.heard_at = now;

@@ -153,7 +153,10 @@ impl Property for AcknowledgedDurable {
             }
             What::Tail { epoch, seqno, sender, number } => {
                 if let Some(stored) = self.stored.at(*epoch).at(*seqno) {
-                    *stored = Some((*sender, *number));
+                    let known = *stored.get_or_insert((*sender, *number));
+                    if known != (*sender, *number) {
+                        return broken(self, record, || format!("{known:?} is kept there elsewhere"));
+                    }
                 }
             }
             What::Accepted { .. } | What::Promised { .. } => self.before_promise.follow(record),

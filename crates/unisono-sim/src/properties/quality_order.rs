@@ -75,7 +75,7 @@ impl Property for QualityOrder {
                 let sent = Sent { quality, failed: false, seqno: None };
                 self.sent.insert((record.life, number), sent);
             }
-            What::SendResult { number, outcome: Outcome::Failed | Outcome::Unknown } => {
+            What::SendResult { number, outcome: Outcome::Failed } => {
                 if let Some(sent) = self.sent.get_mut(&(record.life, number)) {
                     sent.failed = true;
                 }

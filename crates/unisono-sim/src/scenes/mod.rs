@@ -33,6 +33,7 @@ pub(crate) fn of(bug: Planted) -> Option<Scene> {
         Planted::HaltedAnswerKept => Some(answer_of_the_dead),
         Planted::StuckSiteKeepsToken => Some(ring::stuck_site),
         Planted::PassedWhileUnsettled | Planted::JoinerForgottenAtPass => Some(ring::joiners),
+        Planted::AskedAtRestNamesItself => Some(ring::joiners_at_rest),
         Planted::WaitingDroppedAtPass => Some(ring::lossless_load),
         Planted::PassToldByGiverAlone => Some(ring::pass_told_by_others),
         Planted::OwnHoldingCounted => Some(ring::passes_alone),

@@ -40,6 +40,8 @@ struct Circle {
     flights: Vec<Flight>,
     /// The network carries nothing from the first of these to the second.
     cut: Option<(usize, usize)>,
+    /// The only member that processes ask that look for the group, if there is no multicast to find it.
+    seed: Option<usize>,
     /// The member whose application takes no events.
     stuck: Option<usize>,
     /// The member that reads nothing; what it is sent is lost.
@@ -64,6 +66,7 @@ impl Circle {
             groups: Vec::new(),
             flights: Vec::new(),
             cut: None,
+            seed: None,
             stuck: None,
             frozen: None,
             sent: 0,
@@ -206,12 +209,16 @@ impl Circle {
     fn carry(&mut self, from: usize, to: Destination, bytes: &[u8]) {
         let addresses = match to {
             Destination::Address(address) => vec![address],
+            Destination::Rendezvous if self.seed.is_some() => {
+                self.seed.into_iter().map(|place| address(place as u8)).collect()
+            }
             Destination::Everyone => self.groups[from].audience().addresses.to_vec(),
             Destination::Multicast | Destination::Rendezvous => Vec::new(),
         };
         let is_multicast = match to {
             Destination::Everyone => self.groups[from].audience().multicast,
-            other => matches!(other, Destination::Multicast | Destination::Rendezvous),
+            Destination::Rendezvous => self.seed.is_none(),
+            other => other == Destination::Multicast,
         };
         self.sent += usize::from(is_multicast) + addresses.len();
         for place in (0..self.groups.len()).filter(|place| *place != from && self.cut != Some((from, *place)))
@@ -267,6 +274,19 @@ pub(super) fn joiners(bug: Option<Planted>) -> Option<&'static str> {
         load(&mut circle, Duration::from_millis(200), 1, 100);
         let last = circle.groups.len() - 1;
         if circle.groups[last].phase() != Phase::Member {
+            return Some("joiners_get_in");
+        }
+    }
+    None
+}
+
+/// Processes that know the address of one member join a ring at rest, whichever member has the token.
+pub(super) fn joiners_at_rest(bug: Option<Planted>) -> Option<&'static str> {
+    for seed in 0..4 {
+        let mut circle = Circle::new(4, GroupConfig::default(), by_multicast(), bug)?;
+        circle.seed = Some(seed);
+        circle.enter(EntryMode::Join)?;
+        if circle.run_until(Duration::from_secs(1), Circle::all_are_members).is_none() {
             return Some("joiners_get_in");
         }
     }

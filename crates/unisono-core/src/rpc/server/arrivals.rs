@@ -286,9 +286,10 @@ impl Server {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
                     && self.has_room_for(source, total as usize);
                 if is_welcome {
-                    let receiving = State::Receiving(Box::new((asked, Incoming::new(now, total, part))));
-                    self.change(id, attempt.slot, receiving);
-                    return self.wake_by(now + super::timeouts::RECEIVING_LIFE);
+                    let incoming = Incoming::new(now, total, part);
+                    let look_at = incoming.look_at;
+                    self.change(id, attempt.slot, State::Receiving(Box::new((asked, incoming))));
+                    return self.wake_by(look_at);
                 }
                 State::Rejected(Rejection::Busy)
             }

@@ -7,6 +7,7 @@ use crate::identity::Port;
 use crate::rpc::common::Common;
 use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
+use crate::time::Time;
 use crate::wire::{Grant, SLOTS_MAX};
 use alloc::collections::btree_map::Entry;
 
@@ -19,8 +20,8 @@ pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
 /// Maximum number of sessions, and share of an address.
 pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
-/// address.
-pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 4 };
+/// address: once half of the bound is used, there is room for one of the largest.
+pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 2 };
 /// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
 const LARGE_BYTES_MIN: usize = 4096;
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
@@ -58,11 +59,13 @@ pub(super) struct OfSource {
     pub(super) slots: usize,
     /// Bytes of requests that are incomplete, wait or are being worked on.
     pub(super) bytes: usize,
+    /// Number of requests that are incomplete.
+    pub(super) incomplete: usize,
 }
 
 impl OfSource {
     fn is_nothing(&self) -> bool {
-        self.sessions == 0 && self.bytes == 0
+        self.sessions == 0 && self.bytes == 0 && self.incomplete == 0
     }
 }
 
@@ -93,11 +96,15 @@ impl Server {
             }
             _ => {}
         }
+        let (was_incomplete, is_incomplete) = (left.incomplete(), taken.incomplete());
         // A request that the application has counts until it is answered, whether or not its client still waits.
         let handed_over = matches!(taken, State::InHand);
         let (left, taken) = (left.place(), taken.place());
         place.state = state;
         self.change_bytes(source, bytes_left, bytes_taken);
+        if was_incomplete != is_incomplete {
+            self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
+        }
         if left != taken && !handed_over {
             if let Some(port) = left {
                 self.release_place(port);
@@ -146,10 +153,37 @@ impl Server {
         SLOTS.admits(self.budget.slots, self.of_source(source).slots, more)
     }
 
-    /// True if a large request of this many bytes may come from this address.
+    /// True if a large request of this many bytes may come from this address, to be incomplete for a while.
     pub(super) fn has_room_for(&self, source: Source, bytes: usize) -> bool {
         let all = self.budget.receiving_bytes + self.budget.taken_bytes;
-        LARGE.admits(all, self.of_source(source).bytes, bytes)
+        let (own, incomplete) = (self.of_source(source), self.incomplete.len());
+        // Requests that are whole have half of the queues in any case: those drain.
+        let places = Bound { most: (self.budget.queues_max / 2).max(1), part: 4 };
+        LARGE.admits(all, own.bytes, bytes) && places.admits(incomplete, own.incomplete, 1)
+    }
+
+    /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the
+    /// next part must come.
+    #[cold]
+    fn change_incomplete(
+        &mut self,
+        source: Source,
+        (id, slot): (SessionId, u16),
+        left: Option<Time>,
+        taken: Option<Time>,
+    ) {
+        let of_source = self.sources.entry(source).or_default();
+        of_source.incomplete =
+            of_source.incomplete + usize::from(taken.is_some()) - usize::from(left.is_some());
+        if of_source.is_nothing() {
+            self.sources.remove(&source);
+        }
+        if let Some(until) = left {
+            self.incomplete.remove(&(until, id, slot));
+        }
+        if let Some(until) = taken {
+            self.incomplete.insert((until, id, slot));
+        }
     }
 
     /// Notes that a request of this address takes `more` bytes now, and `fewer` no longer.

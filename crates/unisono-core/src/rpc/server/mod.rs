@@ -35,7 +35,7 @@ use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use answered::Answered;
 use budget::{Budget, OfSource};
 use bytes::Bytes;
@@ -65,6 +65,8 @@ pub(super) struct Server {
     generation: u64,
     budget: Budget,
     sources: BTreeMap<Source, OfSource>,
+    /// Slots with incomplete requests, by the time at which each is looked at.
+    incomplete: BTreeSet<(Time, SessionId, u16)>,
     /// Replies that are kept, the oldest first: session, slot and number. Some are not kept any more.
     kept: VecDeque<(SessionId, u16, u64)>,
     /// Service that the last request was taken from; the next one has its turn.
@@ -120,6 +122,7 @@ impl Server {
             generation: 0,
             budget: Budget::default(),
             sources: BTreeMap::new(),
+            incomplete: BTreeSet::new(),
             kept: VecDeque::new(),
             last_taken: Port::default(),
             due: VecDeque::new(),

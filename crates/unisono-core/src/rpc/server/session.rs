@@ -156,6 +156,14 @@ impl State {
         }
     }
 
+    /// Returns the time at which an incomplete request is looked at: it is given up then if no part has come for long.
+    pub(super) fn incomplete(&self) -> Option<Time> {
+        match self {
+            State::Receiving(receiving) => Some(receiving.1.look_at),
+            _ => None,
+        }
+    }
+
     /// Returns the bytes of an incomplete large request that it keeps.
     pub(super) fn receiving_bytes(&self) -> usize {
         match self {

@@ -12,7 +12,7 @@ pub(in crate::rpc) struct Sessions {
 }
 
 /// Names a session for as long as it lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::rpc) struct SessionId {
     pub(in crate::rpc) client: Uid,
     index: u32,

@@ -17,8 +17,6 @@ use core::time::Duration;
 pub(in crate::rpc) const SESSION_IDLE: Duration = Duration::from_secs(60);
 /// Interval between two searches for idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
-/// An incomplete request is given up when no part of it has arrived for 4 s.
-pub(super) const RECEIVING_LIFE: Duration = Duration::from_secs(4);
 
 impl Server {
     pub(in crate::rpc) fn wake_at(&self) -> Option<Time> {
@@ -98,25 +96,20 @@ impl Server {
 
     /// Gives up incomplete requests of which no part arrives any more. Returns when to look again.
     fn receiving_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
-        if self.budget.receiving_bytes == 0 {
-            return None;
-        }
-        let (mut next, mut given_up) = (None, Vec::new());
-        for (id, session) in self.sessions.iter().filter(|(_, session)| session.in_progress > 0) {
-            for (number, slot) in session.slots.iter().enumerate() {
-                let State::Receiving(receiving) = &slot.state else { continue };
-                let until = receiving.1.heard_at + RECEIVING_LIFE;
-                if until <= now {
-                    given_up.push((id, number as u16));
-                } else {
-                    next = earlier(next, Some(until));
-                }
+        while let Some(&(until, id, slot)) = self.incomplete.first()
+            && until <= now
+        {
+            self.incomplete.pop_first();
+            let session = self.sessions.get_mut(id);
+            let place = session.and_then(|session| session.slots.get_mut(usize::from(slot)));
+            let Some(State::Receiving(receiving)) = place.map(|place| &mut place.state) else { continue };
+            if receiving.1.is_heard_of(now) {
+                self.incomplete.insert((receiving.1.look_at, id, slot));
+            } else {
+                common.counters.rejected += 1;
+                self.settle(id, slot, State::Rejected(Rejection::Expired));
             }
         }
-        for (id, slot) in given_up {
-            common.counters.rejected += 1;
-            self.settle(id, slot, State::Rejected(Rejection::Expired));
-        }
-        next
+        self.incomplete.first().map(|(until, ..)| *until)
     }
 }
