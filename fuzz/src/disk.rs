@@ -199,7 +199,7 @@ fn head() -> Bytes {
     part.into()
 }
 
-/// Returns a blank folder, one with a log, one with a snapshot, and what a store loads.
+/// Returns a blank folder, one with a log, one with two, one with a snapshot, and what a store loads.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![0]];
     let Ok((mut store, _)) = Store::open(MemoryFiles::new(), digest) else { return seeds };
@@ -209,7 +209,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds.push(files_of(store.files()));
     let _ = store.append(store.end() + 1, &entries, &BTreeMap::new());
     seeds.push(files_of(store.files()));
-    let _ = store.snapshot(store.end(), &[head(), Bytes::from_static(b"other")]);
+    let parts = vec![head(), Bytes::from_static(b"other")];
+    if let Ok(writer) = store.begin_snapshot(store.end(), parts, &[]) {
+        // With two logs, and with the snapshot.
+        seeds.push(files_of(store.files()));
+        let _ = writer.write(store.files_mut()).and_then(|written| store.name_snapshot(written));
+    }
     seeds.push(files_of(store.files()));
     let mut loaded = vec![1, 1, 1];
     loaded.extend([[0, 0, 0, 0, 0, 0, 0, 16]; 3].concat());

@@ -306,6 +306,10 @@ named! {
         SnapshotBeyondApplied,
         /// The log is cut before the block that names the snapshot is on disk.
         LogCutFirst,
+        /// A snapshot is named before its parts are synced.
+        PartsUnsynced,
+        /// That the disk gets on with a snapshot is forgotten.
+        SnapshotProgressForgotten,
         /// A replay begins with entries that the snapshot contains.
         ReplayNotSkipped,
         /// A log with a damaged middle is cut there, as if that were a torn tail.

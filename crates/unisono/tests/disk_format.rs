@@ -72,7 +72,13 @@ fn the_files_of_a_store_are_as_the_page_says() {
     let (mut store, _) = Store::open(MemoryFiles::new(), sha256).unwrap();
     store.commit(block()).unwrap();
     store.append(1, &[Bytes::from_static(b"one")], &BTreeMap::new()).unwrap();
-    store.snapshot(1, &[Bytes::from_static(b"state")]).unwrap();
+    let writer = store.begin_snapshot(1, vec![Bytes::from_static(b"state")], &[]).unwrap();
+    let slot = store.files().read("block").unwrap()[..SLOT_BYTES].to_vec();
+    let fields = usize::from(u16::from_be_bytes([slot[10], slot[11]]));
+    check("A slot of `block` while a snapshot is written", &slot[20 + fields - 28..20 + fields]);
+    assert_eq!(slot[5], 2, "its version");
+    let written = writer.write(store.files_mut()).unwrap();
+    store.name_snapshot(written).unwrap();
     let heard = Heard { disk: 0xD15D, generation: 4, starts: 9, position: 1 };
     store.append(2, &[Bytes::from_static(b"two")], &BTreeMap::from([(3, heard)])).unwrap();
 

@@ -59,7 +59,7 @@ impl<S: StateMachine> Replica<S> {
         if let Err(reason) = result {
             return self.stop(StopReason::DiskFailed(reason));
         }
-        let after = self.durable.as_mut().and_then(|durable| durable.done(job));
+        let after = self.durable.as_mut().and_then(|durable| durable.done(now, job));
         match after {
             Some(After::Synced(place)) => self.announce(place),
             Some(After::View(..)) => self.announce_view(),
@@ -76,12 +76,24 @@ impl<S: StateMachine> Replica<S> {
                 }
             }
             Some(After::Round(key, word)) => self.say_in_round(key, word),
-            Some(After::Nothing) | None => {}
+            Some(After::Nothing | After::SnapshotBegun) | None => {}
         }
         self.work(now);
     }
 
-    /// Handles the news that the disk gets on with a job that takes long. A disk that does not get on for 10 s counts as hung.
+    /// Handles the end of writing the parts of a snapshot, which followed this job ([`Job::Snapshot`](super::Job::Snapshot)): the
+    /// disk has them, or the reason why it has not.
+    pub fn handle_snapshot_written(&mut self, now: Time, job: JobNumber, result: Result<(), String>) {
+        if let Err(reason) = result {
+            return self.stop(StopReason::DiskFailed(reason));
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.snapshot_written(job);
+        }
+        self.work(now);
+    }
+
+    /// Handles the news that the disk gets on with a job that takes long, or with the parts of a snapshot. A disk that does not get on for 10 s counts as hung.
     pub fn handle_progress(&mut self, now: Time, job: JobNumber) {
         if let Some(durable) = &mut self.durable {
             durable.note_progress(now, job, self.watched);
@@ -503,13 +515,18 @@ impl<S: StateMachine> Replica<S> {
             && !self.is_stopped
             && let Some((applied, is_due)) = state.apply_durable(me, reads, self.watched)
         {
-            if is_due && let (Some(durable), Some(ledger)) = (&mut self.durable, state.ledger()) {
+            // While a slow disk still writes a snapshot, it begins no other one.
+            if is_due
+                && let (Some(durable), Some(ledger)) = (&mut self.durable, state.ledger())
+                && durable.may_write_snapshot()
+            {
                 let parts = state.state_parts(self.watched);
                 let place = match self.watched.broken(Planted::SnapshotBeyondApplied) {
                     true => ledger.end(),
                     false => ledger.applied(),
                 };
-                durable.write_snapshot(place, parts, ledger.heard());
+                let after = ledger.pending().skip((place - ledger.applied()) as usize);
+                durable.write_snapshot(place, parts, after.cloned().collect(), ledger.heard());
             }
             self.note_applied(applied);
         }

@@ -29,7 +29,7 @@ pub(super) const ACT: u32 = 1_000;
 
 /// Jobs at which an act ends: those of a recovery, or those of commands.
 const RECOVERY: &[JobKind] = &[JobKind::Commit, JobKind::Adopt];
-const COMMANDS: &[JobKind] = &[JobKind::Append, JobKind::Snapshot];
+const COMMANDS: &[JobKind] = &[JobKind::Append, JobKind::Snapshot, JobKind::Name];
 
 impl Director {
     /// True if a server may run at present.

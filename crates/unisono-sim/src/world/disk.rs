@@ -1,13 +1,15 @@
 //! The disks of servers. A disk outlives the processes that use it: a crash leaves what was synced, any part of what was
-//! not, and any part of the job that was under way. Disks stall, fail, lose or change bits, and are put back as they were
-//! before.
+//! not, and any part of the job that was under way, and of the snapshot whose parts were being written beside it. Disks stall,
+//! fail, lose or change bits, and are put back as they were before.
 
 use crate::draw::Draw;
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use unisono_core::replica::disk::{Block, FileError, Files, Loaded, MemoryFiles, Store, StoreError};
+use unisono_core::replica::disk::{
+    Block, FileError, Files, Loaded, MemoryFiles, SnapshotWriter, SnapshotWritten, Store, StoreError,
+};
 use unisono_core::replica::{Digest, Job};
 use unisono_core::{Planted, Random, Time};
 
@@ -33,6 +35,10 @@ struct Inner {
     files: MemoryFiles,
     /// The job that the process has given, if it is not done, and the number of operations on files that it consists of.
     under_way: Option<(Job, u64)>,
+    /// The store as it is before a job that lets a snapshot count: one that is opened after a crash knows nothing of it.
+    naming: Option<(Store<()>, SnapshotWritten)>,
+    /// The snapshot whose parts are being written, and the number of operations on files that they take.
+    beside: Option<(SnapshotWriter, u64)>,
     /// What was done with files since the beginning of a rehearsal.
     rehearsed: Option<Vec<Operation>>,
 }
@@ -55,6 +61,7 @@ pub(crate) enum JobKind {
     Commit,
     Adopt,
     Snapshot,
+    Name,
 }
 
 impl JobKind {
@@ -64,6 +71,7 @@ impl JobKind {
             Job::Commit(_) => JobKind::Commit,
             Job::Adopt { .. } => JobKind::Adopt,
             Job::Snapshot { .. } => JobKind::Snapshot,
+            Job::Name => JobKind::Name,
         }
     }
 }
@@ -82,6 +90,10 @@ pub(crate) struct DiskInUse {
     disk: Disk,
     store: Store<Disk>,
     under_way: Option<UnderWay>,
+    /// The snapshot whose parts are being written.
+    beside: Option<UnderWay>,
+    /// The snapshot whose parts are written, and which does not count yet.
+    written: Option<SnapshotWritten>,
     /// A job that is done and of which the process does not know yet, and when it gets to know.
     untold: Option<(Time, Finished)>,
     /// True while all its jobs take hundreds of milliseconds.
@@ -90,7 +102,7 @@ pub(crate) struct DiskInUse {
     steady: Option<Duration>,
 }
 
-/// A job under way.
+/// A job under way, or a snapshot whose parts are being written.
 struct UnderWay {
     number: u64,
     /// When each of its operations ends: the job is done with the last one.
@@ -107,6 +119,25 @@ impl UnderWay {
         self.ends.last().copied().unwrap_or(self.begun_at)
     }
 
+    /// Returns for how long the disk has not got on with it.
+    fn idle(&self, now: Time) -> Duration {
+        let last = self.ends.iter().copied().rfind(|end| *end <= now);
+        now.since(last.unwrap_or(self.begun_at))
+    }
+
+    fn due_at(&self) -> Time {
+        self.progress_at().unwrap_or(self.done_at())
+    }
+
+    /// Returns its number if the process is told now that the disk gets on.
+    fn gets_on(&mut self, now: Time) -> Option<u64> {
+        let told = self.progress_at().is_some_and(|at| at <= now) && self.done_at() > now;
+        told.then(|| {
+            self.reported_at = now;
+            self.number
+        })
+    }
+
     /// Returns when the process is told that the disk gets on: with the end of an operation, a second or more after it was
     /// told before.
     fn progress_at(&self) -> Option<Time> {
@@ -115,10 +146,19 @@ impl UnderWay {
     }
 }
 
+/// What a disk did.
+pub(crate) enum Did {
+    Job(Box<Job>),
+    /// It has let the snapshot count that contains everything through this place.
+    Named(u64),
+    /// It has written the parts of a snapshot.
+    Parts,
+}
+
 /// A job that has been done, or has failed.
 pub(crate) struct Finished {
     pub(crate) number: u64,
-    pub(crate) job: Job,
+    pub(crate) done: Did,
     pub(crate) outcome: Result<(), String>,
     /// The service on the disk, 0 before its creation, and the generation of its log.
     pub(crate) state: (u128, u64),
@@ -165,17 +205,17 @@ impl Disk {
     fn operations(&self, store: &Store<Disk>, job: &Job) -> Vec<Operation> {
         let synced_writes = match job {
             Job::Append { .. } => 1,
-            Job::Commit(_) if store.block().is_some() => 2,
-            _ => return self.rehearse(store, job),
+            Job::Commit(_) | Job::Name if store.block().is_some() => 2,
+            _ => return self.rehearse(|| _ = carry_out(&mut store.clone(), job)),
         };
         [Operation::Write, Operation::Sync].repeat(synced_writes)
     }
 
-    /// Returns the operations on files of a job that writes a whole state. Nothing on the disk changes.
-    fn rehearse(&self, store: &Store<Disk>, job: &Job) -> Vec<Operation> {
+    /// Returns the operations on files of some work. Nothing on the disk changes.
+    fn rehearse(&self, work: impl FnOnce()) -> Vec<Operation> {
         let files = self.0.borrow().files.clone();
         self.0.borrow_mut().rehearsed = Some(Vec::new());
-        _ = carry_out(&mut store.clone(), job);
+        work();
         let mut inner = self.0.borrow_mut();
         inner.files = files;
         inner.rehearsed.take().unwrap_or_default()
@@ -189,20 +229,44 @@ impl Disk {
         bug: Option<Planted>,
         random: &mut Random,
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
-        let under_way = self.0.borrow_mut().under_way.take();
-        if let Some((job, operations)) = under_way
-            && random.chance(0.7)
-            && let Ok((mut store, _)) = Store::open_planted(self.clone(), digest, bug)
-        {
-            let writes = random.below(operations.max(JOB_OPERATIONS));
-            self.0.borrow_mut().files.fail_after(writes);
-            _ = carry_out(&mut store, &job);
-            self.0.borrow_mut().files.repair();
+        let (under_way, naming) = {
+            let mut inner = self.0.borrow_mut();
+            (inner.under_way.take(), inner.naming.take())
+        };
+        match (under_way, naming) {
+            (Some((_, operations)), Some((store, written))) => {
+                self.do_part(operations, random, |disk| {
+                    _ = store.with_files(disk).name_snapshot(written);
+                });
+            }
+            (Some((job, operations)), None) if random.chance(0.7) => {
+                if let Ok((mut store, _)) = Store::open_planted(self.clone(), digest, bug) {
+                    self.do_part(operations, random, |_| _ = carry_out(&mut store, &job));
+                }
+            }
+            _ => {}
         }
+        self.write_some_parts(random);
         if random.chance(0.6) {
             self.0.borrow_mut().files.crash(&mut || random.chance(0.5));
         }
         self.open_as_is(digest, bug)
+    }
+
+    /// Does any part of some work that has this many operations on files.
+    fn do_part(&self, operations: u64, random: &mut Random, work: impl FnOnce(Disk)) {
+        let writes = random.below(operations.max(JOB_OPERATIONS));
+        self.0.borrow_mut().files.fail_after(writes);
+        work(self.clone());
+        self.0.borrow_mut().files.repair();
+    }
+
+    /// Does any part of the writing of a snapshot that ends before it is done.
+    fn write_some_parts(&self, random: &mut Random) {
+        let beside = self.0.borrow_mut().beside.take();
+        if let Some((writer, operations)) = beside {
+            self.do_part(operations, random, |mut disk| _ = writer.write(&mut disk));
+        }
     }
 
     /// Begins to use the disk in a new process. Of a job that was under way it has nothing.
@@ -211,10 +275,22 @@ impl Disk {
         digest: fn(&[u8]) -> Digest,
         bug: Option<Planted>,
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
-        self.0.borrow_mut().under_way = None;
+        {
+            let mut inner = self.0.borrow_mut();
+            (inner.under_way, inner.naming, inner.beside) = (None, None, None);
+        }
         let (store, loaded) = Store::open_planted(self.clone(), digest, bug)?;
         let disk = self.clone();
-        let in_use = DiskInUse { disk, store, under_way: None, untold: None, is_slow: false, steady: None };
+        let in_use = DiskInUse {
+            disk,
+            store,
+            under_way: None,
+            beside: None,
+            written: None,
+            untold: None,
+            is_slow: false,
+            steady: None,
+        };
         Ok((in_use, loaded))
     }
 
@@ -294,7 +370,44 @@ impl DiskInUse {
         faults: JobFaults,
         random: &mut Random,
     ) {
+        if let Job::Adopt { .. } = job {
+            // The snapshot is of no use any more.
+            self.beside = None;
+            self.written = None;
+            self.disk.write_some_parts(random);
+        }
         let operations = self.disk.operations(&self.store, &job);
+        if job == Job::Name {
+            self.disk.0.borrow_mut().naming =
+                self.written.clone().map(|written| (self.store.with_files(()), written));
+        }
+        self.under_way = Some(self.begun(now, number, &operations, faults, random));
+        self.disk.0.borrow_mut().under_way = Some((job, operations.len() as u64));
+    }
+
+    /// Begins to write the parts of a snapshot that a job has begun.
+    fn begin_beside(
+        &mut self,
+        now: Time,
+        number: u64,
+        writer: SnapshotWriter,
+        faults: JobFaults,
+        random: &mut Random,
+    ) {
+        let operations = self.disk.rehearse(|| _ = writer.write(&mut self.disk.clone()));
+        self.beside = Some(self.begun(now, number, &operations, faults, random));
+        self.disk.0.borrow_mut().beside = Some((writer, operations.len() as u64));
+    }
+
+    /// Returns a job that begins now and consists of these operations.
+    fn begun(
+        &self,
+        now: Time,
+        number: u64,
+        operations: &[Operation],
+        faults: JobFaults,
+        random: &mut Random,
+    ) -> UnderWay {
         let count = operations.len() as u64;
         let ends = match self.steady {
             Some(takes) => vec![now + takes],
@@ -302,13 +415,12 @@ impl DiskInUse {
             None => {
                 let stall =
                     random.chance(faults.stalls).then(|| (random.below(count), random.duration(500, 30_000)));
-                ends(now, &operations, stall, faults.write_takes, random)
+                ends(now, operations, stall, faults.write_takes, random)
             }
         };
         let most = count.max(JOB_OPERATIONS);
         let fails_after = (faults.fails > 0.0 && random.chance(faults.fails)).then(|| random.below(most));
-        self.disk.0.borrow_mut().under_way = Some((job, count));
-        self.under_way = Some(UnderWay { number, ends, reported_at: now, begun_at: now, fails_after });
+        UnderWay { number, ends, reported_at: now, begun_at: now, fails_after }
     }
 
     /// Lets all jobs take hundreds of milliseconds from now on, or no longer.
@@ -319,17 +431,16 @@ impl DiskInUse {
     /// Lets a job that stalls be done soon.
     pub(crate) fn go_on(&mut self, now: Time) {
         self.is_slow = false;
-        if let Some(job) = &mut self.under_way {
+        for job in self.under_way.iter_mut().chain(&mut self.beside) {
             let most = now + Duration::from_millis(8);
             job.ends.iter_mut().for_each(|end| *end = (*end).min(most));
         }
     }
 
-    /// Returns for how long the disk has not got on with the job under way.
+    /// Returns for how long the disk has not got on with the job under way, or with the parts of a snapshot.
     pub(crate) fn idle(&self, now: Time) -> Duration {
-        let Some(job) = &self.under_way else { return Duration::ZERO };
-        let last = job.ends.iter().copied().rfind(|end| *end <= now);
-        now.since(last.unwrap_or(job.begun_at))
+        let works = self.under_way.iter().chain(&self.beside);
+        works.map(|work| work.idle(now)).max().unwrap_or_default()
     }
 
     /// Lets each job take this time from now on.
@@ -339,7 +450,7 @@ impl DiskInUse {
 
     /// Returns the kind of a job that is done and of which the process does not know.
     pub(crate) fn untold(&self) -> Option<JobKind> {
-        self.untold.as_ref().map(|(_, finished)| JobKind::of(&finished.job))
+        self.untold.as_ref().and_then(|(_, finished)| finished.kind())
     }
 
     /// Returns the block on the disk, and the place of the last entry of its log.
@@ -351,17 +462,12 @@ impl DiskInUse {
     /// one is done.
     pub(crate) fn due_at(&self) -> Option<Time> {
         let told_at = self.untold.as_ref().map(|(told_at, _)| *told_at);
-        told_at.or(self.under_way.as_ref().map(|job| job.progress_at().unwrap_or(job.done_at())))
+        told_at.or(self.under_way.iter().chain(&self.beside).map(UnderWay::due_at).min())
     }
 
-    /// Returns the number of the job under way if the process is told now that it gets on.
+    /// Returns the number of the job under way, or of the snapshot, if the process is told now that it gets on.
     pub(crate) fn gets_on(&mut self, now: Time) -> Option<u64> {
-        let job = self.under_way.as_mut()?;
-        let told = job.progress_at().is_some_and(|at| at <= now) && job.done_at() > now;
-        told.then(|| {
-            job.reported_at = now;
-            job.number
-        })
+        self.under_way.iter_mut().chain(&mut self.beside).find_map(|work| work.gets_on(now))
     }
 
     /// Keeps a job that is done for a moment before the process gets to know.
@@ -374,17 +480,62 @@ impl DiskInUse {
         self.untold.take_if(|(told_at, _)| *told_at <= now).map(|(_, finished)| finished)
     }
 
-    /// Does the job under way if it is due.
-    pub(crate) fn finish(&mut self, now: Time) -> Option<Finished> {
-        let UnderWay { number, fails_after, .. } = self.under_way.take_if(|job| job.done_at() <= now)?;
+    /// Does the job under way if it is due, or writes the parts of a snapshot.
+    pub(crate) fn finish(&mut self, now: Time, faults: JobFaults, random: &mut Random) -> Option<Finished> {
+        let is_due = |job: &mut UnderWay| job.done_at() <= now;
+        let Some(UnderWay { number, fails_after, .. }) = self.under_way.take_if(is_due) else {
+            return self.finish_beside(now);
+        };
         let (job, _) = self.disk.0.borrow_mut().under_way.take()?;
+        self.disk.0.borrow_mut().naming = None;
         if let Some(writes) = fails_after {
             self.disk.0.borrow_mut().files.fail_after(writes);
         }
-        let done = carry_out(&mut self.store, &job);
+        let named = self.written.as_ref().map_or(0, SnapshotWritten::position);
+        let mut begun = None;
+        let done = match &job {
+            Job::Snapshot { place, parts, entries } => {
+                let writer = self.store.begin_snapshot(*place, parts.clone(), entries);
+                writer.map(|writer| begun = Some(writer))
+            }
+            Job::Name => self.written.take().map_or(Ok(()), |written| self.store.name_snapshot(written)),
+            job => carry_out(&mut self.store, job),
+        };
         self.disk.0.borrow_mut().files.repair();
+        if let Some(writer) = begun {
+            self.begin_beside(now, number, writer, faults, random);
+        }
+        let did = if job == Job::Name { Did::Named(named) } else { Did::Job(Box::new(job)) };
+        Some(self.finished(number, did, done))
+    }
+
+    /// Writes the parts of a snapshot if that is due.
+    fn finish_beside(&mut self, now: Time) -> Option<Finished> {
+        let UnderWay { number, fails_after, .. } = self.beside.take_if(|work| work.done_at() <= now)?;
+        let (writer, _) = self.disk.0.borrow_mut().beside.take()?;
+        if let Some(writes) = fails_after {
+            self.disk.0.borrow_mut().files.fail_after(writes);
+        }
+        let written = writer.write(&mut self.disk);
+        self.disk.0.borrow_mut().files.repair();
+        let done = written.map(|written| self.written = Some(written));
+        Some(self.finished(number, Did::Parts, done))
+    }
+
+    fn finished(&self, number: u64, done: Did, outcome: Result<(), StoreError>) -> Finished {
         let state = self.store.block().map_or((0, 0), |block| (block.service, block.generation));
-        Some(Finished { number, job, outcome: done.map_err(|error| error.to_string()), state })
+        Finished { number, done, outcome: outcome.map_err(|error| error.to_string()), state }
+    }
+}
+
+impl Finished {
+    /// Returns the kind of the job, if it is one.
+    pub(crate) fn kind(&self) -> Option<JobKind> {
+        match &self.done {
+            Did::Job(job) => Some(JobKind::of(job)),
+            Did::Named(_) => Some(JobKind::Name),
+            Did::Parts => None,
+        }
     }
 }
 
@@ -421,6 +572,10 @@ fn carry_out(store: &mut Store<Disk>, job: &Job) -> Result<(), StoreError> {
             let snapshot = snapshot.as_ref().map(|(place, parts)| (*place, &parts[..]));
             store.adopt(block.clone(), snapshot, entries, heard)
         }
-        Job::Snapshot { place, parts } => store.snapshot(*place, parts),
+        Job::Snapshot { place, parts, entries } => {
+            store.begin_snapshot(*place, parts.clone(), entries).map(|_| ())
+        }
+        // Only the store that began a snapshot can let it count.
+        Job::Name => Ok(()),
     }
 }

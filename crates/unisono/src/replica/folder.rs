@@ -12,6 +12,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unisono_core::replica::disk::{FileError, FileErrorKind, Files};
 
@@ -36,6 +38,8 @@ pub(super) struct Folder {
     /// Files that are kept open: those with writes that are not synced, and those that are written often.
     open: BTreeMap<String, File>,
     progress: Option<Progress>,
+    /// True once nothing more is to be written.
+    is_cancelled: Option<Arc<AtomicBool>>,
 }
 
 /// Receiver of the progress reports.
@@ -77,6 +81,12 @@ impl Directory {
         lock_file(&lock, &lock_path)?;
         let file = File::open(path).map_err(failed("open", path))?;
         Ok(Directory { path: path.clone(), file, has_new_names: true, _lock: lock })
+    }
+
+    /// Returns another access to it. The names of new files that are made with this one are no business of the other.
+    fn beside(&self) -> io::Result<Directory> {
+        let (file, lock) = (self.file.try_clone()?, self._lock.try_clone()?);
+        Ok(Directory { path: self.path.clone(), file, has_new_names: false, _lock: lock })
     }
 
     /// Calls `take` with the names of the files. Other folders in it are of no interest, such as `lost+found`.
@@ -199,12 +209,26 @@ impl Folder {
         let data = Directory::open(data)?;
         let is_same = |path: &&Path| fs::canonicalize(path).is_ok_and(|path| path == data.path);
         let log = log.filter(|path| !is_same(path)).map(Directory::open).transpose()?;
-        let mut folder = Folder { data, log, open: BTreeMap::new(), progress: None };
+        let mut folder = Folder { data, log, open: BTreeMap::new(), progress: None, is_cancelled: None };
         // Someone may have removed the file that is locked.
         match folder.file(BLOCK_FILE) {
             Err(error) if error.what != FileErrorKind::NotFound => Err(error),
             _ => Ok(folder),
         }
+    }
+
+    /// Returns another access to the same folder, for a thread that writes new files there beside this one. The folder stays
+    /// locked until both are dropped. Its writes fail once `is_cancelled` is true.
+    pub(super) fn beside(&self, is_cancelled: &Arc<AtomicBool>) -> io::Result<Folder> {
+        let log = self.log.as_ref().map(Directory::beside).transpose()?;
+        let data = self.data.beside()?;
+        Ok(Folder {
+            data,
+            log,
+            open: BTreeMap::new(),
+            progress: None,
+            is_cancelled: Some(is_cancelled.clone()),
+        })
     }
 
     /// Has `report` called when the store gets on, at most once a second.
@@ -293,6 +317,10 @@ impl Files for Folder {
         self.create_file(name)?;
         let mut at = at;
         for step in bytes.chunks(STEP_BYTES) {
+            if self.is_cancelled.as_ref().is_some_and(|is_cancelled| is_cancelled.load(Ordering::Relaxed)) {
+                let text = format!("cannot write {}: it is not needed any more", self.path(name).display());
+                return Err(FileError { what: FileErrorKind::Failed, text });
+            }
             let written = self.file(name)?.write_all_at(step, at);
             written.map_err(failed("write", &self.path(name)))?;
             at += step.len() as u64;
@@ -402,14 +430,20 @@ mod tests {
             let entries = [Bytes::from_static(b"first"), Bytes::from_static(b"second")];
             store.commit(block()).unwrap();
             store.append(1, &entries, &Default::default()).unwrap();
-            store.snapshot(1, &[Bytes::from_static(b"state")]).unwrap();
+            let writer = store.begin_snapshot(1, vec![Bytes::from_static(b"state")], &entries[1..]).unwrap();
+            // Another access to the folder writes the parts, while the log goes on.
+            let mut beside = store.files().beside(&Arc::default()).unwrap();
+            store.append(3, &[Bytes::from_static(b"third")], &Default::default()).unwrap();
+            let written = writer.write(&mut beside).unwrap();
+            drop(beside);
+            store.name_snapshot(written).unwrap();
             drop(store);
             let (store, loaded) = Store::open(Folder::open(&data, log).unwrap(), digest).unwrap();
             let loaded = loaded.unwrap();
-            assert_eq!((loaded.snapshot_at, store.end()), (1, 2));
+            assert_eq!((loaded.snapshot_at, store.end()), (1, 3));
             assert_eq!(
                 (&loaded.parts[..], &loaded.entries[..]),
-                (&[Bytes::from("state")][..], &entries[1..])
+                (&[Bytes::from("state")][..], &[entries[1].clone(), Bytes::from("third")][..])
             );
             let has_log = |path: &Path| path.join(format!("log-{}", loaded.block.log)).exists();
             assert_eq!((has_log(&data), log.is_some_and(has_log)), (log.is_none(), log.is_some()));
@@ -546,8 +580,7 @@ mod tests {
 
     #[test]
     fn each_step_of_a_large_file_is_reported() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicU32, Ordering};
+        use std::sync::atomic::AtomicU32;
         let directory = tempfile::tempdir().unwrap();
         let mut folder = Folder::open(directory.path(), None).unwrap();
         let reports = Arc::new(AtomicU32::new(0));
@@ -563,6 +596,22 @@ mod tests {
         assert_eq!(reported(), 4);
         assert!(folder.sync("parts-2").is_err());
         assert_eq!(reported(), 0);
+    }
+
+    #[test]
+    fn a_folder_stays_locked_while_a_snapshot_is_written_and_writes_end_once_they_are_cancelled() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::open(directory.path(), None).unwrap();
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let mut beside = folder.beside(&is_cancelled).unwrap();
+        drop(folder);
+        let opened = Folder::open(directory.path(), None);
+        assert_eq!(opened.unwrap_err().what, FileErrorKind::Locked);
+        beside.write("parts-1", 0, b"x").unwrap();
+        is_cancelled.store(true, Ordering::Relaxed);
+        assert!(beside.write("parts-1", 1, b"y").unwrap_err().text.contains("not needed"));
+        drop(beside);
+        assert_eq!(Folder::open(directory.path(), None).unwrap().read("parts-1").unwrap(), b"x");
     }
 
     #[test]

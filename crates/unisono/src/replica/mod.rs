@@ -84,7 +84,7 @@
 //!
 //! # Threads
 //!
-//! A replica has three threads, on disk two more, and one for each door. The state machine is called by any of them and by
+//! A replica has three threads, on disk two more and one while it writes a snapshot, and one for each door. The state machine is called by any of them and by
 //! those of the program, one at a time. A call that takes long delays everything else of this member.
 
 // The modules:

@@ -186,6 +186,24 @@ impl Staff {
         }
     }
 
+    /// Replaces the state by this number of parts, all of which are others with another version.
+    pub(super) fn change_parts(&mut self, index: usize, parts: u32, version: u32) -> Result<(), Problem> {
+        self.crew.instruct(index, &Instruction::Change { parts, version })?;
+        match self.answer_of(index, "the parts of the state to change", BLOCK_PATIENCE)? {
+            Answer::Filled => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
+    /// Gives commands of this size, one after the other, that change nothing.
+    pub(super) fn give(&mut self, index: usize, commands: u32, bytes: usize) -> Result<(), Problem> {
+        self.crew.instruct(index, &Instruction::Give { commands, bytes })?;
+        match self.answer_of(index, "commands to be on disk", BLOCK_PATIENCE)? {
+            Answer::Filled => Ok(()),
+            other => Err(strange(&other)),
+        }
+    }
+
     /// Kills a server while a caller calls one by one. Returns the longest time that a call took.
     pub(super) fn kill_while_watched(
         &mut self,

@@ -4,13 +4,14 @@
 //! | module | subject |
 //! |---|---|
 //! | here | commands and reads |
-//! | `transfer`, `start`, `failover` | what is measured once or a few times |
+//! | `transfer`, `start`, `snapshot`, `failover` | what is measured once or a few times |
 //! | `disks` | the folders of servers with disks; the floor of syncs |
 //! | `crew`, `worker` | the processes, seen from the measuring process and from inside |
 
 pub(in crate::bench) mod crew;
 pub(in crate::bench) mod disks;
 mod failover;
+mod snapshot;
 mod start;
 mod transfer;
 pub(crate) mod worker;
@@ -43,6 +44,8 @@ use worker::Asks;
 const LOAD_ROUNDS: u32 = 5;
 /// Time at the beginning of a load that is not measured, 200 ms, until it is steady.
 const UNTIMED_REPLICA_LOAD: Duration = Duration::from_millis(200);
+/// Parts that change between two snapshots.
+const PARTS: u64 = 2000;
 /// Commands that are timed one at a time, in memory and on disk.
 const COMMANDS: u64 = 5000;
 const COMMANDS_ON_DISK: u64 = 1250;
@@ -80,6 +83,10 @@ pub(crate) struct Replica {
     /// Size of a command, such as 64 or 4KiB
     #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = units::bytes(0..=1 << 20))]
     bytes: u64,
+
+    /// With --op snapshot: number of parts of 32 KiB that change between two snapshots
+    #[arg(long, value_name = "P", value_parser = arguments::within::<u64>(0..=100_000))]
+    parts: Option<u64>,
 
     /// Seconds under load, such as 90 or 2m, all rounds together
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
@@ -140,6 +147,8 @@ enum Op {
     Transfer,
     /// The start of servers with 1,000,000 entries on disk
     Start,
+    /// The slowest update beside a snapshot that the servers write, on disk, with 16 in flight
+    Snapshot,
     /// The pause of a caller when a server is killed
     Failover,
 }
@@ -162,6 +171,7 @@ impl Op {
             Op::Read => "read",
             Op::Transfer => "transfer",
             Op::Start => "start",
+            Op::Snapshot => "snapshot",
             Op::Failover => "failover",
         }
     }
@@ -193,6 +203,12 @@ pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Re
         Op::Start if in_memory => {
             return Err(Problem::usage("a start is measured on disk: add --durability majority"));
         }
+        Op::Snapshot if in_memory => {
+            return Err(Problem::usage("a snapshot is measured on disk: add --durability majority"));
+        }
+        op if command.parts.is_some() && op != Op::Snapshot => {
+            return Err(Problem::usage("--parts is for --op snapshot"));
+        }
         _ if !in_memory && servers > usize::from(DISK_SERVERS_MAX) => {
             return Err(Problem::usage(format!("a service on disk has at most {DISK_SERVERS_MAX} servers")));
         }
@@ -210,6 +226,7 @@ pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Re
         Op::Read => bench.reads()?,
         Op::Transfer => bench.transfer()?,
         Op::Start => bench.start()?,
+        Op::Snapshot => bench.snapshot(command.parts.unwrap_or(PARTS) as u32)?,
         Op::Failover => bench.failover()?,
     };
     Summary::new(lines, bench.object(&figures)).tell(output)
@@ -227,11 +244,16 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Returns a service without processes; if its servers have disks, with an empty folder for each.
     fn staff(&self) -> Result<Staff, Problem> {
+        self.staff_with(self.bytes())
+    }
+
+    /// The same, with commands of this size.
+    fn staff_with(&self, bytes: usize) -> Result<Staff, Problem> {
         let disks = match self.command.durability {
             DurabilityChoice::Memory => None,
             durability => Some(Rc::new(Disks::new(self.servers as u8, durability)?)),
         };
-        Staff::new(self.bytes(), disks, &self.ground.settings)
+        Staff::new(bytes, disks, &self.ground.settings)
     }
 
     fn bytes(&self) -> usize {

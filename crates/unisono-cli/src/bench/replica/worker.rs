@@ -27,6 +27,8 @@ const CALL_WITHIN: Duration = Duration::from_secs(20);
 const LOOKS_EVERY: Duration = Duration::from_micros(500);
 /// Size of the parts of a large state, and of the replies that its transfer is compared with: 1 MiB.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
+/// Size of the parts that change between snapshots: 32 KiB.
+pub(super) const PART_BYTES: usize = 32 << 10;
 /// Entries of a page that a command adds to the state, and the size of each.
 pub(crate) const ENTRIES_PER_PAGE: u32 = 10_000;
 const ENTRY_BYTES: usize = 100;
@@ -34,11 +36,13 @@ const ENTRY_BYTES: usize = 100;
 const LOCK: &str = "bench";
 /// Bytes that a command takes in the log beside its payload, about.
 const RECORD_BYTES: usize = 128;
-/// First byte of a request: a local read, a linearizable read, a command that fills the state or adds a page to it.
+/// First byte of a request: a local read, a linearizable read, a command that fills the state, adds a page to it or replaces
+/// its parts.
 const LOCAL: u8 = b'l';
 const LINEARIZABLE: u8 = b'r';
 const FILL: u8 = b'f';
 const ADD: u8 = b'a';
+const CHANGE: u8 = b'c';
 
 /// The part that a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +111,10 @@ pub(crate) enum Instruction {
     Fill { pages: u32 },
     /// Add this number of pages to the state, each by a command that contains it.
     Write { pages: u32 },
+    /// Replace the state by this number of small parts, all of which are others with another version.
+    Change { parts: u32, version: u32 },
+    /// Give commands of this size, one at a time, that change nothing.
+    Give { commands: u32, bytes: usize },
     /// Call one by one until told that one of the servers was killed and calls were answered again; report pauses.
     Watch { asks: Asks, for_ms: u64 },
 }
@@ -160,6 +168,13 @@ impl StateMachine for Pages {
                 // Pages that differ, so that each of them travels.
                 self.0 = (0..count).map(page).collect();
             }
+            Some(&CHANGE) => {
+                let number = |at: usize| {
+                    let bytes = command.payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+                    bytes.map_or(0, u32::from_be_bytes)
+                };
+                self.0 = (0..number(1)).map(|index| part(index, number(5))).collect();
+            }
             Some(&ADD) => self.0.push(command.payload.slice(1..)),
             _ => {}
         }
@@ -189,6 +204,14 @@ fn touch(bytes: usize) {
 fn page(number: u32) -> Bytes {
     let mut bytes = vec![0; PAGE_BYTES];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
+    bytes.into()
+}
+
+/// Returns a small part of the state. No two have the same bytes.
+fn part(index: u32, version: u32) -> Bytes {
+    let mut bytes = vec![0; PART_BYTES];
+    bytes[..4].copy_from_slice(&index.to_be_bytes());
+    bytes[4..8].copy_from_slice(&version.to_be_bytes());
     bytes.into()
 }
 
@@ -338,6 +361,18 @@ impl Subject {
             Instruction::Write { pages } => {
                 for number in 0..pages {
                     self.begin_bytes(entries(number))?.wait()?;
+                }
+                Answer::Filled
+            }
+            Instruction::Change { parts, version } => {
+                let command = [&[CHANGE][..], &parts.to_be_bytes(), &version.to_be_bytes()].concat();
+                self.begin_bytes(command.into())?.wait()?;
+                Answer::Filled
+            }
+            Instruction::Give { commands, bytes } => {
+                let command = Bytes::from(vec![b'x'; bytes]);
+                for _ in 0..commands {
+                    self.begin_bytes(command.clone())?.wait()?;
                 }
                 Answer::Filled
             }

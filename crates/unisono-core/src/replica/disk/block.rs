@@ -4,6 +4,10 @@
 //! block is written to the slot that does not count, synced, and counts from then on. After that the other slot gets a copy,
 //! so that a sector that goes bad later does not bring an older block back.
 //!
+//! While a snapshot is written beside the log, two logs count, one after the other: the block then also lists the earlier
+//! ones. Such a block has version 2 of the format, so that an earlier version of this program, which would look at the last
+//! log only, refuses it by name. Any other block has version 1.
+//!
 //! Before the first block of a disk its first slot gets the sequence number 0 and no fields: nothing counts yet, and what
 //! other files there are was written by a first start that a crash has interrupted.
 
@@ -24,6 +28,8 @@ pub(super) const BLOCK_FILE: &str = "block";
 pub(super) const SLOT_BYTES: usize = 4096;
 
 const MAGIC: [u8; 4] = *b"uniB";
+/// Version of a block with several logs.
+const VERSION_OF_LOGS: u16 = 2;
 /// Magic, version, checksum, length, sequence number.
 const SLOT_HEAD_BYTES: usize = 4 + 2 + 4 + 2 + 8;
 /// Sequence number of the slot that says that nothing counts yet.
@@ -144,6 +150,25 @@ pub(super) struct Slot {
     pub(super) log_bytes: u64,
     /// Mark of the log that counts.
     pub(super) log_mark: u64,
+    /// The logs before that one, the earliest first: none but while a snapshot is written, or after that was interrupted.
+    pub(super) before: Vec<Sealed>,
+}
+
+/// A log to which nothing is appended any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sealed {
+    /// Its number.
+    pub(super) number: u64,
+    /// Its length, all of it synced.
+    pub(super) bytes: u64,
+    pub(super) mark: u64,
+}
+
+impl Slot {
+    /// Returns the number of the earliest log that counts.
+    pub(super) fn first_log(&self) -> u64 {
+        self.before.first().map_or(self.block.log, |log| log.number)
+    }
 }
 
 /// What the file says.
@@ -161,7 +186,7 @@ pub(super) enum Slots {
 
 /// Returns the content of the slot that says that nothing counts yet.
 pub(super) fn nothing_yet() -> Vec<u8> {
-    seal(NOTHING_YET, &[]).unwrap_or_default()
+    seal(FORMAT_VERSION, NOTHING_YET, &[]).unwrap_or_default()
 }
 
 /// Returns the place of the slot that gets the block with this sequence number.
@@ -175,7 +200,7 @@ pub(super) fn read(file: &[u8], has_others: bool) -> Result<Slots, StoreError> {
     let second = read_slot(file, SLOT_BYTES..2 * SLOT_BYTES);
     let counts = match (first, second) {
         (Read::Block(first), Read::Block(second)) => {
-            let is_copied = first.block == second.block;
+            let is_copied = first.block == second.block && first.before == second.before;
             let counts = if first.sequence > second.sequence { first } else { second };
             return Ok(Slots::Block { counts, is_copied });
         }
@@ -205,10 +230,11 @@ fn read_slot(file: &[u8], place: Range<usize>) -> Read {
         return Read::Bad;
     }
     head.advance(4);
-    match check_version(BLOCK_FILE, head.get_u16(), FORMAT_VERSION) {
+    let version = head.get_u16();
+    match check_version(BLOCK_FILE, version, VERSION_OF_LOGS) {
         Err(error @ StoreError::NewerVersion { .. }) => return Read::Newer(error),
-        Err(_) => return Read::Bad,
-        Ok(()) => {}
+        Err(_) if version != FORMAT_VERSION => return Read::Bad,
+        _ => {}
     }
     let (checksum, length, sequence) = (head.get_u32(), usize::from(head.get_u16()), head.get_u64());
     let Some(fields) = slot.get(SLOT_HEAD_BYTES..SLOT_HEAD_BYTES + length) else { return Read::Bad };
@@ -218,17 +244,17 @@ fn read_slot(file: &[u8], place: Range<usize>) -> Read {
     if sequence == NOTHING_YET {
         return Read::Nothing;
     }
-    Slot::read_fields(fields, sequence).map_or(Read::Bad, |slot| Read::Block(slot.into()))
+    Slot::read_fields(fields, sequence, version).map_or(Read::Bad, |slot| Read::Block(slot.into()))
 }
 
 /// The checksum covers a slot from here.
 const CHECKED_FROM: usize = 4 + 2 + 4;
 
 /// Returns the content of a slot; `None` if the fields do not fit.
-fn seal(sequence: u64, fields: &[u8]) -> Option<Vec<u8>> {
+fn seal(version: u16, sequence: u64, fields: &[u8]) -> Option<Vec<u8>> {
     let mut slot = Vec::with_capacity(SLOT_BYTES);
     slot.put_slice(&MAGIC);
-    slot.put_u16(FORMAT_VERSION);
+    slot.put_u16(version);
     slot.put_u32(0);
     slot.put_u16(u16::try_from(fields.len()).ok()?);
     slot.put_u64(sequence);
@@ -246,7 +272,8 @@ impl Slot {
     /// Returns the content of the slot.
     pub(super) fn write(&self) -> Result<Vec<u8>, StoreError> {
         let fields = self.write_fields();
-        seal(self.sequence, &fields).ok_or(StoreError::TooLarge {
+        let version = if self.before.is_empty() { FORMAT_VERSION } else { VERSION_OF_LOGS };
+        seal(version, self.sequence, &fields).ok_or(StoreError::TooLarge {
             what: "the block",
             bytes: fields.len() + SLOT_HEAD_BYTES,
             max: SLOT_BYTES,
@@ -305,10 +332,16 @@ impl Slot {
         }
         out.put_u32(block.name.len() as u32);
         out.put_slice(block.name.as_bytes());
+        if !self.before.is_empty() {
+            out.put_u32(self.before.len() as u32);
+            for Sealed { number, bytes, mark } in &self.before {
+                [*number, *bytes, *mark].into_iter().for_each(|field| out.put_u64(field));
+            }
+        }
         out
     }
 
-    fn read_fields(mut from: &[u8], sequence: u64) -> Option<Slot> {
+    fn read_fields(mut from: &[u8], sequence: u64, version: u16) -> Option<Slot> {
         let from = &mut from;
         let service = from.try_get_u128().ok()?;
         let (server, servers) = (from.try_get_u8().ok()?, from.try_get_u8().ok()?);
@@ -348,6 +381,13 @@ impl Slot {
             anew.push(Escape { server, at_ms, from, service });
         }
         let name = String::from_utf8(take_bytes(from)?).ok()?;
+        let mut before = vec![];
+        if version == VERSION_OF_LOGS {
+            for _ in 0..from.try_get_u32().ok()? {
+                let mut field = || from.try_get_u64().ok();
+                before.push(Sealed { number: field()?, bytes: field()?, mark: field()? });
+            }
+        }
         let block = Block {
             service,
             server,
@@ -368,9 +408,10 @@ impl Slot {
             .into_iter()
             .chain(block.view.as_ref().map(|(number, _)| *number))
             .chain(block.snapshot.as_ref().map(|snapshot| snapshot.position))
-            .chain(block.anew.iter().map(|escape| escape.from));
+            .chain(block.anew.iter().map(|escape| escape.from))
+            .chain(before.iter().flat_map(|log| [log.number, log.bytes]));
         let is_counted = counters.into_iter().all(|counter| counter <= COUNTER_MAX);
-        (from.is_empty() && is_counted).then_some(Slot { sequence, block, log_bytes, log_mark })
+        (from.is_empty() && is_counted).then_some(Slot { sequence, block, log_bytes, log_mark, before })
     }
 }
 
@@ -406,7 +447,13 @@ pub(super) mod tests {
 
     fn slot(sequence: u64) -> Slot {
         let snapshot = SnapshotName { position: 3, digest: [4; 32] };
-        Slot { sequence, block: Block { snapshot: Some(snapshot), ..sample() }, log_bytes: 11, log_mark: 12 }
+        Slot {
+            sequence,
+            block: Block { snapshot: Some(snapshot), ..sample() },
+            log_bytes: 11,
+            log_mark: 12,
+            before: vec![],
+        }
     }
 
     #[test]
@@ -424,15 +471,18 @@ pub(super) mod tests {
 
     #[test]
     fn a_block_is_read_as_it_was_written_and_nothing_shorter_is() {
+        let log = Sealed { number: 8, bytes: 9, mark: 10 };
         for created in [Created::Blank, Created::Half(1), Created::Done(2)] {
-            for view in [None, Some((1, vec![]))] {
+            for (view, before) in [(None, vec![]), (Some((1, vec![])), vec![]), (None, vec![log; 3])] {
                 let block = Block { created, view, snapshot: None, ..sample() };
-                let slot = Slot { sequence: 3, block, log_bytes: 0, log_mark: 0 };
+                let version = if before.is_empty() { 1 } else { 2 };
+                let slot = Slot { sequence: 3, block, log_bytes: 0, log_mark: 0, before };
                 let fields = slot.write_fields();
-                assert_eq!(Slot::read_fields(&fields, 3), Some(slot));
                 for length in 0..fields.len() {
-                    assert_eq!(Slot::read_fields(&fields[..length], 3), None);
+                    assert_eq!(Slot::read_fields(&fields[..length], 3, version), None);
                 }
+                assert_eq!(Slot::read_fields(&fields, 3, 3 - version), None);
+                assert_eq!(Slot::read_fields(&fields, 3, version), Some(slot));
             }
         }
         let long = Slot { block: Block { name: "x".repeat(SLOT_BYTES), ..sample() }, ..slot(1) };
@@ -448,13 +498,15 @@ pub(super) mod tests {
             let file = slot.write().unwrap();
             matches!(read_slot(&file, 0..SLOT_BYTES), Read::Block(_))
         };
-        let spoilt: [fn(&mut Slot, u64); 6] = [
+        let spoilt: [fn(&mut Slot, u64); 8] = [
             |slot, count| slot.sequence = count,
             |slot, count| slot.block.starts = count,
             |slot, count| slot.block.promised = count,
             |slot, count| slot.block.view = Some((count, vec![])),
             |slot, count| slot.block.log = count,
             |slot, count| slot.log_bytes = count,
+            |slot, count| slot.before = vec![Sealed { number: count, bytes: 1, mark: 1 }],
+            |slot, count| slot.before = vec![Sealed { number: 1, bytes: count, mark: 1 }],
         ];
         for spoil in spoilt {
             for (count, is_read) in [(most, true), (most + 1, false), (u64::MAX, false)] {
@@ -489,8 +541,8 @@ pub(super) mod tests {
     #[test]
     fn a_newer_version_is_refused_before_the_checksum_is_looked_at() {
         let mut file = slot(2).write().unwrap();
-        file[5] = 2;
-        let error = StoreError::NewerVersion { file: BLOCK_FILE.into(), found: 2, knows: 1 };
+        file[5] = 3;
+        let error = StoreError::NewerVersion { file: BLOCK_FILE.into(), found: 3, knows: 2 };
         assert_eq!(read(&file, true), Err(error.clone()));
         let nothing = [&file[..], &nothing_yet()].concat();
         assert_eq!(read(&nothing, true), Err(error));

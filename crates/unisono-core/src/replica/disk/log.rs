@@ -215,6 +215,18 @@ impl Log {
     }
 }
 
+impl Log {
+    /// Returns this log with what the next one holds: of this one counts what is below the beginning of the next.
+    /// `after` is the place before the first entry of this one.
+    pub(super) fn followed_by(mut self, next: Log, after: Position) -> Log {
+        self.entries.truncate(next.head.after.saturating_sub(after) as usize);
+        self.entries.extend(next.entries);
+        self.heard.extend(next.heard);
+        let generation = if next.generation == 0 { self.generation } else { next.generation };
+        Log { head: next.head, entries: self.entries, heard: self.heard, generation, bytes: next.bytes }
+    }
+}
+
 fn next(head: &Head, entries: &[Bytes]) -> Option<Position> {
     head.after.checked_add(entries.len() as u64)?.checked_add(1)
 }

@@ -3,12 +3,11 @@
 use super::super::Watched;
 use super::super::machine::Position;
 use super::super::types::Digest;
-use super::block::{self, BLOCK_FILE, Block, Slot, Slots, SnapshotName};
+use super::block::{self, BLOCK_FILE, Block, Sealed, Slot, Slots, SnapshotName};
 use super::files::{FileError, FileErrorKind, Files};
 use super::log::{self, Head, Log, Record};
-use super::parts::{
-    Arranged, Manifest, Packs, check_pack, is_name_of_store, manifest_name, pack_head, pack_name,
-};
+use super::parts::{Manifest, Packs, check_pack, is_name_of_store, manifest_name, pack_name};
+use super::snapshot::{SnapshotWriter, SnapshotWritten};
 use super::spoiled;
 use super::writer::Writer;
 use crate::planted::Planted;
@@ -17,10 +16,14 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::mem;
 use thiserror::Error;
 
 /// A new log holds its first entries in records of about this length, each of which is read and checked as a whole.
 const FIRST_RECORDS_BYTES: usize = 1 << 20;
+/// A store that finds more earlier logs than these when it is opened makes one of all: each is of a snapshot that was
+/// interrupted, and a block has no room for many.
+pub(super) const EARLIER_LOGS_MAX: usize = 3;
 
 /// What was heard of another server's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,8 +146,10 @@ pub struct Store<F> {
     /// Sequence number of the slot that was written last.
     sequence: u64,
     /// The log that counts. Without meaning while there is no block.
-    log: Head,
+    pub(super) log: Head,
     log_bytes: u64,
+    /// The logs before it that count.
+    pub(super) before: Vec<Sealed>,
     end: Position,
     heard: BTreeMap<u8, Heard>,
     /// Where the parts of the snapshot are.
@@ -179,6 +184,7 @@ impl<F: Files> Store<F> {
             sequence: 0,
             log: Head::default(),
             log_bytes: 0,
+            before: Vec::new(),
             end: 0,
             heard: BTreeMap::new(),
             packs: Packs::default(),
@@ -203,39 +209,70 @@ impl<F: Files> Store<F> {
             self.remove_what_does_not_count()?;
             return Ok(None);
         };
-        let Slot { sequence, block, log_bytes, log_mark } = *counts;
-        let (snapshot_at, parts) = self.load_snapshot(&block)?;
-        let file = Bytes::from(self.read(&log::name(block.log))?);
-        let file_bytes = file.len() as u64;
-        let Log { head, entries, heard, generation, bytes } =
-            Log::read(block.log, file, log_bytes, self.watched)?;
-        if head.mark != log_mark {
-            return Err(spoiled(&log::name(block.log), "it is the log of another disk"));
-        }
-        if head.after != snapshot_at && !self.watched.broken(Planted::ReplayNotSkipped) {
-            return Err(spoiled(&log::name(block.log), "it does not follow the snapshot"));
-        }
-        (self.sequence, self.log, self.log_bytes) = (sequence, head, bytes);
+        let slot = *counts;
+        let (snapshot_at, parts) = self.load_snapshot(&slot)?;
+        let Log { head, entries, heard, generation, bytes } = self.load_logs(&slot, snapshot_at)?;
+        let Slot { sequence, block, before, .. } = slot;
+        (self.sequence, self.log, self.log_bytes, self.before) = (sequence, head, bytes, before);
         self.end = snapshot_at + entries.len() as u64;
         self.heard.clone_from(&heard);
-        // What is read here may be in the memory of the operating system only: a process that was killed has written it,
-        // and not synced it. From now on it is answered for.
-        if bytes < file_bytes {
-            self.files.truncate(&log::name(block.log), bytes)?;
-        }
-        self.files.sync(&log::name(block.log))?;
         self.files.sync(BLOCK_FILE)?;
         if !is_copied {
             self.write_slot(&block)?;
         }
         self.block = Some(block.clone());
-        self.remove_what_does_not_count()?;
+        match self.before.len() > EARLIER_LOGS_MAX {
+            true => {
+                let snapshot = block.snapshot.map(|_| (snapshot_at, &parts[..]));
+                self.install(block.clone(), snapshot, (snapshot_at, &entries), &heard)?;
+            }
+            false => self.remove_what_does_not_count()?,
+        }
+        let block = self.block.clone().unwrap_or(block);
         Ok(Some(Loaded { block, parts, snapshot_at, entries, heard, last_generation: generation }))
     }
 
-    fn load_snapshot(&mut self, block: &Block) -> Result<(Position, Vec<Bytes>), StoreError> {
-        let Some(snapshot) = &block.snapshot else { return Ok((0, Vec::new())) };
-        let name = manifest_name(snapshot.position, block.log);
+    /// Reads the logs that count, one after the other, and cuts off the torn tail of the last one. Returns what they hold
+    /// together, with the head and the length of the last one.
+    fn load_logs(&mut self, slot: &Slot, snapshot_at: Position) -> Result<Log, StoreError> {
+        let last = Sealed { number: slot.block.log, bytes: slot.log_bytes, mark: slot.log_mark };
+        let mut all: Option<Log> = None;
+        for Sealed { number, bytes, mark } in slot.before.iter().chain([&last]).copied() {
+            let name = log::name(number);
+            let file = Bytes::from(self.read(&name)?);
+            let file_bytes = file.len() as u64;
+            let log = Log::read(number, file, bytes, self.watched)?;
+            if log.head.mark != mark {
+                return Err(spoiled(&name, "it is the log of another disk"));
+            }
+            let follows = match &all {
+                None => log.head.after == snapshot_at || self.watched.broken(Planted::ReplayNotSkipped),
+                Some(before) => {
+                    (before.head.after..=snapshot_at + before.entries.len() as u64).contains(&log.head.after)
+                }
+            };
+            if !follows {
+                return Err(spoiled(&name, "it does not follow the snapshot or the log before it"));
+            }
+            // What is read here may be in the memory of the operating system only: a process that was killed has written it,
+            // and not synced it. From now on it is answered for.
+            if number == last.number {
+                if log.bytes < file_bytes {
+                    self.files.truncate(&name, log.bytes)?;
+                }
+                self.files.sync(&name)?;
+            }
+            all = Some(match all {
+                None => log,
+                Some(before) => before.followed_by(log, snapshot_at),
+            });
+        }
+        all.ok_or_else(|| spoiled(BLOCK_FILE, "it names no log"))
+    }
+
+    fn load_snapshot(&mut self, slot: &Slot) -> Result<(Position, Vec<Bytes>), StoreError> {
+        let Some(snapshot) = &slot.block.snapshot else { return Ok((0, Vec::new())) };
+        let name = manifest_name(snapshot.position, slot.first_log());
         let file = self.read(&name)?;
         let manifest = Manifest::read(&name, &file)?;
         if (self.digest)(&file) != snapshot.digest || manifest.position != snapshot.position {
@@ -336,30 +373,76 @@ impl<F: Files> Store<F> {
         self.unless_failed(|store| store.install(block, snapshot, (after, entries), heard))
     }
 
-    /// Writes a snapshot, which counts from one write of the block, and cuts the log below it.
+    /// Begins a snapshot that contains the state at `position`: begins a new log, with the entries of the present one after
+    /// that place, which are given. What is appended from now on goes there. Returns what writes the parts of the snapshot,
+    /// beside this store; it counts from [`Store::name_snapshot`].
     ///
     /// # Errors
-    /// The disk fails, is blank, or `position` is not in the log.
-    pub fn snapshot(&mut self, position: Position, parts: &[Bytes]) -> Result<(), StoreError> {
+    /// The disk fails, is blank, or the entries after `position` are not those at the end of the log.
+    pub fn begin_snapshot(
+        &mut self,
+        position: Position,
+        parts: Vec<Bytes>,
+        entries: &[Bytes],
+    ) -> Result<SnapshotWriter, StoreError> {
         self.unless_failed(|store| {
             let block = store.block.clone().ok_or(StoreError::Blank)?;
-            if position < store.log.after || position > store.end {
+            let ends_there = position.checked_add(entries.len() as u64) == Some(store.end);
+            if position < store.log.after || !ends_there {
                 return Err(StoreError::Misplaced { position, end: store.end });
             }
-            let file = store.read(&log::name(block.log))?;
-            let log = Log::read(block.log, file.into(), store.log_bytes, store.watched)?;
-            let heard = store.heard.clone();
+            let block = Block { log: block.log + 1, ..block };
+            let head = Head { number: block.log, after: position, mark: store.mark(&block) };
+            let (head, entries) = store.beginning_of_log(head, entries)?;
+            let file = first_records(&head, block.generation, &entries, &store.heard)?;
+            let sealed = Sealed { number: store.log.number, bytes: store.log_bytes, mark: store.log.mark };
+            let mut before = store.before.clone();
+            before.push(sealed);
+            store.write_synced(log::name(head.number), &file)?;
+            (store.log, store.log_bytes, store.before) = (head, file.len() as u64, before);
+            store.write_block(block)?;
             if store.watched.broken(Planted::LogCutFirst) {
-                let name = log::name(block.log);
+                let name = log::name(sealed.number);
                 store.files.truncate(&name, log::LOG_HEAD_BYTES as u64)?;
                 store.files.sync(&name)?;
             }
-            if store.watched.broken(Planted::ReplayNotSkipped) {
-                return store.install(block, Some((position, parts)), (log.head.after, &log.entries), &heard);
+            let Store { digest, watched, .. } = *store;
+            Ok(SnapshotWriter {
+                position,
+                parts,
+                log: head.number,
+                packs: store.packs.clone(),
+                digest,
+                watched,
+            })
+        })
+    }
+
+    /// Returns what a new log begins with: other than it is given with a planted bug only.
+    fn beginning_of_log(&self, head: Head, entries: &[Bytes]) -> Result<(Head, Vec<Bytes>), StoreError> {
+        if self.watched.broken(Planted::ReplayNotSkipped) {
+            let file = self.read(&log::name(self.log.number))?;
+            let old = Log::read(self.log.number, file.into(), self.log_bytes, self.watched)?;
+            return Ok((Head { after: old.head.after, ..head }, old.entries));
+        }
+        Ok((head, entries.to_vec()))
+    }
+
+    /// Lets a snapshot count whose parts are written, from one write of the block, and removes the logs before it. The
+    /// snapshot must be the last one that was begun, and nothing was adopted since.
+    ///
+    /// # Errors
+    /// The disk fails, or it is another snapshot.
+    pub fn name_snapshot(&mut self, written: SnapshotWritten) -> Result<(), StoreError> {
+        self.unless_failed(|store| {
+            let block = store.block.clone().ok_or(StoreError::Blank)?;
+            if store.before.is_empty() || written.log != store.log.number {
+                return Err(StoreError::Misplaced { position: written.position(), end: store.end });
             }
-            let below = (position - log.head.after) as usize;
-            let entries = log.entries.get(below..).unwrap_or_default();
-            store.install(block, Some((position, parts)), (position, entries), &heard)
+            store.packs = written.packs;
+            store.before.clear();
+            store.write_block(Block { snapshot: Some(written.name), ..block })?;
+            store.remove_what_does_not_count()
         })
     }
 
@@ -374,43 +457,38 @@ impl<F: Files> Store<F> {
         let number = self.block.as_ref().map_or(0, |old| old.log) + 1;
         let end = after.checked_add(entries.len() as u64).filter(|end| *end < Position::MAX);
         let end = end.ok_or(StoreError::Misplaced { position: after, end: self.end })?;
-        let parts = snapshot.map_or(&[][..], |(_, parts)| parts);
-        let digests = parts.iter().map(|part| {
-            self.files.gets_on();
-            ((self.digest)(part), part.len() as u64)
-        });
-        let digests: Vec<_> = digests.collect();
-        let Arranged { packs, listed, to_write } = self.packs.arrange(&digests, number);
-        let manifest = snapshot.map(|(position, _)| Manifest { position, parts: listed });
-        let manifest_file = manifest.as_ref().map(Manifest::write);
-        let name = manifest.as_ref().zip(manifest_file.as_ref()).map(|(manifest, file)| SnapshotName {
-            position: manifest.position,
-            digest: (self.digest)(file),
-        });
-        let block = Block { snapshot: name, log: number, ..block };
+        let block = Block { snapshot: None, log: number, ..block };
         let head = Head { number, after, mark: self.mark(&block) };
         let log = first_records(&head, block.generation, entries, heard)?;
         // Nothing is written of a block that is too large.
-        Slot { sequence: self.sequence, block: block.clone(), log_bytes: 0, log_mark: 0 }.write()?;
+        let named = SnapshotName { position: after, digest: Digest::default() };
+        let longest = Block { snapshot: snapshot.map(|_| named), ..block.clone() };
+        let (sequence, before) = (self.sequence, Vec::new());
+        Slot { sequence, block: longest, log_bytes: 0, log_mark: 0, before }.write()?;
 
         if self.block.is_none() {
             self.write_synced(BLOCK_FILE.into(), &block::nothing_yet())?;
         }
-        if !to_write.is_empty() {
-            let mut pack = Writer::new(&mut self.files, pack_name(number));
-            pack.write(&pack_head())?;
-            for index in to_write {
-                pack.write(&parts[index])?;
-            }
-            pack.sync()?;
-        }
-        if let (Some(file), Some(manifest)) = (&manifest_file, &manifest) {
-            self.write_synced(manifest_name(manifest.position, number), file)?;
+        let (mut packs, mut name) = (Packs::default(), None);
+        if let Some((position, parts)) = snapshot {
+            let (digest, watched) = (self.digest, self.watched);
+            let writer = SnapshotWriter {
+                position,
+                parts: parts.to_vec(),
+                log: number,
+                packs: mem::take(&mut self.packs),
+                digest,
+                watched,
+            };
+            let written = writer.write(&mut self.files)?;
+            (packs, name) = (written.packs, Some(written.name));
         }
         self.write_synced(log::name(number), &log)?;
 
+        let block = Block { snapshot: name, ..block };
         (self.log, self.log_bytes, self.end) = (head, log.len() as u64, end);
         (self.heard, self.packs) = (heard.clone(), packs);
+        self.before.clear();
         self.write_block(block)?;
         self.remove_what_does_not_count()
     }
@@ -433,9 +511,14 @@ impl<F: Files> Store<F> {
 
     fn write_slot(&mut self, block: &Block) -> Result<(), StoreError> {
         let sequence = self.sequence + 1;
-        let slot =
-            Slot { sequence, block: block.clone(), log_bytes: self.log_bytes, log_mark: self.log.mark }
-                .write()?;
+        let slot = Slot {
+            sequence,
+            block: block.clone(),
+            log_bytes: self.log_bytes,
+            log_mark: self.log.mark,
+            before: self.before.clone(),
+        }
+        .write()?;
         self.files.write(BLOCK_FILE, block::slot_at(sequence), &slot)?;
         self.files.sync(BLOCK_FILE)?;
         self.sequence = sequence;
@@ -450,11 +533,14 @@ impl<F: Files> Store<F> {
     }
 
     fn remove_what_does_not_count(&mut self) -> Result<(), StoreError> {
-        let block = self.block.as_ref();
-        let log = block.map(|block| log::name(block.log));
-        let snapshot = block.and_then(|block| Some(manifest_name(block.snapshot?.position, block.log)));
+        let mut named: Vec<String> = self.before.iter().map(|log| log::name(log.number)).collect();
+        if let Some(block) = &self.block {
+            let first_log = self.before.first().map_or(block.log, |log| log.number);
+            named.push(log::name(block.log));
+            named.extend(block.snapshot.map(|snapshot| manifest_name(snapshot.position, first_log)));
+        }
         for name in self.files.list()? {
-            let counts = self.packs.has_file(&name) || [&log, &snapshot].contains(&&Some(name.clone()));
+            let counts = self.packs.has_file(&name) || named.contains(&name);
             if is_name_of_store(&name) && !counts {
                 self.files.remove(&name)?;
             }
@@ -464,10 +550,10 @@ impl<F: Files> Store<F> {
 
     /// Does some work on a disk that has not failed before. If it fails now, nothing is known of what was not synced, and
     /// a second sync may claim success without a reason. So the store is not used again.
-    fn unless_failed(
+    fn unless_failed<T>(
         &mut self,
-        work: impl FnOnce(&mut Self) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         if self.has_failed {
             return Err(StoreError::Unusable);
         }
@@ -510,6 +596,27 @@ impl<F: Files> Store<F> {
     /// Returns the folder, and closes the store.
     pub fn into_files(self) -> F {
         self.files
+    }
+}
+
+impl<F> Store<F> {
+    /// Returns the same store with another folder: for a simulated crash, after which nothing else knows what it knew.
+    #[doc(hidden)]
+    pub fn with_files<G>(&self, files: G) -> Store<G> {
+        Store {
+            files,
+            digest: self.digest,
+            block: self.block.clone(),
+            sequence: self.sequence,
+            log: self.log,
+            log_bytes: self.log_bytes,
+            before: self.before.clone(),
+            end: self.end,
+            heard: self.heard.clone(),
+            packs: self.packs.clone(),
+            has_failed: self.has_failed,
+            watched: self.watched,
+        }
     }
 }
 

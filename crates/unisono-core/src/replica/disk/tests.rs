@@ -2,6 +2,7 @@
 
 use super::super::{Position, types::Digest};
 use super::block::tests::sample;
+use super::store::EARLIER_LOGS_MAX;
 use super::*;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -83,20 +84,39 @@ impl Holds {
     }
 }
 
+/// Writes a snapshot, all three steps of it.
+fn snapshot<F: Files>(
+    store: &mut Store<F>,
+    position: Position,
+    parts: Vec<Bytes>,
+    entries: &[Bytes],
+) -> Result<(), StoreError> {
+    let writer = store.begin_snapshot(position, parts, entries)?;
+    let written = writer.write(store.files_mut())?;
+    store.name_snapshot(written)
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Append(u64),
     Commit(u64),
-    Snapshot(u64),
-    Adopt { snapshot: Option<Position>, entries: u64 },
+    /// Begin a snapshot.
+    Begin(u64),
+    /// Write its parts, and let it count.
+    Name,
+    Adopt {
+        snapshot: Option<Position>,
+        entries: u64,
+    },
 }
 
 impl Step {
     fn draw(choices: &mut Choices) -> Step {
         match choices.below(8) {
             0 | 1 => Step::Commit(choices.below(100)),
-            2 => Step::Snapshot(choices.below(4)),
-            3 => {
+            2 => Step::Begin(choices.below(4)),
+            3 => Step::Name,
+            4 if choices.below(2) == 0 => {
                 let snapshot = (choices.below(2) == 0).then(|| choices.below(30));
                 Step::Adopt { snapshot, entries: choices.below(5) }
             }
@@ -104,8 +124,13 @@ impl Step {
         }
     }
 
-    /// Does the step, and returns what the store holds if it succeeds.
-    fn apply(&self, store: &mut Store<impl Files>, before: &Holds) -> (Holds, Result<(), StoreError>) {
+    /// Does the step, and returns what the store holds if it succeeds. `begun` is the snapshot that has begun.
+    fn apply(
+        &self,
+        store: &mut Store<impl Files>,
+        before: &Holds,
+        begun: &mut Option<SnapshotWriter>,
+    ) -> (Holds, Result<(), StoreError>) {
         let mut after = before.clone();
         let end = before.end();
         let generation = before.block.as_ref().map_or(0, |block| block.generation) + 1;
@@ -117,13 +142,22 @@ impl Step {
                 after.heard = heard(end);
                 store.append(end + 1, &entries(end + 1, end + count), &after.heard)
             }
-            Step::Snapshot(kept) if has_block => {
-                let position = end.saturating_sub(*kept).max(before.snapshot_at);
-                after.entries = entries(position + 1, end);
-                (after.snapshot_at, after.parts) = (position, parts(position));
-                store.snapshot(position, &after.parts)
+            Step::Begin(kept) if has_block && begun.is_none() => {
+                // No place before that of a snapshot that a crash has interrupted.
+                let position = end.saturating_sub(*kept).max(store.log.after);
+                store
+                    .begin_snapshot(position, parts(position), &entries(position + 1, end))
+                    .map(|writer| *begun = Some(writer))
             }
+            Step::Name => begun.take().map_or(Ok(()), |writer| {
+                after.entries = entries(writer.position + 1, end);
+                (after.snapshot_at, after.parts) = (writer.position, writer.parts.clone());
+                let written = writer.write(store.files_mut())?;
+                store.name_snapshot(written)
+            }),
             Step::Adopt { snapshot, entries: count } => {
+                // Some of a snapshot may be written that is worth nothing any more.
+                _ = begun.take().map(|writer| writer.write(store.files_mut()));
                 after.snapshot_at = snapshot.unwrap_or(0);
                 after.parts = snapshot.map(parts).unwrap_or_default();
                 after.entries = entries(after.snapshot_at + 1, after.snapshot_at + count);
@@ -139,7 +173,7 @@ impl Step {
                 after.block = Some(Block { log: 0, ..block.clone() });
                 store.commit(block)
             }
-            Step::Append(_) | Step::Snapshot(_) => Ok(()),
+            Step::Append(_) | Step::Begin(_) => Ok(()),
         };
         (after, done)
     }
@@ -150,16 +184,18 @@ fn a_store_opens_with_what_was_written() {
     let (mut store, loaded) = open(MemoryFiles::new()).unwrap();
     assert_eq!((loaded, store.block(), store.end()), (None, None, 0));
     assert_eq!(store.append(1, &entries(1, 1), &heard(1)), Err(StoreError::Blank));
-    assert_eq!(store.snapshot(0, &[]), Err(StoreError::Blank));
+    assert_eq!(store.begin_snapshot(0, vec![], &[]).map(|_| ()), Err(StoreError::Blank));
     store.commit(sample()).unwrap();
     store.append(1, &entries(1, 9), &heard(3)).unwrap();
     assert_eq!(
         store.append(9, &entries(9, 9), &heard(1)),
         Err(StoreError::Misplaced { position: 9, end: 9 })
     );
-    store.snapshot(5, &parts(5)).unwrap();
-    assert_eq!(store.snapshot(4, &[]), Err(StoreError::Misplaced { position: 4, end: 9 }));
-    assert_eq!(store.snapshot(10, &[]), Err(StoreError::Misplaced { position: 10, end: 9 }));
+    snapshot(&mut store, 5, parts(5), &entries(6, 9)).unwrap();
+    for (position, after) in [(4, 5), (10, 0), (7, 1), (7, 3), (Position::MAX, 9)] {
+        let begun = store.begin_snapshot(position, vec![], &entries(1, after));
+        assert_eq!(begun.map(|_| ()), Err(StoreError::Misplaced { position, end: 9 }));
+    }
     store.append(10, &entries(10, 11), &BTreeMap::new()).unwrap();
     let (store, loaded) = reopened(store);
     let loaded = loaded.unwrap();
@@ -184,19 +220,19 @@ fn what_counts_no_more_is_removed_and_parts_are_written_once() {
     let (mut store, _) = open(MemoryFiles::new()).unwrap();
     store.commit(sample()).unwrap();
     store.append(1, &entries(1, 3), &heard(3)).unwrap();
-    store.snapshot(1, &parts(1)).unwrap();
+    snapshot(&mut store, 1, parts(1), &entries(2, 3)).unwrap();
     // The block, the log, the manifest and the pack with three different parts.
     assert_eq!(store.files().list().unwrap().len(), 4);
     let before = store.files().writes();
-    store.snapshot(2, &parts(2)).unwrap();
-    // A pack, the manifest, the log, two slots; each synced. The pack has three writes: its head, the large part that is new, and
-    // with it a small one of before. Three files are removed.
-    assert_eq!(store.files().writes() - before, 12 + 3);
+    snapshot(&mut store, 2, parts(2), &entries(3, 3)).unwrap();
+    // A log and two slots, a pack and a manifest, two slots; each synced. The pack has three writes: its head, the large part
+    // that is new, and with it a small one of before. Three files are removed.
+    assert_eq!(store.files().writes() - before, 16 + 3);
     assert_eq!(store.files().list().unwrap().len(), 4);
     // What does not change stays where it is.
     let before = store.files().writes();
-    store.snapshot(3, &parts(2)).unwrap();
-    assert_eq!(store.files().writes() - before, 8 + 2);
+    snapshot(&mut store, 3, parts(2), &[]).unwrap();
+    assert_eq!(store.files().writes() - before, 12 + 2);
     let before = store.files().writes();
     store.append(4, &entries(4, 8), &heard(9)).unwrap();
     assert_eq!(store.files().writes() - before, 2);
@@ -212,7 +248,7 @@ fn a_snapshot_costs_as_many_syncs_with_many_parts_as_with_few() {
         store.commit(sample()).unwrap();
         let before = store.files().writes();
         let parts: Vec<Bytes> = (0..count).map(|number| number.to_be_bytes().to_vec().into()).collect();
-        store.snapshot(0, &parts).unwrap();
+        snapshot(&mut store, 0, parts.clone(), &[]).unwrap();
         let (store, loaded) = reopened(store);
         assert_eq!(loaded.unwrap().parts, parts);
         (store.files().writes() - before) as u32 - count
@@ -226,30 +262,37 @@ fn a_large_part_is_written_with_several_syncs() {
     store.commit(sample()).unwrap();
     let before = store.files().writes();
     let large: Vec<Bytes> = vec![vec![7; (8 << 20) - 6].into(), vec![8; 9 << 20].into()];
-    store.snapshot(0, &large).unwrap();
-    // The pack has three syncs, as no sync has more than 8 MiB to do. What else is written has ten operations with the
-    // removals.
-    assert_eq!(store.files().writes() - before, (1 + 1 + 2) + 3 + 8 + 1);
+    snapshot(&mut store, 0, large.clone(), &[]).unwrap();
+    // The pack has three syncs, as no sync has more than 8 MiB to do. What else is written has 13 operations with the
+    // removal.
+    assert_eq!(store.files().writes() - before, (1 + 1 + 2) + 3 + 12 + 1);
     assert_eq!(reopened(store).1.unwrap().parts, large);
 }
 
 #[test]
 fn every_crash_leaves_the_state_before_or_after() {
-    let (mut kept, mut lost) = (0, 0);
-    for seed in 0..600 {
+    let (mut kept, mut lost, mut several) = (0, 0, 0);
+    for seed in 0..900 {
         let (mut choices, mut files, mut holds) = (Choices(seed), MemoryFiles::new(), Holds::default());
-        for _ in 0..12 {
+        for _ in 0..16 {
             // Not every life ends with a failure, and some end while the store is opened.
             files.fail_after(choices.below(50));
             let mut interrupted = holds.clone();
             match Store::open(&mut files, digest) {
                 Ok((mut store, loaded)) => {
                     assert_eq!(Holds::of(loaded), holds);
-                    for _ in 0..choices.below(6) {
-                        let (after, done) = Step::draw(&mut choices).apply(&mut store, &holds);
+                    several += u32::from(!store.before.is_empty());
+                    assert!(store.before.len() <= EARLIER_LOGS_MAX);
+                    let mut begun = None;
+                    for _ in 0..choices.below(7) {
+                        let step = Step::draw(&mut choices);
+                        let (after, done) = step.apply(&mut store, &holds, &mut begun);
                         interrupted = after;
                         if done.is_err() {
-                            assert_eq!(store.commit(sample()), Err(StoreError::Unusable));
+                            // The parts of a snapshot are not written by the store.
+                            if !matches!(step, Step::Name) {
+                                assert_eq!(store.commit(sample()), Err(StoreError::Unusable));
+                            }
                             break;
                         }
                         holds = interrupted.clone();
@@ -272,6 +315,100 @@ fn every_crash_leaves_the_state_before_or_after() {
         }
     }
     assert!(kept > 100 && lost > 500, "{kept} interrupted calls took effect, {lost} did not");
+    assert!(several > 100, "{several} stores were opened with several logs");
+}
+
+#[test]
+fn commands_go_on_while_a_snapshot_is_written_and_no_crash_at_any_write_loses_one() {
+    let before = || {
+        let (mut store, _) = open(MemoryFiles::new()).unwrap();
+        store.commit(sample()).unwrap();
+        store.append(1, &entries(1, 5), &heard(3)).unwrap();
+        snapshot(&mut store, 2, parts(2), &entries(3, 5)).unwrap();
+        store
+    };
+    let holds = |snapshot_at, end| Holds {
+        block: Some(Block { snapshot: None, log: 0, ..sample() }),
+        parts: parts(snapshot_at),
+        snapshot_at,
+        entries: entries(snapshot_at + 1, end),
+        heard: heard(3),
+    };
+    let (mut named, mut unnamed) = (0, 0);
+    for operations in 0.. {
+        let mut store = before();
+        let mut appended = 5;
+        store.files_mut().fail_after(operations);
+        let done = (|| {
+            let writer = store.begin_snapshot(4, parts(4), &entries(5, 5))?;
+            store.append(6, &entries(6, 6), &heard(3))?;
+            appended = 6;
+            let written = writer.write(store.files_mut())?;
+            store.append(7, &entries(7, 7), &heard(3))?;
+            appended = 7;
+            store.name_snapshot(written)?;
+            store.append(8, &entries(8, 8), &heard(3))?;
+            appended = 8;
+            Ok::<(), StoreError>(())
+        })();
+        let mut files = store.into_files();
+        files.repair();
+        for choice in 0..20 {
+            let (mut choices, mut files) = (Choices(choice), files.clone());
+            files.crash(&mut || choices.below(2) == 0);
+            let found = Holds::of(open(files).unwrap().1);
+            assert!((appended..=appended + 1).contains(&found.end()), "{operations}: {found:?}");
+            let is_named = found.snapshot_at == 4;
+            *if is_named { &mut named } else { &mut unnamed } += 1;
+            assert_eq!(found, holds(if is_named { 4 } else { 2 }, found.end()), "{operations}");
+        }
+        if done.is_ok() {
+            break;
+        }
+    }
+    assert!(named > 20 && unnamed > 200, "{named}, {unnamed}");
+}
+
+#[test]
+fn snapshots_that_are_interrupted_leave_few_logs() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    for count in 1..=9 {
+        let end = store.end();
+        store.append(end + 1, &entries(end + 1, end + 3), &heard(end)).unwrap();
+        store.begin_snapshot(end + 2, parts(end), &entries(end + 3, end + 3)).unwrap();
+        let loaded;
+        (store, loaded) = reopened(store);
+        assert_eq!(loaded.unwrap().entries, entries(1, end + 3));
+        assert_eq!(store.before.len(), count % (EARLIER_LOGS_MAX + 1));
+        // The block and the logs, and nothing of the snapshots.
+        assert_eq!(store.files().list().unwrap().len(), 2 + store.before.len());
+    }
+    let end = store.end();
+    snapshot(&mut store, end, parts(end), &[]).unwrap();
+    assert_eq!(store.files().list().unwrap().len(), 4);
+    let loaded = reopened(store).1.unwrap();
+    assert_eq!((loaded.snapshot_at, loaded.parts, loaded.entries), (end, parts(end), vec![]));
+}
+
+#[test]
+fn only_the_snapshot_that_was_begun_last_can_count() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    store.append(1, &entries(1, 3), &heard(1)).unwrap();
+    let first = store.begin_snapshot(1, parts(1), &entries(2, 3)).unwrap();
+    let first = first.write(store.files_mut()).unwrap();
+    let second = store.begin_snapshot(2, parts(2), &entries(3, 3)).unwrap();
+    let second = second.write(store.files_mut()).unwrap();
+    let misplaced = |position| Err(StoreError::Misplaced { position, end: 3 });
+    assert_eq!(store.name_snapshot(first), misplaced(1));
+    store.name_snapshot(second.clone()).unwrap();
+    assert_eq!(store.name_snapshot(second), misplaced(2));
+    let third = store.begin_snapshot(3, parts(3), &[]).unwrap();
+    let third = third.write(store.files_mut()).unwrap();
+    store.adopt(sample(), Some((3, &parts(3))), &[], &heard(1)).unwrap();
+    assert_eq!(store.name_snapshot(third), misplaced(3));
+    assert_eq!(store.files().list().unwrap().len(), 4);
 }
 
 /// Returns a store with all kinds of files, whose last append no block write followed.
@@ -279,7 +416,7 @@ fn furnished() -> (MemoryFiles, Holds) {
     let (mut store, _) = open(MemoryFiles::new()).unwrap();
     store.commit(sample()).unwrap();
     store.append(1, &entries(1, 5), &heard(3)).unwrap();
-    store.snapshot(3, &parts(3)).unwrap();
+    snapshot(&mut store, 3, parts(3), &entries(4, 5)).unwrap();
     store.append(6, &entries(6, 7), &heard(5)).unwrap();
     let files = store.into_files();
     let holds = Holds::of(open(files.clone()).unwrap().1);
@@ -316,6 +453,37 @@ fn a_flipped_bit_is_harmless_or_noticed() {
 }
 
 #[test]
+fn a_flipped_bit_of_any_of_several_logs_is_noticed_but_in_a_last_record() {
+    let (files, holds) = furnished();
+    let (mut store, _) = open(files).unwrap();
+    store.begin_snapshot(6, parts(6), &entries(7, 7)).unwrap();
+    let first = log::name(store.before[0].number);
+    store.append(8, &entries(8, 8), &heard(5)).unwrap();
+    let files = store.into_files();
+    let all = Holds { entries: entries(4, 8), ..holds.clone() };
+    let mut torn = 0;
+    for name in files.list().unwrap().into_iter().filter(|name| name.starts_with("log-")) {
+        for bit in 0..files.read(&name).unwrap().len() as u64 * 8 {
+            let mut flipped = files.clone();
+            flipped.flip(&name, bit);
+            match open(flipped).map(|(_, loaded)| Holds::of(loaded)) {
+                // It looks like a record that a crash has torn, of an append that has not returned.
+                Ok(found) => {
+                    assert_eq!((name == first, &found), (false, &holds));
+                    torn += 1;
+                }
+                Err(StoreError::Spoiled { file, .. } | StoreError::NewerVersion { file, .. }) => {
+                    assert_eq!(file, name);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(torn > 0);
+    assert_eq!(Holds::of(open(files).unwrap().1), all);
+}
+
+#[test]
 fn what_was_synced_before_the_block_was_written_is_never_cut() {
     let (files, holds) = furnished();
     let (mut store, _) = open(files).unwrap();
@@ -349,7 +517,7 @@ fn a_newer_version_is_refused_by_name() {
     let (files, _) = furnished();
     for name in files.list().unwrap() {
         let mut newer = files.clone();
-        let knows = if name.starts_with("snapshot-") { 2 } else { 1 };
+        let knows = if name.starts_with("snapshot-") || name == block::BLOCK_FILE { 2 } else { 1 };
         newer.write(&name, 4, &[0, 3]).unwrap();
         if name == block::BLOCK_FILE {
             // A newer version writes both slots.

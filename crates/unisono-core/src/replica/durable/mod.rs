@@ -81,7 +81,8 @@ pub struct DiskStart {
 
 /// What the driver is to do with the disk. It does one job at a time, in this order, and reports each
 /// ([`Replica::handle_stored`](super::Replica::handle_stored)) when it is synced. While it does a long one, it reports now and
-/// then that the disk gets on ([`Replica::handle_progress`](super::Replica::handle_progress)).
+/// then that the disk gets on ([`Replica::handle_progress`](super::Replica::handle_progress)). The parts of a snapshot alone are
+/// written beside the jobs that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// Append to the log.
@@ -106,19 +107,27 @@ pub enum Job {
         /// What was heard of other disks.
         heard: BTreeMap<u8, Heard>,
     },
-    /// Write a snapshot, and cut the log below it.
+    /// Begin a snapshot ([`Store::begin_snapshot`](super::disk::Store::begin_snapshot)), report that job, and write the parts
+    /// beside the jobs that follow ([`Replica::handle_snapshot_written`](super::Replica::handle_snapshot_written)). An
+    /// [`Adopt`](Job::Adopt) that follows makes them worthless: the driver stops writing them before it does that.
     Snapshot {
         /// Last place that the snapshot contains.
         place: Place,
         /// Its parts.
         parts: Vec<Bytes>,
+        /// The entries after it that the log has.
+        entries: Vec<Bytes>,
     },
+    /// Let the snapshot count whose parts were written last ([`Store::name_snapshot`](super::disk::Store::name_snapshot)).
+    Name,
 }
 
 /// What is said once a job is done. A round's words are said in that round only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Nothing,
+    /// Nothing; the parts of a snapshot are being written.
+    SnapshotBegun,
     /// The log is on disk through this place.
     Synced(Place),
     /// The joined state is on disk.
@@ -160,6 +169,8 @@ pub(super) struct Durable {
     pub(super) joining_since: Option<Time>,
     jobs: VecDeque<(Job, After)>,
     under_way: Option<UnderWay>,
+    /// The snapshot whose parts are being written beside the jobs.
+    beside: Option<UnderWay>,
     begun: JobNumber,
     /// Entries that are not in a job yet.
     unwritten: Vec<Bytes>,
@@ -177,11 +188,13 @@ pub(super) struct Durable {
     last_generation: u64,
 }
 
-/// A job that the disk does.
+/// A job that the disk does, or a snapshot whose parts are being written.
 #[derive(Clone, Debug)]
 struct UnderWay {
     number: JobNumber,
     after: After,
+    /// True if it lets a snapshot count.
+    is_naming: bool,
     begun: Time,
     /// When the disk last got on with it.
     progress: Time,
@@ -224,6 +237,7 @@ impl Durable {
             joining_since: None,
             jobs: VecDeque::new(),
             under_way: None,
+            beside: None,
             begun: 0,
             unwritten: Vec::new(),
             end,
@@ -368,7 +382,7 @@ impl Durable {
         let under_way = self.under_way.iter_mut().map(|job| &mut job.after);
         // Nor does the end of a job say anything of a state that is adopted after it.
         let is_replaced = |after: &&mut After| match after {
-            After::Synced(_) => true,
+            After::Synced(_) | After::SnapshotBegun => true,
             After::Joined | After::Round(_, RoundWord::Adopted) => {
                 !watched.broken(Planted::EarlierStateCounts)
             }
@@ -377,6 +391,7 @@ impl Durable {
         for after in jobs.chain(under_way).filter(is_replaced) {
             *after = After::Nothing;
         }
+        self.beside = None;
         self.end = snapshot.as_ref().map_or(0, |(place, _)| *place) + entries.len() as Place;
         (self.synced, self.adopted) = (0, Some(self.end));
         self.survives = self.block.view.is_some();
@@ -387,10 +402,31 @@ impl Durable {
         self.jobs.push_back((Job::Adopt { block, snapshot, entries, heard }, after));
     }
 
-    /// Has a snapshot written.
-    pub(super) fn write_snapshot(&mut self, place: Place, parts: Vec<Bytes>, heard: &BTreeMap<u8, Heard>) {
+    /// True if a snapshot may be written: there is one at a time.
+    pub(super) fn may_write_snapshot(&self) -> bool {
+        let is_one = |(job, _): &(Job, After)| matches!(job, Job::Snapshot { .. } | Job::Name);
+        let is_begun =
+            self.under_way.as_ref().is_some_and(|job| job.after == After::SnapshotBegun || job.is_naming);
+        self.beside.is_none() && !is_begun && !self.jobs.iter().any(is_one)
+    }
+
+    /// Has a snapshot written: the state at `place`, and the entries of the log after that.
+    pub(super) fn write_snapshot(
+        &mut self,
+        place: Place,
+        parts: Vec<Bytes>,
+        entries: Vec<Bytes>,
+        heard: &BTreeMap<u8, Heard>,
+    ) {
         self.flush(heard);
-        self.jobs.push_back((Job::Snapshot { place, parts }, After::Nothing));
+        self.jobs.push_back((Job::Snapshot { place, parts, entries }, After::SnapshotBegun));
+    }
+
+    /// Notes that the parts of a snapshot are written, so that it can count.
+    pub(super) fn snapshot_written(&mut self, number: JobNumber) {
+        if self.beside.take_if(|snapshot| snapshot.number == number).is_some() {
+            self.push(Job::Name, After::Nothing);
+        }
     }
 
     fn push(&mut self, job: Job, after: After) {
@@ -424,21 +460,16 @@ impl Durable {
         }
         let (job, after) = self.jobs.pop_front()?;
         self.begun += 1;
-        self.under_way = Some(UnderWay {
-            number: self.begun,
-            after,
-            begun: now,
-            progress: now,
-            looked: now,
-            overdue: None,
-        });
+        let is_naming = job == Job::Name;
+        self.under_way = Some(UnderWay { is_naming, ..UnderWay::new(self.begun, after, now) });
         Some((self.begun, job))
     }
 
     /// Notes that a job is done, and returns what is to be said.
-    pub(super) fn done(&mut self, number: JobNumber) -> Option<After> {
+    pub(super) fn done(&mut self, now: Time, number: JobNumber) -> Option<After> {
         let UnderWay { after, .. } = self.under_way.take_if(|job| job.number == number)?;
         match after {
+            After::SnapshotBegun => self.beside = Some(UnderWay::new(number, After::Nothing, now)),
             After::Synced(place) => self.synced = place,
             After::View(generation, number) => self.view_on_disk = Some((generation, number)),
             After::Joined | After::Round(_, RoundWord::Adopted) => {
@@ -449,12 +480,18 @@ impl Durable {
         Some(after)
     }
 
-    /// Notes that the disk gets on with a job.
+    /// Notes that the disk gets on with a job, or with the parts of a snapshot.
     pub(super) fn note_progress(&mut self, now: Time, number: JobNumber, watched: Watched) {
-        if let Some(job) = self.under_way.as_mut().filter(|job| job.number == number)
-            && !watched.broken(Planted::ClockPerJob)
-        {
+        if watched.broken(Planted::ClockPerJob) {
+            return;
+        }
+        if let Some(job) = self.under_way.as_mut().filter(|job| job.number == number) {
             job.progress = now;
+        }
+        if let Some(snapshot) = self.beside.as_mut().filter(|snapshot| snapshot.number == number)
+            && !watched.broken(Planted::SnapshotProgressForgotten)
+        {
+            snapshot.progress = now;
         }
     }
 
@@ -467,25 +504,10 @@ impl Durable {
         self.under_way.is_none() && self.jobs.is_empty() && self.unwritten.is_empty()
     }
 
-    /// True if the disk hangs. Time during which this process was stopped does not count, and one look alone decides nothing:
-    /// the answer of a good disk may lie unread.
+    /// True if the disk hangs with a job, or with the parts of a snapshot.
     pub(super) fn hangs(&mut self, now: Time) -> bool {
-        let Some(job) = &mut self.under_way else { return false };
-        let stopped = now.since(job.looked).saturating_sub(JOB_LOOK_EVERY);
-        if stopped > LATE {
-            job.progress = (job.progress + stopped).min(now);
-        }
-        job.looked = now;
-        if now.since(job.progress) < DISK_HANGS_AFTER {
-            job.overdue = None;
-            return false;
-        }
-        let since = job.overdue.get_or_insert(now);
-        if now.since(*since) > DISK_LOOK_AGAIN_AFTER * 2 {
-            // It was stopped once more.
-            *since = now;
-        }
-        now.since(*since) >= DISK_LOOK_AGAIN_AFTER
+        let hangs = |job: &mut Option<UnderWay>| job.as_mut().is_some_and(|job| job.hangs(now));
+        hangs(&mut self.under_way) | hangs(&mut self.beside)
     }
 
     /// Returns when this server has to say that its disk does not get on, if it has to.
@@ -505,9 +527,39 @@ impl Durable {
 
     /// Returns when to look next whether the disk hangs.
     pub(super) fn looks_at(&self) -> Option<Time> {
-        self.under_way.as_ref().map(|job| match job.overdue {
+        self.under_way.iter().chain(&self.beside).map(UnderWay::looks_at).min()
+    }
+}
+
+impl UnderWay {
+    fn new(number: JobNumber, after: After, now: Time) -> UnderWay {
+        UnderWay { number, after, is_naming: false, begun: now, progress: now, looked: now, overdue: None }
+    }
+
+    /// True if the disk hangs. Time during which this process was stopped does not count, and one look alone decides nothing:
+    /// the answer of a good disk may lie unread.
+    fn hangs(&mut self, now: Time) -> bool {
+        let stopped = now.since(self.looked).saturating_sub(JOB_LOOK_EVERY);
+        if stopped > LATE {
+            self.progress = (self.progress + stopped).min(now);
+        }
+        self.looked = now;
+        if now.since(self.progress) < DISK_HANGS_AFTER {
+            self.overdue = None;
+            return false;
+        }
+        let since = self.overdue.get_or_insert(now);
+        if now.since(*since) > DISK_LOOK_AGAIN_AFTER * 2 {
+            // It was stopped once more.
+            *since = now;
+        }
+        now.since(*since) >= DISK_LOOK_AGAIN_AFTER
+    }
+
+    fn looks_at(&self) -> Time {
+        match self.overdue {
             Some(since) => since + DISK_LOOK_AGAIN_AFTER,
-            None => (job.progress + DISK_HANGS_AFTER).min(job.looked + JOB_LOOK_EVERY),
-        })
+            None => (self.progress + DISK_HANGS_AFTER).min(self.looked + JOB_LOOK_EVERY),
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::server::Server;
 use super::{AIMED, EffectKind, ReplicaCommon, ReplicaSide};
 use crate::record::{DiskRecord, Life, LogEntry, Names, OnDisk, ReplicaRecord, What, hash};
-use crate::world::disk::{Finished, JobKind};
+use crate::world::disk::{Did, Finished, JobKind};
 use crate::world::{Trigger, World};
 use bytes::Bytes;
 use std::time::Duration;
@@ -38,12 +38,15 @@ impl Server {
             self.replica.handle_progress(cx.local, number);
             return true;
         }
-        let Some(finished) = disk.finish(cx.local) else { return false };
-        let kind = JobKind::of(&finished.job);
+        let Some(finished) = disk.finish(cx.local, cx.common.job_faults, cx.random) else { return false };
+        let Some(kind) = finished.kind() else {
+            self.learn_of_job(cx, finished);
+            return true;
+        };
         if finished.outcome.is_ok()
             && let Some(server) = self.replica.server_id()
+            && let Some(what) = written(&finished.done, &mut cx.recorder.names)
         {
-            let what = written(&finished.job, &mut cx.recorder.names);
             let record = record(cx.common, server, finished.state, what);
             cx.note(record);
         }
@@ -60,21 +63,31 @@ impl Server {
         true
     }
 
-    fn learn_of_job(&mut self, cx: &mut Context<'_>, Finished { number, outcome, .. }: Finished) {
-        self.replica.handle_stored(cx.local, number, outcome);
+    fn learn_of_job(&mut self, cx: &mut Context<'_>, Finished { number, done, outcome, .. }: Finished) {
+        match done {
+            Did::Parts => self.replica.handle_snapshot_written(cx.local, number, outcome),
+            Did::Job(_) | Did::Named(_) => self.replica.handle_stored(cx.local, number, outcome),
+        }
         self.note_steps(cx);
         cx.note_effect(EffectKind::Told);
     }
 }
 
-fn written(job: &Job, names: &mut Names) -> OnDisk {
-    match job {
-        Job::Append { first, entries, .. } => OnDisk::Appended(*first, log(entries, names)),
-        Job::Commit(_) => OnDisk::Committed,
+/// Returns what the disk has since then, if that is news.
+fn written(done: &Did, names: &mut Names) -> Option<OnDisk> {
+    let job = match done {
+        Did::Job(job) => job,
+        Did::Named(place) => return Some(OnDisk::Cut(*place)),
+        Did::Parts => return None,
+    };
+    match &**job {
+        Job::Append { first, entries, .. } => Some(OnDisk::Appended(*first, log(entries, names))),
+        Job::Commit(_) => Some(OnDisk::Committed),
         Job::Adopt { snapshot, entries, .. } => {
-            OnDisk::Adopted(snapshot.as_ref().map_or(0, |(place, _)| *place), log(entries, names))
+            let place = snapshot.as_ref().map_or(0, |(place, _)| *place);
+            Some(OnDisk::Adopted(place, log(entries, names)))
         }
-        Job::Snapshot { place, .. } => OnDisk::Cut(*place),
+        Job::Snapshot { .. } | Job::Name => None,
     }
 }
 

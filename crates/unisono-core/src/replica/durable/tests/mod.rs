@@ -1,5 +1,6 @@
 //! Servers with disks in a made-up group: every message gets its seqno at once, and a disk does its job when it is told.
 
+mod snapshots;
 mod who_goes_on;
 
 use super::super::disk::{Created, DiskDurability, Loaded};
@@ -261,7 +262,7 @@ impl Made {
                 self.disks
                     .insert(id, Loaded { block, parts, snapshot_at, entries, heard, last_generation: 0 });
             }
-            Job::Snapshot { .. } => unreachable!("these tests write little"),
+            Job::Snapshot { .. } | Job::Name => unreachable!("these tests write little"),
         }
     }
 

@@ -1,0 +1,119 @@
+//! A snapshot is written beside the jobs that follow it.
+
+use super::super::super::Watched;
+use super::super::super::disk::DiskDurability;
+use super::super::{After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber};
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use bytes::Bytes;
+use core::time::Duration;
+
+const NOW: Time = Time::from_nanos(1_000_000_000);
+
+fn durable() -> Durable {
+    let start = DiskStart {
+        name: "service".into(),
+        server: 1,
+        servers: 3,
+        durability: DiskDurability::Majority,
+        loaded: None,
+        disk: 7,
+        nonce: 8,
+        replaces: false,
+        begins_anew: None,
+    };
+    Durable::new(&start, 0)
+}
+
+fn entry(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+fn next(durable: &mut Durable) -> Option<(JobNumber, Job)> {
+    durable.next_job(NOW, &BTreeMap::new())
+}
+
+/// Lets a server begin a snapshot after the first of two entries. Returns the number of the job, which is done.
+fn with_a_snapshot_begun() -> (Durable, JobNumber) {
+    let mut durable = durable();
+    ["a", "b"].iter().for_each(|text| durable.append(entry(text)));
+    durable.write_snapshot(1, vec![entry("state")], vec![entry("b")], &BTreeMap::new());
+    let (number, job) = next(&mut durable).unwrap();
+    assert!(matches!(job, Job::Append { first: 1, .. }));
+    assert_eq!(durable.done(NOW, number), Some(After::Synced(2)));
+    let (number, job) = next(&mut durable).unwrap();
+    assert!(matches!(job, Job::Snapshot { place: 1, .. }));
+    assert_eq!(durable.done(NOW, number), Some(After::SnapshotBegun));
+    (durable, number)
+}
+
+#[test]
+fn entries_are_appended_while_a_snapshot_is_written_and_there_is_one_at_a_time() {
+    let (mut durable, snapshot) = with_a_snapshot_begun();
+    assert!(durable.is_idle() && !durable.may_write_snapshot());
+    durable.append(entry("c"));
+    let (number, job) = next(&mut durable).unwrap();
+    assert!(matches!(job, Job::Append { first: 3, .. }));
+    durable.snapshot_written(number);
+    assert!(durable.jobs.is_empty(), "it is no snapshot");
+    durable.snapshot_written(snapshot);
+    durable.done(NOW, number);
+    assert!(!durable.may_write_snapshot());
+    let (number, job) = next(&mut durable).unwrap();
+    assert_eq!(job, Job::Name);
+    assert!(!durable.may_write_snapshot());
+    durable.done(NOW, number);
+    assert!(durable.may_write_snapshot());
+}
+
+#[test]
+fn a_snapshot_hangs_only_if_it_does_not_get_on() {
+    let second = |count| NOW + Duration::from_secs(count);
+    for is_told in [true, false] {
+        let (mut durable, snapshot) = with_a_snapshot_begun();
+        for count in 1..=40 {
+            // Appends end in time: that is no progress of the snapshot.
+            durable.append(entry("c"));
+            let (number, _) = durable.next_job(second(count), &BTreeMap::new()).unwrap();
+            if is_told {
+                durable.note_progress(second(count), snapshot, Watched::default());
+            }
+            durable.done(second(count), number);
+            let hangs = durable.hangs(second(count));
+            assert!(!hangs || second(count) > NOW + DISK_HANGS_AFTER);
+            assert!(durable.looks_at().is_some());
+        }
+        let last = second(40) + DISK_LOOK_AGAIN_AFTER;
+        assert_eq!(durable.hangs(second(40)) || durable.hangs(last), !is_told);
+        durable.snapshot_written(snapshot);
+        assert!(!durable.hangs(last + DISK_HANGS_AFTER) && durable.looks_at().is_none());
+    }
+}
+
+#[test]
+fn a_state_that_is_adopted_ends_a_snapshot() {
+    let (mut durable, snapshot) = with_a_snapshot_begun();
+    durable.adopt(None, vec![], BTreeMap::new(), After::Joined, Watched::default());
+    durable.snapshot_written(snapshot);
+    let (number, job) = next(&mut durable).unwrap();
+    assert!(matches!(job, Job::Adopt { .. }));
+    durable.done(NOW, number);
+    assert!(durable.is_idle() && durable.may_write_snapshot());
+    // Also one that was not begun yet.
+    durable.append(entry("a"));
+    durable.write_snapshot(1, vec![], vec![], &BTreeMap::new());
+    durable.adopt(None, vec![], BTreeMap::new(), After::Joined, Watched::default());
+    for kind in ["append", "snapshot", "adopt"] {
+        let (number, job) = next(&mut durable).unwrap();
+        let is_it = match job {
+            Job::Append { .. } => kind == "append",
+            Job::Snapshot { .. } => kind == "snapshot",
+            Job::Adopt { .. } => kind == "adopt",
+            _ => false,
+        };
+        assert!(is_it, "{kind}");
+        durable.done(NOW, number);
+    }
+    assert!(durable.is_idle() && durable.may_write_snapshot());
+}
