@@ -54,6 +54,7 @@
 //! - [`rpc`]: calls, driven in the same way.
 //! - [`replica`]: replicated state machines on top of both.
 //! - [`locks`]: a table of locks, for such a state machine.
+//! - [`outside`]: messages of processes that are no members, above both.
 //! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
 //!   the checksum.
 //! - [`look`]: the report that a member sends about its group to a process outside.
@@ -83,6 +84,7 @@ pub mod look;
 mod membership;
 mod multicasts;
 mod ordering;
+pub mod outside;
 mod path;
 mod peers;
 mod planted;

@@ -121,7 +121,7 @@ impl Alone {
                 Output::Submit(payload, _) => {
                     self.seqno += 1;
                     let (seqno, number) = (self.seqno, self.seqno);
-                    let event = Event::Message { seqno, sender: Uid(5), number, payload };
+                    let event = Event::Message { seqno, sender: Uid(5), number, outside: None, payload };
                     self.replica.handle_event(Alone::NOW, event);
                 }
                 Output::Store(number, job) => {

@@ -101,7 +101,7 @@ impl Slot {
     /// True if it has to be served because something was taken from it.
     pub(crate) fn follows_up(&self) -> bool {
         match self {
-            Slot::Membership(member) => member.group.events_matter(),
+            Slot::Membership(member) => member.look_again || member.group.events_matter(),
             Slot::Calls(_) => false,
         }
     }
@@ -109,7 +109,7 @@ impl Slot {
     /// True if it has to be served because there was nothing to take.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
-            Slot::Membership(member) => member.group.events_matter(),
+            Slot::Membership(member) => member.look_again || member.group.events_matter(),
             Slot::Calls(calls) => calls.is_unserved(),
         }
     }

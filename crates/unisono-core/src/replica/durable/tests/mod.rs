@@ -271,7 +271,13 @@ impl Made {
         match output {
             Output::Submit(..) if !is_member => {}
             Output::Submit(payload, _) => {
-                self.order(|seqno| Event::Message { seqno, sender, number: seqno, payload: payload.clone() });
+                self.order(|seqno| Event::Message {
+                    seqno,
+                    sender,
+                    number: seqno,
+                    outside: None,
+                    payload: payload.clone(),
+                });
             }
             Output::Confirm => {
                 let end = self.seqno;
