@@ -53,7 +53,7 @@ pub(crate) struct Send {
     quality: Quality,
 
     /// Send without joining: an open member (`unisono listen --open`) sends each message on
-    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "form", "slow_member"])]
+    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "hops", "form", "slow_member"])]
     outside: bool,
 
     /// Which member assigns the sequence numbers, if this command founds the group

@@ -230,7 +230,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert_eq!(view.get(Uid(7)).map(|member| member.name.as_str()), Some("Ann"));
     /// assert_eq!(view.get(Uid(8)), None);
@@ -245,8 +245,8 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
-    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
+    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann, bob], Uid(3), 1);
     /// assert_eq!(view.first().map(|member| member.uid), Some(Uid(7)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -259,7 +259,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert!(view.contains(Uid(7)) && !view.contains(Uid(8)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -405,6 +405,7 @@ mod tests {
             name: Name::default(),
             address: ([10, 0, 0, 1], 7195).into(),
             floor: Default::default(),
+            hops: 1,
         };
         let view = View::new(EpochId::default(), vec![member(9), member(2)], Uid(2), 1);
         assert_eq!(view.first(), Some(&member(9)));

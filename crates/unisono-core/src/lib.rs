@@ -34,7 +34,8 @@
 //!     uid: Uid(7), // in a real program random, and new for each life
 //!     name: Name::new("Ann").unwrap(),
 //!     address: "10.0.0.1:7195".parse().unwrap(), // the address that others use
-//!     floor: Floor::None,                        // `Settings::floor` counts for this member
+//!     floor: Floor::None,                        // `Settings::floor` and `Settings::hops` count for this member
+//!     hops: 1,
 //! };
 //! let entry = EntryMode::Found(GroupConfig::default());
 //! let (port, random) = (Port::from_name("kitchen"), Random::from_u64(1));

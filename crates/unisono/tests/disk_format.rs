@@ -161,7 +161,7 @@ fn the_entries_of_a_log_are_as_the_page_says() {
     let replica = Replica::with_disk(Uid(5), Nothing, settings, &start).unwrap();
     let mut alone = Alone { replica, seqno: 0, entries: Vec::new() };
     let (name, address) = (Name::new("1").unwrap(), ([127, 0, 0, 1], 7195).into());
-    let member = Member { uid: Uid(5), name, address, floor: Default::default() };
+    let member = Member { uid: Uid(5), name, address, floor: Default::default(), hops: 1 };
     let view = View::new(EpochId::default(), vec![member], Uid(5), 0);
     alone.replica.handle_event(Alone::NOW, Event::Entered { seqno: 0, view });
     alone.settle();

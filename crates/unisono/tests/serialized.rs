@@ -25,6 +25,7 @@ fn ann() -> Member {
         name: "Ann".parse().unwrap(),
         address: ([10, 0, 0, 1], 7195).into(),
         floor: Floor::None,
+        hops: 1,
     }
 }
 
@@ -33,7 +34,7 @@ fn random_numbers_are_digits_and_names_are_text() {
     let written = survives(&ann());
     assert_eq!(
         written,
-        json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195", "floor": "none"})
+        json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195", "floor": "none", "hops": 1})
     );
     let epoch = EpochId { counter: 3, coordinator: Uid(7), nonce: 1 << 63 };
     let expected = json!({"counter": 3, "coordinator": "0000000000000007", "nonce": "8000000000000000"});

@@ -42,7 +42,7 @@ struct World {
 }
 
 fn member(uid: Uid) -> Member {
-    Member { uid, name: Name::default(), address: address(uid), floor: Default::default() }
+    Member { uid, name: Name::default(), address: address(uid), floor: Default::default(), hops: 1 }
 }
 
 fn address(uid: Uid) -> SocketAddr {

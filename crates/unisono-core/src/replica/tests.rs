@@ -97,6 +97,7 @@ fn member(uid: u64) -> Member {
         name: Name::default(),
         address: ([127, 0, 0, 1], uid as u16).into(),
         floor: Default::default(),
+        hops: 1,
     }
 }
 

@@ -89,6 +89,7 @@ impl Side for GroupSide {
             name: context.name,
             address: context.address,
             floor: Default::default(),
+            hops: 1,
         };
         let protection = Box::new(Seal);
         let GroupBirth { entry, settings } = birth;

@@ -520,6 +520,7 @@ mod tests {
                     name: Name::new(&number.to_string()).unwrap(),
                     address: address(place),
                     floor: Default::default(),
+                    hops: 1,
                 };
                 let (port, random) = (Port::from_name("pair"), Random::from_u64(number));
                 let (settings, protection) =

@@ -8,7 +8,7 @@ use crate::log::Log;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
-use unisono_core::Time;
+use unisono_core::{Member, Time};
 
 /// What an engine holds and serves for this process.
 pub(crate) enum Slot {
@@ -56,6 +56,14 @@ impl Slot {
         match self {
             Slot::Membership(member) => member.peers(),
             Slot::Calls(_) => Vec::new(),
+        }
+    }
+
+    /// Returns how far it asks multicasts to go.
+    pub(crate) fn hops(&mut self) -> u8 {
+        match self {
+            Slot::Membership(member) if !member.is_out() => member.group.hops(),
+            Slot::Membership(_) | Slot::Calls(_) => Member::HOPS_DEFAULT,
         }
     }
 

@@ -87,7 +87,13 @@ impl Made {
     fn member(&self, id: u8) -> Member {
         let uid = self.servers[&id].uid;
         let name = Name::new(&id.to_string()).unwrap();
-        Member { uid: Uid(uid), name, address: ([127, 0, 0, 1], id.into()).into(), floor: Default::default() }
+        Member {
+            uid: Uid(uid),
+            name,
+            address: ([127, 0, 0, 1], id.into()).into(),
+            floor: Default::default(),
+            hops: 1,
+        }
     }
 
     fn present_view(&self) -> View {
