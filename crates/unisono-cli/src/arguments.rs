@@ -277,6 +277,11 @@ pub(crate) struct Wishes {
     /// there are fewer), majority or all. The largest that a member asks for counts [default: the group's quorum]
     #[arg(long, value_name = "N|majority|all", default_value_t, hide_default_value = true, value_parser = floor)]
     pub(crate) floor: Floor,
+
+    /// How far multicasts of the group go, while this member is in it: they pass fewer than N routers. The largest number
+    /// that a member asks for counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=u8::MAX))]
+    pub(crate) hops: u8,
 }
 
 /// Parses the quality of messages that are timed or counted by their seqnos.

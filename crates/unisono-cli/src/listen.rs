@@ -37,6 +37,7 @@ Examples:
   unisono listen news --count 10 --json
   unisono listen news --form ann,bob,cy --name ann    and so on, with --name bob and --name cy
   unisono listen news --floor 4         the group goes on with four members or more
+  unisono listen news --open            also takes what `unisono send news --outside` sends
 
 Ends on ctrl-c, after --count messages, or with exit status 3 if the group excludes this member.";
 
@@ -64,6 +65,10 @@ pub(crate) struct Listen {
     /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
+
+    /// Take messages of processes that are no members (`unisono send --outside`), and send them on
+    #[arg(long)]
+    open: bool,
 
     #[command(flatten)]
     slow: SlowOption,
@@ -93,6 +98,9 @@ pub(crate) fn run(command: Listen, settings: &Settings, output: &Output) -> Resu
         command.wishes,
         Some(&founding),
     )?;
+    if command.open {
+        group.open_to_outside().map_err(Problem::failed)?;
+    }
     signals::leave_on_interrupt(&group, || {})?;
     leave_when_unread(&group)?;
     gathering::watch(&group, command.min_members)?;

@@ -434,6 +434,8 @@ fn object(group: &str, report: &Report) -> Value {
             "delivered": member.delivered,
             "suspected": member.suspected,
             "silent_ms": milliseconds(member.silent),
+            "floor": member.member.floor.to_string(),
+            "hops": member.member.hops,
         })
     };
     let own = own(report);

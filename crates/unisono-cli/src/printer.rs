@@ -5,7 +5,7 @@ use crate::output::{Output, hex, visible, visible_json};
 use crate::roster::Roster;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use unisono::{Event, Member};
+use unisono::{Event, Member, Outside};
 
 /// Formats the events of a group as lines.
 pub(crate) struct Printer {
@@ -73,18 +73,20 @@ impl Printer {
         let name = |member: &Member| names.name(member.uid);
         Some(match event {
             Event::Entered { seqno, .. } => self.describe_view(*seqno),
-            Event::Message { seqno, sender, payload, .. } => {
+            Event::Message { seqno, sender, outside, payload, .. } => {
                 let sender = names.name(*sender);
                 let mut object = json!({"event": "message", "seq": seqno, "view": view, "sender": sender});
                 let words = describe_payload(payload, &mut object);
-                (object, format!("{seqno:>8}  {sender}: {words}"))
+                let client = describe_client(*outside, &mut object);
+                (object, format!("{seqno:>8}  {sender}{client}: {words}"))
             }
-            Event::Early { sender, quality, payload } => {
+            Event::Early { sender, quality, outside, payload } => {
                 let (sender, quality) = (names.name(*sender), quality.to_string());
                 let mut object =
                     json!({"event": "early", "view": view, "sender": sender, "quality": quality});
                 let words = describe_payload(payload, &mut object);
-                (object, format!("{:>8}  {sender} ({quality}): {words}", ""))
+                let client = describe_client(*outside, &mut object);
+                (object, format!("{:>8}  {sender}{client} ({quality}): {words}", ""))
             }
             Event::Joined { seqno, member, members, .. } => (
                 json!({"event": "joined", "seq": seqno, "member": name(member), "members": members, "view": view}),
@@ -169,6 +171,14 @@ impl Printer {
             _ => return None,
         })
     }
+}
+
+/// Adds the process outside that a message comes from, if any, to its object, and returns it as text.
+fn describe_client(outside: Option<Outside>, object: &mut Value) -> String {
+    let Some(Outside { client, .. }) = outside else { return String::new() };
+    object["outside"] = true.into();
+    object["client"] = client.to_string().into();
+    format!(" for {client}")
 }
 
 /// Adds the payload of a message to its object, and returns it as text.

@@ -93,6 +93,7 @@ mod tests {
             name: Name::new(name).unwrap_or_default(),
             address: "127.0.0.1:1".parse().unwrap(),
             floor: Default::default(),
+            hops: 1,
         }
     }
 

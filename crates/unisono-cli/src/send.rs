@@ -1,5 +1,7 @@
 //! `unisono send`: sends texts to a group, with the quality asked for; ordered ones in order, each exactly once.
 
+mod outside;
+
 use crate::arguments::{self, Common, OrderChoice, Wishes};
 use crate::connection;
 use crate::form::{FormOptions, SlowOption};
@@ -50,6 +52,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "Q", default_value_t, value_parser = arguments::quality)]
     quality: Quality,
 
+    /// Send without joining: an open member (`unisono listen --open`) sends each message on
+    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "hops", "form", "slow_member"])]
+    outside: bool,
+
     /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
     order: OrderChoice,
@@ -80,6 +86,9 @@ pub(crate) struct Send {
 }
 
 pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    if command.outside {
+        return outside::run(&command.group, command.text, command.quality, settings, output);
+    }
     // A command that waited for the members of a group must not found another one.
     let founds = command.min_members.is_none_or(|members| members == 0);
     if !founds && command.form.is_given() {

@@ -43,6 +43,7 @@ impl World {
             name: Name::new(name).unwrap_or_default(),
             address,
             floor: Default::default(),
+            hops: 1,
         };
         let (port, random) = (Port::from_name("by hand"), Random::from_u64(number.into()));
         let settings = Settings::default();

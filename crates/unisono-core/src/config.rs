@@ -1,7 +1,7 @@
 //! Configuration: what the founder chooses once for a group, and what each member chooses for itself.
 
 use crate::error::{ConfigError, FloorError};
-use crate::identity::Name;
+use crate::identity::{Member, Name};
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
@@ -265,6 +265,10 @@ pub struct Settings {
     /// the next one, at each coordinator of a reset; [`Group::force`](crate::Group::force) alone overrides it. It is in force
     /// from this member's join to its leave or exclusion. [`Floor::None`] by default.
     pub floor: Floor,
+    /// How far multicasts are to go: they pass fewer than this number of routers. The largest number that a member of the
+    /// view asks for holds for the multicasts of all, from that member's join to its leave or exclusion. 1 to 255; 1 by
+    /// default: they stay on the segment.
+    pub hops: u8,
 }
 
 impl Default for Settings {
@@ -277,6 +281,7 @@ impl Default for Settings {
             patience: Duration::from_millis(100),
             locate: Duration::from_millis(300),
             floor: Floor::None,
+            hops: Member::HOPS_DEFAULT,
         }
     }
 }
@@ -433,6 +438,7 @@ impl Settings {
             let allowed = "5 ms to an hour, in milliseconds";
             check_between(parameter, value.as_millis() as u64, 5, hour.as_millis() as u64, allowed)?;
         }
+        check_between("hops", self.hops.into(), 1, 255, "1 to 255")?;
         self.floor.check(4096, "1 to 4,096 members")
     }
 }

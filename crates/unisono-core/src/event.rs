@@ -7,6 +7,17 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
 
+/// Names a message from outside: a process that is no member, and its number of the message. An open member sent it on
+/// ([`outside`](crate::outside)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Outside {
+    /// One life of the process: the uid of its endpoint of calls.
+    pub client: Uid,
+    /// Number of the message among those of the client. They rise, with gaps.
+    pub number: u64,
+}
+
 /// An event of the group. An event with a `seqno` has the same one at every member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
@@ -32,6 +43,9 @@ pub enum Event {
         sender: Uid,
         /// Its message number, counted by the sender (of its last piece).
         number: MessageNumber,
+        /// The process that the sender sent it for, if that is no member.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        outside: Option<Outside>,
         /// The bytes that were sent.
         payload: Bytes,
     },
@@ -45,6 +59,9 @@ pub enum Event {
         sender: Uid,
         /// What the message asked for.
         quality: Quality,
+        /// The process that the sender sent it for, if that is no member.
+        #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+        outside: Option<Outside>,
         /// The bytes that were sent.
         payload: Bytes,
     },
@@ -156,6 +173,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// True if this is a word between members that send for processes outside ([`outside`](crate::outside)): a driver gives
+    /// it to its [`Relay`](crate::outside::Relay) and not to the application.
+    pub fn is_between_relays(&self) -> bool {
+        matches!(self, Event::Message { outside: Some(Outside { number: 0, .. }), .. })
+    }
+
     /// Returns the seqno of the event, if it has one.
     pub fn seqno(&self) -> Option<Seqno> {
         match self {
@@ -209,7 +232,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert_eq!(view.get(Uid(7)).map(|member| member.name.as_str()), Some("Ann"));
     /// assert_eq!(view.get(Uid(8)), None);
@@ -224,8 +247,8 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
-    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
+    /// # let bob = Member { uid: Uid(3), name: "Bob".parse()?, address: "10.0.0.2:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann, bob], Uid(3), 1);
     /// assert_eq!(view.first().map(|member| member.uid), Some(Uid(7)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -238,7 +261,7 @@ impl View {
     ///
     /// ```
     /// # use unisono_core::{EpochId, Member, Uid, View};
-    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default() };
+    /// # let ann = Member { uid: Uid(7), name: "Ann".parse()?, address: "10.0.0.1:7195".parse()?, floor: Default::default(), hops: 1 };
     /// let view = View::new(EpochId::default(), vec![ann], Uid(7), 0);
     /// assert!(view.contains(Uid(7)) && !view.contains(Uid(8)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -384,6 +407,7 @@ mod tests {
             name: Name::default(),
             address: ([10, 0, 0, 1], 7195).into(),
             floor: Default::default(),
+            hops: 1,
         };
         let view = View::new(EpochId::default(), vec![member(9), member(2)], Uid(2), 1);
         assert_eq!(view.first(), Some(&member(9)));

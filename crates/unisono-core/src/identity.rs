@@ -186,6 +186,19 @@ pub struct Member {
     /// The smallest view that it lets a reset go on with.
     #[cfg_attr(feature = "serde", serde(default))]
     pub floor: Floor,
+    /// How far it asks multicasts of the group to go: they pass fewer routers than this.
+    #[cfg_attr(feature = "serde", serde(default = "Member::hops_default"))]
+    pub hops: u8,
+}
+
+impl Member {
+    /// Hops of a member that asks for none: multicasts stay on its segment.
+    pub const HOPS_DEFAULT: u8 = 1;
+
+    #[cfg(feature = "serde")]
+    const fn hops_default() -> u8 {
+        Member::HOPS_DEFAULT
+    }
 }
 
 /// Returns a cheap, well-spread permutation of 64 bits (the finalizer of SplitMix64).

@@ -34,7 +34,8 @@
 //!     uid: Uid(7), // in a real program random, and new for each life
 //!     name: Name::new("Ann").unwrap(),
 //!     address: "10.0.0.1:7195".parse().unwrap(), // the address that others use
-//!     floor: Floor::None,                        // `Settings::floor` counts for this member
+//!     floor: Floor::None,                        // `Settings::floor` and `Settings::hops` count for this member
+//!     hops: 1,
 //! };
 //! let entry = EntryMode::Found(GroupConfig::default());
 //! let (port, random) = (Port::from_name("kitchen"), Random::from_u64(1));
@@ -54,6 +55,7 @@
 //! - [`rpc`]: calls, driven in the same way.
 //! - [`replica`]: replicated state machines on top of both.
 //! - [`locks`]: a table of locks, for such a state machine.
+//! - [`outside`]: messages of processes that are no members, above both.
 //! - [`wire`]: the wire format. A caller that encrypts datagrams passes a [`wire::Protection`] of its own instead of
 //!   the checksum.
 //! - [`look`]: the report that a member sends about its group to a process outside.
@@ -83,6 +85,7 @@ pub mod look;
 mod membership;
 mod multicasts;
 mod ordering;
+pub mod outside;
 mod path;
 mod peers;
 mod planted;

@@ -13,6 +13,7 @@ use crate::error::SendError;
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::{EpochTag, Uid};
+use crate::outside::unmark;
 use crate::planted::{Planted, Probe};
 use crate::quality::Quality;
 use crate::wire::{Decoder, Frame, Writer, unreliable_bytes_max};
@@ -113,7 +114,9 @@ impl Group {
         if self.notices.len() < EVENTS_MAX {
             self.counters.unreliable += 1;
             let Waiting { sender, payload, .. } = message;
-            self.notices.push_back(Event::Early { sender, quality: Quality::UNRELIABLE, payload });
+            let (outside, payload) = unmark(payload);
+            let quality = Quality::UNRELIABLE;
+            self.notices.push_back(Event::Early { sender, quality, outside, payload });
         }
     }
 

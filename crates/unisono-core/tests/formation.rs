@@ -172,7 +172,8 @@ impl Stage {
     }
 
     fn of(entry: EntryMode) -> Stage {
-        let me = Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default() };
+        let me =
+            Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default(), hops: 1 };
         let (port, settings, random) = (Port::from_name("test"), Settings::default(), Random::from_u64(1));
         let now = Time::from_nanos(1);
         let group =
@@ -268,6 +269,7 @@ fn founding(places: &[usize], nonce: u64) -> Founding {
         name: name(place),
         address: address(place),
         floor: Default::default(),
+        hops: 1,
     };
     Founding {
         instance: Instance(nonce.into()),
@@ -298,7 +300,8 @@ fn a_promise_is_kept() {
     let promise = |ballot, prepared| {
         let (name, address) = (name(0), address(0));
         Frame::FormPromise(
-            FormPromise { formation, ballot, name, address, floor: Floor::None, nonce, prepared }.into(),
+            FormPromise { formation, ballot, name, address, floor: Floor::None, hops: 1, nonce, prepared }
+                .into(),
         )
     };
     assert_eq!(said[0].1, promise(ballot(5, 1), None));
@@ -398,6 +401,7 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
                 name,
                 address,
                 floor: Floor::None,
+                hops: 1,
                 nonce: place as u64,
                 prepared,
             };
@@ -425,7 +429,17 @@ fn the_proposal_of_the_highest_ballot_is_taken_over() {
 fn promise(formation: u64, ballot: Ballot, place: usize) -> Frame {
     let (name, address) = (name(place), address(place));
     Frame::FormPromise(
-        FormPromise { formation, ballot, name, address, floor: Floor::None, nonce: 5, prepared: None }.into(),
+        FormPromise {
+            formation,
+            ballot,
+            name,
+            address,
+            floor: Floor::None,
+            hops: 1,
+            nonce: 5,
+            prepared: None,
+        }
+        .into(),
     )
 }
 
@@ -602,8 +616,16 @@ fn no_address_is_sent_more_than_came_from_it() {
     let stranger = ballot(1, victim);
     let (ours, there) = (ballot(3, victim), address(victim));
     let (name, prepared) = (name(1), None);
-    let promise =
-        FormPromise { formation, ballot: ours, name, address: there, floor: Floor::None, nonce: 5, prepared };
+    let promise = FormPromise {
+        formation,
+        ballot: ours,
+        name,
+        address: there,
+        floor: Floor::None,
+        hops: 1,
+        nonce: 5,
+        prepared,
+    };
     // The victim cannot know it, but an observer of the network can.
     let (nonce, _) = stage.ask(victim, &form(stranger, least));
     let founded = || founding(&[0, 1, 2], 1).into();
@@ -641,7 +663,8 @@ fn formations_that_cannot_be_are_refused() {
         let (mut formation, mut config, mut settings) =
             (formation(5, 3, 1000 * MS), GroupConfig::default(), Settings::default());
         change(&mut formation, &mut config, &mut settings);
-        let me = Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default() };
+        let me =
+            Member { uid: Uid(100), name: name(0), address: address(0), floor: Default::default(), hops: 1 };
         let (port, random) = (Port::from_name("test"), Random::from_u64(1));
         let entry = EntryMode::Form(formation, config);
         let checksum = Box::new(Checksum);

@@ -51,7 +51,7 @@ impl EventLog {
             Event::Message { seqno, sender, payload, .. } => {
                 format!("{seqno} message {} {}", self.process_of(*sender), text(payload))
             }
-            Event::Early { sender, quality, payload } => {
+            Event::Early { sender, quality, payload, .. } => {
                 format!("early {quality} {} {}", self.process_of(*sender), text(payload))
             }
             Event::Joined { seqno, member, .. } => format!("{seqno} joined {}", self.process_of(member.uid)),

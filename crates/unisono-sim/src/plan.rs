@@ -394,6 +394,7 @@ impl Plan {
             patience: random.duration(60, 300),
             locate: random.duration(100, 500),
             floor: Floor::None,
+            hops: 1,
         };
         let config = GroupConfig {
             resilience: random.below(members as u64) as u8,

@@ -58,7 +58,7 @@ fn print(group: &Group) {
             Event::Message { seqno, sender, payload, .. } => {
                 println!("{seqno}: {}: {}", name(sender), String::from_utf8_lossy(&payload));
             }
-            Event::Early { sender, quality, payload } => {
+            Event::Early { sender, quality, payload, .. } => {
                 println!("{quality}: {}: {}", name(sender), String::from_utf8_lossy(&payload));
             }
             Event::Reset { excluded, .. } => println!("lost {} members", excluded.len()),

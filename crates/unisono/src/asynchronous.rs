@@ -4,9 +4,11 @@ use crate::commands::{self, Message};
 use crate::confirmation::Confirmation;
 use crate::engine::{Listed, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::open;
 use crate::opening::sealed::Owned;
 use crate::opening::{Handle, Lives, Opening, Owner, find_ways, seeds_timeout};
 use crate::options::Options;
+use crate::rpc::ServiceError;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
@@ -396,6 +398,15 @@ impl AsyncGroup {
     /// Asks for another order, as [`Group::change_order`](crate::Group::change_order).
     pub fn change_order(&self, order: Order) -> Result<(), ChangeOrderError> {
         self.shared().command(|member, now| member.group.change_order(now, order))
+    }
+
+    /// Takes messages of processes that are no members from now on, as [`Group::open_to_outside`](crate::Group::open_to_outside)
+    /// says.
+    ///
+    /// # Errors
+    /// The member has no address at which clients could reach it.
+    pub fn open_to_outside(&self) -> Result<(), ServiceError> {
+        open::open(self)
     }
 
     /// Returns the state of this member and its group, as [`Group::info`](crate::Group::info).

@@ -4,9 +4,11 @@ use crate::commands::{self, Message};
 use crate::confirmation::Confirmation;
 use crate::engine::{Attempt, Membership, Shared};
 use crate::error::{Ended, LeaveFailure, OpenError, SendFailure};
+use crate::open;
 use crate::opening::sealed::Owned;
 use crate::opening::{Handle, Lives, Opening, Owner, find_ways, seeds_timeout};
 use crate::options::Options;
+use crate::rpc::ServiceError;
 use crate::seeds::Seeds;
 use crate::ticket::{Batch, Ticket};
 use bytes::Bytes;
@@ -500,6 +502,19 @@ impl Group {
     /// [`Event::OrderChanged`] is received; a reset drops the request, and its event comes instead.
     pub fn change_order(&self, order: Order) -> Result<(), ChangeOrderError> {
         self.shared().command(|member, now| member.group.change_order(now, order))
+    }
+
+    /// Takes messages of processes that are no members ([`OutsideSender`](crate::OutsideSender)) from now on, for as long as
+    /// this member lives, and sends them on as its own. A process finds any open member by the group's name, as it finds a
+    /// service; one thread of the library serves all of them.
+    ///
+    /// The member learns what became of a client's messages from the events that its application receives, as it needs to
+    /// for a client whose last relay died. So an application whose member is open receives, or calls [`Group::ignore_events`].
+    ///
+    /// # Errors
+    /// The member has no address at which clients could reach it.
+    pub fn open_to_outside(&self) -> Result<(), ServiceError> {
+        open::open(self)
     }
 
     /// Returns the state of this member and its group (the papers' GetInfoGroup).

@@ -74,6 +74,7 @@
 //! | [`Group`] | one member of a group; its calls block the thread |
 //! | [`AsyncGroup`] | the same; its calls are futures, for any executor |
 //! | [`Ticket`], [`Batch`] | the outcome of one message, of several messages, that were sent without waiting |
+//! | [`OutsideSender`] | sends to a group from a process that is no member |
 //! | [`look`] | asks a group for a report; the caller need not be a member |
 //! | [`replica::Replica`] | this process's copy of a state that all members keep, in memory or on disk |
 //! | [`locks::LockService`] | locks and leader election |
@@ -266,9 +267,11 @@ mod key;
 pub mod locks;
 mod log;
 mod names;
+mod open;
 mod opening;
 mod options;
 mod outside;
+mod outside_sender;
 mod reach;
 pub mod replica;
 pub mod rpc;
@@ -290,15 +293,17 @@ pub use key::Key;
 pub use opening::Handle;
 pub use options::{DEFAULT_PORT, Options};
 pub use outside::{change_order, force, look, look_at, look_with_key_at};
+pub use outside_sender::{OutsideError, OutsideOptions, OutsideSender, Tally};
 pub use reach::MULTICAST_PORT;
 pub use seeds::seed_addresses;
 pub use ticket::{Batch, BatchOutcome, Ticket};
 pub use unisono_core::look::{Counters, LastReset, MemberReport, Report, WaitReason, Waiting};
+pub use unisono_core::outside::SenderError;
 pub use unisono_core::{
     ChangeOrderError, ConfigError, ConfirmError, EpochId, Event, Floor, FloorError, ForceError, Formation,
     GroupConfig, HandOverError, HeldUp, Info, Instance, JoinFailure, LeaveError, Member, MessageNumber,
-    Migration, Name, NameError, Order, Phase, Port, Quality, QualityError, Quorum, ResetError, SendError,
-    Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
+    Migration, Name, NameError, Order, Outside, Phase, Port, Quality, QualityError, Quorum, ResetError,
+    SendError, Seqno, Settings, SlowMember, Standing, Suspicion, Transport, Uid, View,
 };
 pub use versions::hear_other_version;
 

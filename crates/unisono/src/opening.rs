@@ -90,7 +90,7 @@ impl Opening<'_> {
         let random = Random::from_seed(random()?);
         let needs_multicast = seeds.is_empty() && !matches!(entry, EntryMode::Found(_));
         let make = |now, address: SocketAddr, receive_buffer_bytes| {
-            let me = Member { uid, name: options.name.clone(), address, floor: Default::default() };
+            let me = Member { uid, name: options.name.clone(), address, floor: Default::default(), hops: 1 };
             let datagram_bytes_max = datagram_bytes_max(options.settings.datagram_bytes_max, address.ip());
             let settings = Settings { receive_buffer_bytes, datagram_bytes_max, ..options.settings.clone() };
             Group::new(now, me, port, entry, self.hello, settings, protection(&options), random)

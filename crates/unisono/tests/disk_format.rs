@@ -127,7 +127,7 @@ impl Alone {
                 Output::Submit(payload, _) => {
                     self.seqno += 1;
                     let (seqno, number) = (self.seqno, self.seqno);
-                    let event = Event::Message { seqno, sender: Uid(5), number, payload };
+                    let event = Event::Message { seqno, sender: Uid(5), number, outside: None, payload };
                     self.replica.handle_event(Alone::NOW, event);
                 }
                 Output::Store(number, job) => {
@@ -167,7 +167,7 @@ fn the_entries_of_a_log_are_as_the_page_says() {
     let replica = Replica::with_disk(Uid(5), Nothing, settings, &start).unwrap();
     let mut alone = Alone { replica, seqno: 0, entries: Vec::new() };
     let (name, address) = (Name::new("1").unwrap(), ([127, 0, 0, 1], 7195).into());
-    let member = Member { uid: Uid(5), name, address, floor: Default::default() };
+    let member = Member { uid: Uid(5), name, address, floor: Default::default(), hops: 1 };
     let view = View::new(EpochId::default(), vec![member], Uid(5), 0);
     alone.replica.handle_event(Alone::NOW, Event::Entered { seqno: 0, view });
     alone.settle();

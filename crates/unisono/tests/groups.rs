@@ -67,7 +67,7 @@ fn an_unreliable_message_has_no_seqno_and_no_outcome_to_wait_for() {
     thread::scope(|scope| {
         scope.spawn(move || {
             until(&first, |event| match event {
-                Event::Early { sender, quality, payload } => {
+                Event::Early { sender, quality, payload, .. } => {
                     assert_eq!(*quality, Quality::UNRELIABLE);
                     assert_eq!(&payload[..], b"3, 4");
                     assert!(first.info().members.iter().any(|member| member.uid == *sender));

@@ -25,6 +25,7 @@ fn ann() -> Member {
         name: "Ann".parse().unwrap(),
         address: ([10, 0, 0, 1], 7195).into(),
         floor: Floor::None,
+        hops: 1,
     }
 }
 
@@ -33,7 +34,7 @@ fn random_numbers_are_digits_and_names_are_text() {
     let written = survives(&ann());
     assert_eq!(
         written,
-        json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195", "floor": "none"})
+        json!({"uid": "fedcba9876543210", "name": "Ann", "address": "10.0.0.1:7195", "floor": "none", "hops": 1})
     );
     let epoch = EpochId { counter: 3, coordinator: Uid(7), nonce: 1 << 63 };
     let expected = json!({"counter": 3, "coordinator": "0000000000000007", "nonce": "8000000000000000"});
@@ -57,12 +58,23 @@ fn a_text_that_is_no_name_is_refused() {
 #[test]
 fn events_survive() {
     let view = View::new(EpochId::default(), vec![ann()], ann().uid, 1);
-    let message = Event::Message { seqno: 9, sender: ann().uid, number: 2, payload: b"\0\xff"[..].into() };
+    let message = Event::Message {
+        seqno: 9,
+        sender: ann().uid,
+        number: 2,
+        outside: None,
+        payload: b"\0\xff"[..].into(),
+    };
     let expected =
         json!({"message": {"seqno": 9, "sender": "fedcba9876543210", "number": 2, "payload": [0, 255]}});
     assert_eq!(survives(&message), expected);
     for event in [
-        Event::Early { sender: ann().uid, quality: Quality::UNRELIABLE, payload: "3, 4".into() },
+        Event::Early {
+            sender: ann().uid,
+            quality: Quality::UNRELIABLE,
+            outside: None,
+            payload: "3, 4".into(),
+        },
         Event::Entered { seqno: 0, view: view.clone() },
         Event::Joined { seqno: 1, member: ann(), hello: "hello".into(), members: 2 },
         Event::Left { seqno: 2, member: ann(), goodbye: "".into(), members: 1, successor: Some(Uid(1)) },

@@ -3,10 +3,12 @@
 use super::{Group, Phase, Reason};
 use crate::config::{Migration, Order};
 use crate::error::{HandOverError, LeaveError, ResetError, SendError};
+use crate::event::Outside;
 use crate::flow::Outgoing;
 use crate::fragment;
 use crate::identity::{GroupTag, Instance, MessageNumber, Uid};
 use crate::look::Counters;
+use crate::outside;
 use crate::planted::Probe;
 use crate::quality::Quality;
 use crate::time::Time;
@@ -33,6 +35,30 @@ impl Group {
     /// # Errors
     /// See [`SendError`]: nothing was sent.
     pub fn send_with(
+        &mut self,
+        now: Time,
+        payload: Bytes,
+        quality: Quality,
+    ) -> Result<MessageNumber, SendError> {
+        self.send_payload(now, outside::escape(payload), quality)
+    }
+
+    /// Sends a message for a process that is no member: every member receives it with the process and its number. The
+    /// caller answers for the process's order, as [`Relay`](outside::Relay) does.
+    ///
+    /// # Errors
+    /// See [`SendError`]: nothing was sent.
+    pub fn send_outside(
+        &mut self,
+        now: Time,
+        outside: Outside,
+        payload: &[u8],
+        quality: Quality,
+    ) -> Result<MessageNumber, SendError> {
+        self.send_payload(now, outside::mark(outside, payload), quality)
+    }
+
+    fn send_payload(
         &mut self,
         now: Time,
         payload: Bytes,

@@ -8,6 +8,7 @@ use super::{Group, Phase};
 use crate::event::{Event, Outcome, View};
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
 use crate::log::{Entry, Members, Message, Reset};
+use crate::outside::unmark;
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 use crate::wire::Change;
@@ -135,7 +136,8 @@ impl Group {
         let is_piece = is_piece && !quality.may_be_early();
         let payload = if is_piece { self.put_together(sender, more, data?)? } else { data? };
         self.counters.messages_delivered += 1;
-        Some(Event::Message { seqno, sender, number, payload })
+        let (outside, payload) = unmark(payload);
+        Some(Event::Message { seqno, sender, number, outside, payload })
     }
 
     #[inline(never)]
@@ -187,6 +189,11 @@ impl Group {
         let epoch = at_seqno.map_or(self.epoch, |(_, epoch)| *epoch);
         let (resilience, founded) = (self.resilience_in(members.len()), self.config.resilience);
         View { epoch, resilience, members, sequencer, resilience_founded: founded }
+    }
+
+    /// Returns the members of the view that the application knows by the events that it has received.
+    pub fn delivered_view(&self) -> &[Member] {
+        self.log.history().view_at(self.log.delivered())
     }
 
     /// Returns the next outcome of a message sent from here, in the order of their numbers. Outcomes are not part of

@@ -152,8 +152,8 @@ impl Group {
             Frame::Locate { nonce } => self.handle_locate(now, from, header.sender, nonce, !multicast),
             Frame::HereIs(here) => self.handle_here_is(now, from, here),
             Frame::Met(met) if !multicast => self.handle_verdict(now, from, header.sender, met),
-            Frame::JoinRequest { cookie, name, floor, hello } => {
-                let joiner = Member { uid: header.sender, name, address: from, floor };
+            Frame::JoinRequest { cookie, name, floor, hops, hello } => {
+                let joiner = Member { uid: header.sender, name, address: from, floor, hops };
                 self.handle_join_request(now, joiner, header.number, cookie, hello);
             }
             Frame::Welcome(welcome) if self.has_asked(from) => {

@@ -32,7 +32,7 @@ use crate::log::Log;
 use crate::look::{Counters, LastReset};
 use crate::membership::{
     Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
-    PreviousEpoch, Recovery, Seek,
+    PreviousEpoch, Recovery, Scope, Seek,
 };
 use crate::ordering::{Acknowledging, Early, Order};
 use crate::peers::{Addressing, Detector, Peers};
@@ -94,6 +94,7 @@ pub struct Group {
     pub(crate) unreliable: Unreliable,
     pub(crate) early: Early,
     pub(crate) peers: Peers,
+    pub(crate) scope: Scope,
 
     pub(crate) order: Order,
     pub(crate) repair: Repair,
@@ -155,7 +156,7 @@ pub struct Group {
 
 impl Group {
     /// Returns a process that begins to found, join or form the group of `port`. `me.uid` must be fresh: 64 random bits
-    /// that never named any member before; its floor is that of `settings`. The join delivers `hello` to the other members.
+    /// that never named any member before; its floor and hops are those of `settings`. The join delivers `hello` to the other members.
     ///
     /// # Errors
     /// A parameter is out of its range; nothing was done.
@@ -188,7 +189,7 @@ impl Group {
             crate::wire::GREETING_BYTES_MAX as u64,
             "at most 512 bytes",
         )?;
-        let me = Member { floor: settings.floor, ..me };
+        let me = Member { floor: settings.floor, hops: settings.hops, ..me };
         let mut group = Group {
             tag: port.tag(),
             phase: Phase::Locating,
@@ -207,6 +208,7 @@ impl Group {
             unreliable: Unreliable::default(),
             early: Early::default(),
             peers: Peers::default(),
+            scope: Scope::default(),
             order: Order::default(),
             repair: Repair::default(),
             acknowledging: Acknowledging::default(),

@@ -9,7 +9,13 @@ const FAR: Seqno = 100;
 const TEXT: Bytes = Bytes::from_static(b"text");
 
 fn member(uid: Uid) -> Member {
-    Member { uid, name: Name::default(), address: "127.0.0.1:1".parse().unwrap(), floor: Default::default() }
+    Member {
+        uid,
+        name: Name::default(),
+        address: "127.0.0.1:1".parse().unwrap(),
+        floor: Default::default(),
+        hops: 1,
+    }
 }
 
 /// Returns the log of a group of A and B that begins after `seqno`.

@@ -219,13 +219,14 @@ impl Group {
             }
             (Phase::Locating, Some(here)) => {
                 joining.act_at = now + JOIN_ASK_EVERY;
-                let (name, floor, hello) = (self.me.name.clone(), self.me.floor, joining.hello.clone());
+                let Member { name, floor, hops, .. } = self.me.clone();
+                let hello = joining.hello.clone();
                 joining.asks += 1;
                 if joining.asks > ASKS_MAX {
                     self.start_over(now);
                     return;
                 }
-                let request = Frame::JoinRequest { cookie: here.cookie, name, floor, hello };
+                let request = Frame::JoinRequest { cookie: here.cookie, name, floor, hops, hello };
                 self.post_outside(here.sequencer, request);
             }
             _ => {
@@ -431,8 +432,13 @@ impl Group {
         self.begin_log(now, welcome.epoch, welcome.epoch_start, &welcome.base);
         if self.peers.get(from).is_none() {
             // The sequencer may have joined after the seqno at which this log begins; this joiner must hear it too.
-            let member =
-                Member { uid: from, name: Name::default(), address: asked.sequencer, floor: Floor::None };
+            let member = Member {
+                uid: from,
+                name: Name::default(),
+                address: asked.sequencer,
+                floor: Floor::None,
+                hops: Member::HOPS_DEFAULT,
+            };
             self.peers.insert(Peer::new(now, member, Standing::Member, 0));
         }
         self.phase = Phase::Joining;

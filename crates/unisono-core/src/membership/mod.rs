@@ -26,4 +26,4 @@ pub(crate) use leave::{Departures, LeaveRequest, Leaving};
 pub(crate) use previous::{INQUIRE_BYTES, INQUIRY_BYTES, PreviousEpoch};
 pub(crate) use recovery::{Force, Halt, Invitation, Recovery};
 pub(crate) use seek::Seek;
-pub(crate) use view::{check_floor, is_quorum};
+pub(crate) use view::{Scope, check_floor, is_quorum};

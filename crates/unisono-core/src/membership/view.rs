@@ -9,6 +9,7 @@ use crate::log::Members;
 use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::Change;
+use alloc::sync::Arc;
 
 /// True if the members of `view` that satisfy `is_in` are a quorum of it (docs/protocol/recovery.md).
 ///
@@ -36,6 +37,23 @@ pub(crate) fn is_quorum(quorum: &Quorum, view: &Members, is_in: impl Fn(&Member)
         }
         Quorum::All => members == view.len(),
         Quorum::AtLeast(least) => members >= (*least as usize).min(view.len()),
+    }
+}
+
+/// How far the members of a view ask multicasts to go. It is computed once for each view, since it is asked for often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    view: Members,
+    hops: u8,
+}
+
+impl Scope {
+    fn of(&mut self, view: &Members) -> u8 {
+        if self.hops == 0 || !Arc::ptr_eq(view, &self.view) {
+            self.hops = view.iter().map(|member| member.hops).max().unwrap_or(Member::HOPS_DEFAULT);
+            self.view = view.clone();
+        }
+        self.hops
     }
 }
 
@@ -101,6 +119,16 @@ impl Group {
             _ => return false,
         };
         names.contains(name) && view.iter().any(|member| member.name == *name)
+    }
+
+    /// Returns how far this member's multicasts go: they pass fewer routers than the largest number that a member of the
+    /// accepted view asks for. A process that is no member yet looks for the group as far as it asks itself.
+    pub fn hops(&mut self) -> u8 {
+        let asked = self.scope.of(self.log.history().view_at(self.log.accepted()));
+        match self.phase {
+            Phase::Locating | Phase::Joining => asked.max(self.me.hops),
+            _ => asked,
+        }
     }
 
     /// True if all members of `view` together are a quorum, so that a reset could find one.

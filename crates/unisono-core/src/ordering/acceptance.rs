@@ -214,7 +214,7 @@ mod tests {
 
     fn member(uid: u64) -> Member {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, uid as u16));
-        Member { uid: Uid(uid), name: Name::default(), address, floor: Default::default() }
+        Member { uid: Uid(uid), name: Name::default(), address, floor: Default::default(), hops: 1 }
     }
 
     /// A log after seqno 0 with a view of the members 0, 1, … (this one is 0).

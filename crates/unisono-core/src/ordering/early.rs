@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::{MessageNumber, Seqno, Uid};
 use crate::log::{Entry, Members, Message, Slice};
+use crate::outside::unmark;
 use crate::planted::{Planted, Probe};
 use crate::quality::Quality;
 use crate::wire::{EarlyMessage, TAIL_BYTES_MAX};
@@ -152,7 +153,8 @@ impl Group {
         self.early.insert((sender, number), quality, bytes.clone());
         self.counters.messages_delivered += 1;
         self.counters.early += 1;
-        self.notices.push_back(Event::Early { sender, quality, payload: bytes });
+        let (outside, payload) = unmark(bytes);
+        self.notices.push_back(Event::Early { sender, quality, outside, payload });
     }
 
     /// True if all earlier messages of the sender in this epoch are received, and those that are source ordered or better

@@ -319,7 +319,7 @@ mod tests {
     fn log(entries: &[Option<Uid>]) -> Log {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let members = [A, B, C]
-            .map(|uid| Member { uid, name: Name::default(), address, floor: Default::default() })
+            .map(|uid| Member { uid, name: Name::default(), address, floor: Default::default(), hops: 1 })
             .to_vec();
         let mut log = Log::after(&LogBase {
             seqno: 0,

@@ -13,7 +13,7 @@ const DETECTOR_PATIENCE: Duration = Duration::from_millis(120);
 
 fn member(uid: u64) -> Member {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, uid as u16));
-    Member { uid: Uid(uid), name: Name::default(), address, floor: Default::default() }
+    Member { uid: Uid(uid), name: Name::default(), address, floor: Default::default(), hops: 1 }
 }
 
 fn at(millisecond: u64) -> Time {

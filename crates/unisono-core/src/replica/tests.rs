@@ -97,6 +97,7 @@ fn member(uid: u64) -> Member {
         name: Name::default(),
         address: ([127, 0, 0, 1], uid as u16).into(),
         floor: Default::default(),
+        hops: 1,
     }
 }
 
@@ -251,6 +252,7 @@ impl Made {
                 seqno,
                 sender: Uid(uid),
                 number: seqno,
+                outside: None,
                 payload: payload.clone(),
             }),
             Output::Confirm => {
@@ -1039,7 +1041,13 @@ fn a_newcomer_whose_backlog_is_full_asks_for_a_later_state() {
     let large: Bytes = vec![b'x'; 1 << 20].into();
     for _ in 0..70 {
         let payload = large.clone();
-        made.order(|seqno| Event::Message { seqno, sender: Uid(1), number: seqno, payload: payload.clone() });
+        made.order(|seqno| Event::Message {
+            seqno,
+            sender: Uid(1),
+            number: seqno,
+            outside: None,
+            payload: payload.clone(),
+        });
         made.settle();
         assert!(made.replicas[&2].account().backlog_bytes <= backlog::BACKLOG_BYTES_MAX);
     }
@@ -1073,7 +1081,8 @@ fn a_state_with_commands_that_a_reset_dropped_is_not_taken() {
         quality: Quality::ORDERED,
         payload: "lost".into(),
     });
-    let lost = Event::Message { seqno: seqno + 1, sender: Uid(1), number: 9, payload: lost.write() };
+    let lost =
+        Event::Message { seqno: seqno + 1, sender: Uid(1), number: 9, outside: None, payload: lost.write() };
     made.replica(1).handle_event(NOW, lost);
     made.silent = vec![2, 3];
     let entered = Event::Entered { seqno, view: made.present_view() };
@@ -1102,7 +1111,8 @@ fn a_copy_applies_no_message_without_a_place() {
         quality: Quality::ORDERED,
         payload: "early".into(),
     });
-    let early = Event::Early { sender: Uid(2), quality: Quality::UNRELIABLE, payload: early.write() };
+    let early =
+        Event::Early { sender: Uid(2), quality: Quality::UNRELIABLE, outside: None, payload: early.write() };
     made.replica(1).handle_event(NOW, early);
     made.settle();
     made.request(1, 2, 79, 1, "b");
@@ -1167,6 +1177,7 @@ fn a_member_without_the_state_does_not_count_towards_the_minimum() {
             seqno,
             sender: Uid(sender),
             number: 1,
+            outside: None,
             payload: payload.clone(),
         });
     }
@@ -1202,6 +1213,7 @@ fn a_command_that_a_reset_accepted_is_answered_once_enough_members_have_it() {
             seqno,
             sender: Uid(sender),
             number: 1,
+            outside: None,
             payload: payload.clone(),
         });
         made.settle();
@@ -1249,6 +1261,7 @@ fn an_answer_waits_for_the_last_of_the_resets_that_lie_ahead() {
             seqno,
             sender: Uid(sender),
             number: 1,
+            outside: None,
             payload: payload.clone(),
         });
     }

@@ -214,6 +214,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             cookie: from.u64("cookie")?,
             name: read_name(from)?,
             floor: read_floor(from)?,
+            hops: read_hops(from)?,
             hello: read_greeting(from)?,
         },
         FrameKind::Welcome => Frame::Welcome(Box::new(Welcome {
@@ -349,6 +350,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             name: read_name(from)?,
             address: read_address(from)?,
             floor: read_floor(from)?,
+            hops: read_hops(from)?,
             nonce: from.u64("nonce")?,
             prepared: match from.flag("prepared")? {
                 true => Some((read_ballot(from)?, read_founding(from)?)),
@@ -475,10 +477,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.flag(met.from_other);
             write_address(out, &met.address);
         }
-        Frame::JoinRequest { cookie, name, floor, hello } => {
+        Frame::JoinRequest { cookie, name, floor, hops, hello } => {
             out.u64(*cookie);
             write_name(out, name);
             write_floor(out, *floor);
+            out.u8(*hops);
             write_greeting(out, hello);
         }
         Frame::Welcome(welcome) => {
@@ -606,12 +609,13 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             write_room(out, begun, *room);
         }
         Frame::FormPromise(promise) => {
-            let FormPromise { formation, ballot, name, address, floor, nonce, prepared } = &**promise;
+            let FormPromise { formation, ballot, name, address, floor, hops, nonce, prepared } = &**promise;
             out.u64(*formation);
             write_ballot(out, ballot);
             write_name(out, name);
             write_address(out, address);
             write_floor(out, *floor);
+            out.u8(*hops);
             out.u64(*nonce);
             out.flag(prepared.is_some());
             if let Some((ballot, founding)) = prepared {

@@ -351,8 +351,8 @@ impl fmt::Display for Frame {
                 if met.from_other { "says that group" } else { "says the receiver's group" },
                 met.cookie,
             ),
-            Frame::JoinRequest { cookie, name, floor, hello } => {
-                let (name, floor) = (name.as_str(), WithFloor(*floor));
+            Frame::JoinRequest { cookie, name, floor, hops, hello } => {
+                let (name, floor) = (name.as_str(), Wanted(*floor, *hops));
                 write!(f, "{name:?} asks to join{floor}, cookie {cookie:016x}, saying {}", Shown(hello))
             }
             Frame::Welcome(welcome) => write!(
@@ -493,7 +493,7 @@ impl fmt::Display for Frame {
             Frame::FormPromise(promise) => {
                 let (name, ballot) = (promise.name.as_str(), Attempt(&promise.ballot));
                 let (formation, address, nonce) = (promise.formation, promise.address, promise.nonce);
-                let floor = WithFloor(promise.floor);
+                let floor = Wanted(promise.floor, promise.hops);
                 write!(f, "{formation:016x}: {name:?} at {address}{floor} promises {ballot}, ")?;
                 write!(f, "nonce {nonce:016x}; ")?;
                 match &promise.prepared {
@@ -795,20 +795,24 @@ struct Who<'a>(&'a Member);
 
 impl fmt::Display for Who<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Member { uid, name, address, floor } = self.0;
-        write!(f, "{:?} ({uid}) at {address}{}", name.as_str(), WithFloor(*floor))
+        let Member { uid, name, address, floor, hops } = self.0;
+        write!(f, "{:?} ({uid}) at {address}{}", name.as_str(), Wanted(*floor, *hops))
     }
 }
 
-/// Words about a member that asks for a floor; none about another.
-struct WithFloor(Floor);
+/// Words about a member that asks for a floor, or for multicasts beyond its segment; none about another.
+struct Wanted(Floor, u8);
 
-impl fmt::Display for WithFloor {
+impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Floor::None => Ok(()),
-            floor => write!(f, " with floor {floor}"),
+        let Wanted(floor, hops) = *self;
+        if floor != Floor::None {
+            write!(f, " with floor {floor}")?;
         }
+        if hops != Member::HOPS_DEFAULT {
+            write!(f, " with hops {hops}")?;
+        }
+        Ok(())
     }
 }
 

@@ -105,6 +105,8 @@ pub enum Frame {
         name: Name,
         /// The floor that it asks for.
         floor: Floor,
+        /// The hops that it asks for.
+        hops: u8,
         /// Greeting, delivered with the join.
         hello: Bytes,
     },
@@ -799,6 +801,8 @@ pub struct FormPromise {
     pub address: SocketAddr,
     /// The floor that the participant asks for.
     pub floor: Floor,
+    /// The hops that the participant asks for.
+    pub hops: u8,
     /// 64 random bits of the participant's life. The coordinator returns them in [`Frame::FormPrepare`], which shows that it
     /// has heard this life.
     pub nonce: u64,

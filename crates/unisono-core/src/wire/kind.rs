@@ -80,8 +80,8 @@ kinds! {
     // finding, joining, leaving
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 58;
-    JoinRequest = 0x22, 13;
-    Welcome = 0x23, 154;
+    JoinRequest = 0x22, 14;
+    Welcome = 0x23, 155;
     Refused = 0x24, 9;
     LeaveRequest = 0x25, 10;
     Farewell = 0x26, 16;
@@ -109,11 +109,11 @@ kinds! {
     Parcel = 0x50, 8;
     // forming a group
     Form = 0x60, QUESTION_BYTES_MIN;
-    FormPromise = 0x61, 39;
+    FormPromise = 0x61, 40;
     FormRefused = 0x62, 40;
-    FormPrepare = 0x63, 131;
+    FormPrepare = 0x63, 132;
     FormPrepared = 0x64, 20;
-    Formed = 0x65, 123;
+    Formed = 0x65, 124;
     FormEcho = 0x66, 30;
     // calls
     LocatePort = 0x70, QUESTION_BYTES_MIN;

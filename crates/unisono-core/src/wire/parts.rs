@@ -18,8 +18,8 @@ use core::time::Duration;
 
 type Result<T> = core::result::Result<T, FrameError>;
 
-/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7), floor (2).
-pub(super) const MEMBER_BYTES_MIN: usize = 18;
+/// The fewest bytes of a member: uid (8), empty name (1), IPv4 address (7), floor (2), hops (1).
+pub(super) const MEMBER_BYTES_MIN: usize = 19;
 
 /// Writes family, IP address and port. The scope and the flow of an IPv6 address have no meaning on another host, and
 /// are left out.
@@ -80,6 +80,7 @@ pub(super) fn write_member(out: &mut Body<'_>, member: &Member) {
     write_name(out, &member.name);
     write_address(out, &member.address);
     write_floor(out, member.floor);
+    out.u8(member.hops);
 }
 
 pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
@@ -88,7 +89,15 @@ pub(super) fn read_member(from: &mut Reader) -> Result<Member> {
         name: read_name(from)?,
         address: read_address(from)?,
         floor: read_floor(from)?,
+        hops: read_hops(from)?,
     })
+}
+
+pub(super) fn read_hops(from: &mut Reader) -> Result<u8> {
+    match from.u8("hops")? {
+        0 => Err(from.out_of_range("hops", 0_u8)),
+        hops => Ok(hops),
+    }
 }
 
 /// A floor that is no number of members.

@@ -84,8 +84,13 @@ fn no_outsider_is_sent_more_than_it_asked_with() {
     assert_eq!(net.size(0), 9);
     let group = net.group(0).tag();
     let ask = |room| Frame::Ask { nonce: 3, room };
-    let join =
-        Frame::JoinRequest { cookie: 0, name: Name::default(), floor: Floor::None, hello: Bytes::new() };
+    let join = Frame::JoinRequest {
+        cookie: 0,
+        name: Name::default(),
+        floor: Floor::None,
+        hops: 1,
+        hello: Bytes::new(),
+    };
     let least = PADDED_BYTES_MIN as u32;
     let questions = [
         vec![Frame::Locate { nonce: 1 }],

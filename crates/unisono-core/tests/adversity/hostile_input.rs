@@ -181,7 +181,8 @@ fn answers_from_another_address_start_no_endless_exchange() {
     net.add(EntryMode::Found(GroupConfig::default()), unicast());
     net.run(10 * MS);
     let now = Time::from_nanos(net.now);
-    let me = Member { uid: Uid(500), name: name("x"), address: address(11), floor: Default::default() };
+    let me =
+        Member { uid: Uid(500), name: name("x"), address: address(11), floor: Default::default(), hops: 1 };
     let port = Port::from_name("smoke");
     let (checksum, random) = (Box::new(Checksum), Random::from_u64(9));
     let mut joiner =
@@ -365,6 +366,7 @@ impl Liar<'_> {
                     name: name("x"),
                     address: address(index),
                     floor: Default::default(),
+                    hops: 1,
                 };
                 Change::Join { member, hello: Bytes::new() }
             }

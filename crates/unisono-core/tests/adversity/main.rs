@@ -28,6 +28,7 @@ mod qualities;
 mod repair_and_flow;
 mod resets;
 mod ring;
+mod scope;
 mod switch;
 mod unreliable;
 mod versions;

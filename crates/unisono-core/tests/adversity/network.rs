@@ -149,8 +149,13 @@ impl Net {
 
     pub(crate) fn add_named(&mut self, entry: EntryMode, settings: Settings, text: &str) -> usize {
         let index = self.members.len();
-        let me =
-            Member { uid: uid(index), name: name(text), address: address(index), floor: Default::default() };
+        let me = Member {
+            uid: uid(index),
+            name: name(text),
+            address: address(index),
+            floor: Default::default(),
+            hops: 1,
+        };
         self.seat(Some(self.begin(me, entry, settings)));
         self.drain(index);
         index
@@ -163,6 +168,7 @@ impl Net {
             name: name("another"),
             address: address(index),
             floor: Default::default(),
+            hops: 1,
         };
         self.members[index] = Some(self.begin(me, entry, settings));
         self.drain(index);

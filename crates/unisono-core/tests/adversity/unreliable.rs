@@ -16,7 +16,7 @@ fn send_unreliable(net: &mut Net, index: usize, text: &str) {
 /// Returns the unreliable messages that a member's application has received, as text, with their senders.
 fn early(net: &Net, index: usize) -> Vec<(Uid, String)> {
     let of_event = |event: &Event| match event {
-        Event::Early { sender, quality: Quality::UNRELIABLE, payload } => {
+        Event::Early { sender, quality: Quality::UNRELIABLE, payload, .. } => {
             Some((*sender, String::from_utf8_lossy(payload).into_owned()))
         }
         _ => None,

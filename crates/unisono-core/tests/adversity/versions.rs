@@ -66,7 +66,8 @@ impl World {
         let place = self.processes.len();
         let number = place as u64 + 1;
         let name = Name::new(&number.to_string()).unwrap();
-        let me = Member { uid: Uid(number), name, address: address(place), floor: Default::default() };
+        let me =
+            Member { uid: Uid(number), name, address: address(place), floor: Default::default(), hops: 1 };
         let (port, random) = (Port::from_name("versions"), Random::from_u64(number));
         let settings = Settings { transport: Transport::Unicast, ..Settings::default() };
         let protection: Box<dyn Protection> = if self.keyed { Box::new(Keyed) } else { Box::new(Checksum) };

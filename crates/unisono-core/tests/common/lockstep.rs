@@ -95,6 +95,7 @@ impl Lockstep {
             name: Name::new(&member.to_string()).unwrap(),
             address: address(member),
             floor: Default::default(),
+            hops: 1,
         };
         let (port, random) = (Port::from_name("lockstep"), Random::from_u64(member as u64));
         let (settings, protection) = (Settings::default(), Box::new(Checksum));

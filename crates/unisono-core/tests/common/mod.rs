@@ -119,8 +119,13 @@ impl Net {
             self.members[former] = None;
         }
         let life = self.members.len();
-        let me =
-            Member { uid: uid(life), name: name(place), address: address(place), floor: Default::default() };
+        let me = Member {
+            uid: uid(life),
+            name: name(place),
+            address: address(place),
+            floor: Default::default(),
+            hops: 1,
+        };
         let group = Group::new(
             self.time(),
             me,

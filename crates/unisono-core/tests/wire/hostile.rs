@@ -288,6 +288,7 @@ fn configurations_out_of_range_are_refused() {
             name: Name::default(),
             address: "127.0.0.1:9".parse().unwrap(),
             floor: Default::default(),
+            hops: 1,
         };
         let welcome = Welcome {
             cookie: 1,
@@ -374,15 +375,17 @@ fn bytes_that_mean_nothing_are_refused() {
         cookie: 1,
         name: Name::new("é").unwrap(),
         floor: Floor::None,
+        hops: 1,
         hello: Bytes::from_static(b"hello"),
     };
     assert_eq!(fault(changed(&request, 9, b'a')), Fault::Text);
     assert_eq!(fault(changed(&request, 8, 65)), Fault::Range { field: "name length", value: 65 });
     assert_eq!(fault(changed(&request, 8, 20)), Fault::Short("name"));
     assert_eq!(fault(changed(&request, 11, 0x20)), Fault::Range { field: "floor", value: 8192 });
-    assert_eq!(fault(changed(&request, 13, 2)), Fault::Range { field: "greeting length", value: 517 });
-    assert_eq!(fault(changed(&request, 14, 6)), Fault::Short("greeting length"));
-    assert_eq!(fault(changed(&request, 14, 4)), Fault::Trailing(1));
+    assert_eq!(fault(changed(&request, 13, 0)), Fault::Range { field: "hops", value: 0 });
+    assert_eq!(fault(changed(&request, 14, 2)), Fault::Range { field: "greeting length", value: 517 });
+    assert_eq!(fault(changed(&request, 15, 6)), Fault::Short("greeting length"));
+    assert_eq!(fault(changed(&request, 15, 4)), Fault::Trailing(1));
 
     let run = Frame::Ordered(Ordered {
         seqno: 1,

@@ -108,8 +108,14 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
                 Frame::Met(Met { cookie, instance, ordered, ordered_here, gives_way, from_other, address })
             })
             .boxed(),
-        FrameKind::JoinRequest => (any::<u64>(), name(), floor(), greeting())
-            .prop_map(|(cookie, name, floor, hello)| Frame::JoinRequest { cookie, name, floor, hello })
+        FrameKind::JoinRequest => (any::<u64>(), name(), floor(), hops(), greeting())
+            .prop_map(|(cookie, name, floor, hops, hello)| Frame::JoinRequest {
+                cookie,
+                name,
+                floor,
+                hops,
+                hello,
+            })
             .boxed(),
         FrameKind::Welcome => (any::<u64>(), any::<u128>(), epoch(), mark(), config(), log_base())
             .prop_map(|(cookie, instance, epoch, epoch_start, config, base)| {
@@ -210,9 +216,10 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             .boxed(),
         FrameKind::FormPromise => {
             let prepared = option::of((ballot(), founding()));
-            (any::<u64>(), ballot(), name(), address(), floor(), any::<u64>(), prepared)
-                .prop_map(|(formation, ballot, name, address, floor, nonce, prepared)| {
-                    let promise = FormPromise { formation, ballot, name, address, floor, nonce, prepared };
+            (any::<u64>(), ballot(), name(), address(), floor(), hops(), any::<u64>(), prepared)
+                .prop_map(|(formation, ballot, name, address, floor, hops, nonce, prepared)| {
+                    let promise =
+                        FormPromise { formation, ballot, name, address, floor, hops, nonce, prepared };
                     Frame::FormPromise(promise.into())
                 })
                 .boxed()
@@ -549,12 +556,17 @@ fn ballot() -> impl Strategy<Value = Ballot> {
 }
 
 fn member() -> impl Strategy<Value = Member> {
-    (uid(), name(), address(), floor()).prop_map(|(uid, name, address, floor)| Member {
+    (uid(), name(), address(), floor(), hops()).prop_map(|(uid, name, address, floor, hops)| Member {
         uid,
         name,
         address,
         floor,
+        hops,
     })
+}
+
+fn hops() -> impl Strategy<Value = u8> {
+    1..=u8::MAX
 }
 
 fn floor() -> impl Strategy<Value = Floor> {

@@ -323,8 +323,13 @@ impl Gathering {
     fn enter(&mut self, rank: usize) {
         let node = self.head + rank;
         let name = Name::new(&format!("node {node}")).unwrap_or_default();
-        let me =
-            Member { uid: Uid(node as u64 + 1), name, address: address_of(node), floor: Default::default() };
+        let me = Member {
+            uid: Uid(node as u64 + 1),
+            name,
+            address: address_of(node),
+            floor: Default::default(),
+            hops: 1,
+        };
         let entry = if rank == 0 { EntryMode::Found(self.config()) } else { EntryMode::Join };
         let settings = Settings {
             datagram_bytes_max: 16_000,

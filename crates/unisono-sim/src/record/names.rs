@@ -121,10 +121,10 @@ impl Names {
             Event::Entered { seqno, view } => {
                 What::Entered { seqno: *seqno, view: Box::new(self.view(view)) }
             }
-            Event::Message { seqno, sender, number, payload } => {
+            Event::Message { seqno, sender, number, payload, .. } => {
                 self.delivered(*seqno, *sender, *number, payload)
             }
-            Event::Early { sender, quality, payload } => {
+            Event::Early { sender, quality, payload, .. } => {
                 let (sender, hash) = (self.life(*sender), hash(payload));
                 What::Early { sender, number: 0, quality: *quality, hash }
             }

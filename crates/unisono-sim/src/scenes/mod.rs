@@ -48,7 +48,13 @@ fn address(place: u8) -> SocketAddr {
 
 fn member(place: u8) -> Member {
     let name = Name::new(&format!("m{place}")).unwrap_or_default();
-    Member { uid: Uid(100 + u64::from(place)), name, address: address(place), floor: Default::default() }
+    Member {
+        uid: Uid(100 + u64::from(place)),
+        name,
+        address: address(place),
+        floor: Default::default(),
+        hops: 1,
+    }
 }
 
 /// Returns a participant of a formation of three that has begun its first ballot, what the formation is called, and the
@@ -229,8 +235,13 @@ fn forged_number(bug: Option<Planted>) -> Option<&'static str> {
 fn guessed_cookie(bug: Option<Planted>) -> Option<&'static str> {
     let mut couple = Couple::new(bug)?;
     let stranger = member(5);
-    let request =
-        Frame::JoinRequest { cookie: 5, name: stranger.name, floor: stranger.floor, hello: Bytes::new() };
+    let request = Frame::JoinRequest {
+        cookie: 5,
+        name: stranger.name,
+        floor: stranger.floor,
+        hops: 1,
+        hello: Bytes::new(),
+    };
     let datagram = sealed(&couple.groups[0], stranger.uid, 1, &request)?;
     couple.groups[0].handle_datagram(couple.now, stranger.address, datagram);
     let said = said(&mut couple.groups[0], couple.now);

@@ -89,6 +89,7 @@ impl Side for GroupSide {
             name: context.name,
             address: context.address,
             floor: Default::default(),
+            hops: 1,
         };
         let protection = Box::new(Seal);
         let GroupBirth { entry, settings } = birth;
@@ -384,7 +385,7 @@ impl World<GroupSide> {
                 note_passed(&mut self.recorder, now, process, life, &passed);
             }
             let Some(event) = event else { break };
-            if let Event::Message { seqno, sender, number, payload } = event {
+            if let Event::Message { seqno, sender, number, payload, .. } = event {
                 let what = self.recorder.names.delivered(seqno, sender, number, &payload);
                 self.recorder.note(now, process, life, what);
             } else if event != Event::Gone {
@@ -555,7 +556,7 @@ impl World<GroupSide> {
             if let Some(event_log) = &mut self.event_log {
                 event_log.event(process, &event);
             }
-            if let Event::Message { seqno, sender, number, payload } = event {
+            if let Event::Message { seqno, sender, number, payload, .. } = event {
                 let what = self.recorder.names.delivered(seqno, sender, number, &payload);
                 self.recorder.note(self.now, process, resident.life, what);
             } else if let Some(notice) = note_change(&mut self.recorder, self.now, process, resident, &event)

@@ -17,7 +17,7 @@ use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use unisono_core::{ConfigError, Group, GroupTag, Time};
+use unisono_core::{ConfigError, Group, GroupTag, Member, Time};
 use unisono_fork::Process;
 use unisono_udp::{Socket, SocketWaker, Wakeup, Watch};
 
@@ -136,11 +136,12 @@ impl Engine {
 
     fn new(whereabouts: Whereabouts, doubt: Arc<Doubt>) -> Result<Engine, OpenError> {
         let place = *whereabouts.place();
-        let unicast = open_unicast(&place, None).map_err(|cause| match cause.kind() {
-            io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
-            io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
-            _ => socket_error("open a socket", cause),
-        })?;
+        let unicast =
+            open_unicast(&place, Member::HOPS_DEFAULT, None).map_err(|cause| match cause.kind() {
+                io::ErrorKind::AddrInUse => OpenError::AddressInUse { address: place.bind },
+                io::ErrorKind::AddrNotAvailable => OpenError::NotOurAddress { address: place.bind },
+                _ => socket_error("open a socket", cause),
+            })?;
         let socket_waker = SocketWaker::new(unicast.address(), place.interface)
             .map_err(|cause| socket_error("open a second socket", cause))?;
         let wakeup = Wakeup::new().map_err(|cause| socket_error("make an event counter", cause))?;
@@ -207,7 +208,11 @@ impl Engine {
 }
 
 /// Opens the socket that sends, at this place. `before` is the one that an engine had at another place.
-pub(super) fn open_unicast(place: &Place, before: Option<(&Place, &Arc<Socket>)>) -> io::Result<Socket> {
+pub(super) fn open_unicast(
+    place: &Place,
+    hops: u8,
+    before: Option<(&Place, &Arc<Socket>)>,
+) -> io::Result<Socket> {
     let mut unicast = match before {
         // The port stays the same.
         Some((former, before)) if place.bind.ip().is_unspecified() && place.bind == former.bind => {
@@ -225,7 +230,7 @@ pub(super) fn open_unicast(place: &Place, before: Option<(&Place, &Arc<Socket>)>
     }
     if let Some(interface) = place.interface {
         // If this fails, listening fails too and reports it.
-        let _ = unicast.send_multicast_by(interface, 1);
+        let _ = unicast.send_multicast_by(interface, hops.into());
     }
     Ok(unicast)
 }

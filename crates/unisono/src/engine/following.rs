@@ -154,7 +154,7 @@ impl Engine {
     fn renew(&self, state: &mut State, index: u32) -> bool {
         let Some(interface) = state.whereabouts.place().interface else { return false };
         self.socket_waker.wake_by(interface);
-        let sends = state.unicast().send_multicast_by(interface, 1).is_ok();
+        let sends = state.unicast().send_multicast_by(interface, state.hops().into()).is_ok();
         let renewed = state.listen_anew(interface) && sends;
         state.whereabouts.note_renewed(renewed.then_some(index));
         renewed
@@ -164,7 +164,8 @@ impl Engine {
     /// to try again.
     fn move_to(&self, state: &mut State, now: Time, place: Place, network: &Network) -> Option<SocketAddr> {
         let before = state.own_address;
-        let unicast = open_unicast(&place, Some((state.whereabouts.place(), state.unicast()))).ok()?;
+        let unicast =
+            open_unicast(&place, state.hops(), Some((state.whereabouts.place(), state.unicast()))).ok()?;
         let address = unicast.address();
         state.whereabouts.arrive(place);
         state.replace_unicast(unicast);

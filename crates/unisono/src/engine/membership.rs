@@ -12,8 +12,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
+use unisono_core::outside::{Answer, Relay, Ticket};
 use unisono_core::{
-    ConfirmNumber, Destination, Event, Group, LeaveError, MessageNumber, Phase, Seqno, Standing, Time,
+    ConfirmNumber, Destination, Event, Group, LeaveError, MessageNumber, Phase, Seqno, Standing, Time, Uid,
 };
 
 /// Maximum time for a leave.
@@ -67,6 +68,8 @@ pub(crate) struct Membership {
     progressed: bool,
     /// Bytes submitted and not yet sent, so that more messages can share their datagrams.
     pub(crate) gathered_bytes: usize,
+    /// Sends for processes outside, once this member is open.
+    relay: Option<Box<Relay>>,
     /// A thread that waits for progress is to look again.
     pub(crate) look_again: bool,
     /// The application wants no events.
@@ -102,6 +105,7 @@ impl Membership {
             asked: false,
             progressed: false,
             gathered_bytes: 0,
+            relay: None,
             look_again: false,
             ignoring: false,
             abandoned: false,
@@ -113,7 +117,7 @@ impl Membership {
 
     /// Returns the next event, if there is one now, and notes why the events end. `Gone` is not handed on.
     pub(crate) fn event(&mut self) -> Option<Event> {
-        let event = self.peeked.pop_front().or_else(|| self.group.poll_event())?;
+        let event = self.peeked.pop_front().or_else(|| self.poll())?;
         (self.stops_order, self.not_receiving) = (None, false);
         match event {
             Event::Gone => {
@@ -132,6 +136,20 @@ impl Membership {
         Some(event)
     }
 
+    /// Takes the next event for the application from the core.
+    fn poll(&mut self) -> Option<Event> {
+        loop {
+            let event = self.group.poll_event()?;
+            if let Some(relay) = &mut self.relay {
+                relay.note(&event);
+                self.look_again |= relay.has_answers() || relay.has_to_send();
+            }
+            if !event.is_between_relays() {
+                return Some(event);
+            }
+        }
+    }
+
     /// Returns what a receiver waits for, if there is neither an event to take nor the end of the events.
     pub(crate) fn lacks_events(&self) -> Option<Interest> {
         let lacks = self.peeked.is_empty() && !self.group.may_have_events() && self.end().is_none();
@@ -146,7 +164,8 @@ impl Membership {
     /// Returns the next event and keeps it.
     pub(crate) fn peek(&mut self) -> Option<&Event> {
         if self.peeked.is_empty() {
-            self.peeked.extend(self.group.poll_event());
+            let event = self.poll();
+            self.peeked.extend(event);
         }
         self.peeked.front()
     }
@@ -155,11 +174,12 @@ impl Membership {
     pub(crate) fn serve(&mut self, now: Time, send_queue: &mut SendQueue, wakes: &mut Vec<Waker>) {
         self.gathered_bytes = 0;
         send_queue.drain(self, now);
-        let mut progress = std::mem::take(&mut self.look_again);
-        while let Some((number, outcome)) = self.group.poll_sent() {
-            wakes.extend(self.outcomes.resolve(number, outcome));
+        let mut progress = std::mem::take(&mut self.look_again) | self.take_outcomes(wakes);
+        // A member that is alone learns at once what became of what it sends here.
+        while self.advance_relay(now, send_queue) && self.take_outcomes(wakes) {
             progress = true;
         }
+        progress |= self.relay.as_ref().is_some_and(|relay| relay.has_answers());
         let confirms = self.note_confirmed();
         let is_another = self.note_phase(now, wakes);
         if confirms || is_another {
@@ -184,6 +204,50 @@ impl Membership {
             progress = true;
         }
         self.progressed = progress || confirms;
+    }
+
+    /// Makes this member send for processes outside, at `address`.
+    pub(crate) fn open(&mut self, address: SocketAddr) {
+        let me = self.group.info().me;
+        self.relay.get_or_insert_with(|| Box::new(Relay::new(me, address, self.group.delivered_view())));
+    }
+
+    /// True if this member sends for processes outside.
+    pub(crate) fn is_open(&self) -> bool {
+        self.relay.is_some()
+    }
+
+    /// Gives a request of a process outside to the relay of this member, which is open.
+    pub(crate) fn take_from_outside(&mut self, ticket: Ticket, client: Uid, request: Bytes) {
+        if let Some(relay) = &mut self.relay {
+            relay.request(ticket, client, request);
+        }
+    }
+
+    /// Returns an answer to a process outside.
+    pub(crate) fn answer_outside(&mut self) -> Option<(Ticket, Answer)> {
+        self.relay.as_mut()?.poll_answer()
+    }
+
+    /// Takes the outcomes of this member's messages from the core. Returns whether there were any.
+    fn take_outcomes(&mut self, wakes: &mut Vec<Waker>) -> bool {
+        let mut any = false;
+        while let Some((number, outcome)) = self.group.poll_sent() {
+            if let Some(relay) = &mut self.relay {
+                relay.outcome(number, outcome);
+            }
+            wakes.extend(self.outcomes.resolve(number, outcome));
+            any = true;
+        }
+        any
+    }
+
+    /// Sends what waits for processes outside, as far as there is room. Returns whether anything waited.
+    fn advance_relay(&mut self, now: Time, send_queue: &mut SendQueue) -> bool {
+        let Some(relay) = self.relay.as_mut().filter(|relay| relay.has_to_send()) else { return false };
+        relay.advance(now, &mut self.group);
+        send_queue.drain(self, now);
+        true
     }
 
     /// Takes the results of confirmations from the core. Returns whether there was one.
@@ -232,7 +296,10 @@ impl Membership {
 
     /// Returns the next entry that the member held when its life ended and that was not known to be accepted.
     pub(crate) fn undelivered(&mut self) -> Option<Event> {
-        if self.peeked.is_empty() { self.group.poll_undelivered() } else { None }
+        if !self.peeked.is_empty() {
+            return None;
+        }
+        std::iter::from_fn(|| self.group.poll_undelivered()).find(|event| !event.is_between_relays())
     }
 
     /// Returns the member's part in the group; none if it wanted to leave and no member confirmed that in time.
@@ -247,6 +314,7 @@ impl Membership {
         let is_another = phase != self.phase || overdue != self.overdue;
         (self.phase, self.overdue) = (phase, overdue);
         if is_another && (phase == Phase::Gone || overdue) {
+            self.relay.iter_mut().for_each(|relay| relay.end());
             self.outcomes.give_up(wakes);
             self.events.wake(wakes);
         }
@@ -452,6 +520,7 @@ mod tests {
                     name: Name::new(&number.to_string()).unwrap(),
                     address: address(place),
                     floor: Default::default(),
+                    hops: 1,
                 };
                 let (port, random) = (Port::from_name("pair"), Random::from_u64(number));
                 let (settings, protection) =

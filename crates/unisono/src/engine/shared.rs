@@ -248,12 +248,13 @@ impl Shared {
     }
 
     /// Repeats two attempts until one of them succeeds: one at this member, one at the calls beside it. So one thread
-    /// serves both without a hand-over. `calls_first`: the calls' attempt comes first. The ports are those for whose
-    /// requests the calls' attempt looks.
+    /// serves both without a hand-over. `calls_first`: the calls' attempt comes first. The interests are what the member's
+    /// attempt waits for, the ports those for whose requests the calls' attempt looks.
     pub(crate) fn block_beside<T: OfFork>(
         &self,
         calls: &Shared<Calls>,
         calls_first: bool,
+        interests: &[Interest],
         ports: impl Fn(&mut dyn FnMut(Port)),
         mut of_member: impl FnMut(&mut Membership, Time) -> Attempt<T, Interest>,
         mut of_calls: impl FnMut(&mut Calls, Time) -> Attempt<T, CallInterest>,
@@ -291,8 +292,7 @@ impl Shared {
                         }
                         None => {
                             let register = |state: &mut State, waker: &Waker, listed: &mut Listed| {
-                                for interest in [Interest::Event, Interest::Progress, Interest::Confirmation]
-                                {
+                                for &interest in interests {
                                     state
                                         .occupant::<Membership>(self.index)
                                         .register(interest, waker, listed);

@@ -8,7 +8,7 @@ use crate::log::Log;
 use bytes::BytesMut;
 use std::net::SocketAddr;
 use std::task::Waker;
-use unisono_core::Time;
+use unisono_core::{Member, Time};
 
 /// What an engine holds and serves for this process.
 pub(crate) enum Slot {
@@ -59,6 +59,14 @@ impl Slot {
         }
     }
 
+    /// Returns how far it asks multicasts to go.
+    pub(crate) fn hops(&mut self) -> u8 {
+        match self {
+            Slot::Membership(member) if !member.is_out() => member.group.hops(),
+            Slot::Membership(_) | Slot::Calls(_) => Member::HOPS_DEFAULT,
+        }
+    }
+
     /// True if datagrams from this address may be for it.
     pub(crate) fn may_hear(&self, from: SocketAddr) -> bool {
         match self {
@@ -101,7 +109,7 @@ impl Slot {
     /// True if it has to be served because something was taken from it.
     pub(crate) fn follows_up(&self) -> bool {
         match self {
-            Slot::Membership(member) => member.group.events_matter(),
+            Slot::Membership(member) => member.look_again || member.group.events_matter(),
             Slot::Calls(_) => false,
         }
     }
@@ -109,7 +117,7 @@ impl Slot {
     /// True if it has to be served because there was nothing to take.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
-            Slot::Membership(member) => member.group.events_matter(),
+            Slot::Membership(member) => member.look_again || member.group.events_matter(),
             Slot::Calls(calls) => calls.is_unserved(),
         }
     }

@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use unisono_core::{GroupTag, Time, wire};
+use unisono_core::{GroupTag, Member, Time, wire};
 use unisono_fork::Process;
 use unisono_udp::{Socket, Watch};
 
@@ -57,6 +57,8 @@ pub(crate) struct State {
     pub(crate) turn: Turn,
     /// The wakeup is signalled and was not cleared yet.
     pub(crate) signalled: bool,
+    /// How far multicasts of the unicast socket go, which all slots share: the largest number that one of them asks for.
+    hops: u8,
     /// Number of slots in use.
     occupied: usize,
     /// The process that this engine belongs to.
@@ -77,6 +79,8 @@ struct Registered {
     dirty: bool,
     /// Time for which the engine's timer for it is set.
     armed: Time,
+    /// How far it asks multicasts to go.
+    hops: u8,
 }
 
 struct Listener {
@@ -111,6 +115,7 @@ impl State {
             log: Log::default(),
             turn: Turn::new(lease),
             signalled: false,
+            hops: Member::HOPS_DEFAULT,
             occupied: 0,
             home,
             closed: false,
@@ -122,6 +127,30 @@ impl State {
     /// Returns the size of the unicast socket's receive buffer, as the kernel counts.
     pub(crate) fn receive_buffer_bytes(&self) -> usize {
         self.unicast().receive_buffer_bytes()
+    }
+
+    /// Returns how far multicasts go: they pass fewer routers than this.
+    pub(super) fn hops(&self) -> u8 {
+        self.hops
+    }
+
+    /// Notes how far a slot asks multicasts to go.
+    fn note_hops(&mut self, index: usize) {
+        let Some(entry) = &mut self.slots[index] else { return };
+        let hops = entry.slot.hops();
+        if std::mem::replace(&mut entry.hops, hops) != hops {
+            self.set_hops();
+        }
+    }
+
+    #[cold]
+    fn set_hops(&mut self) {
+        let asked = self.slots.iter().flatten().map(|entry| entry.hops).max();
+        self.hops = asked.unwrap_or(Member::HOPS_DEFAULT);
+        if let Some(interface) = self.whereabouts.place().interface {
+            // It succeeded for this interface before; if it is gone, listening fails too and is tried again.
+            let _ = self.unicast().send_multicast_by(interface, self.hops.into());
+        }
     }
 
     /// Returns the socket that sends, and at which this engine is reached.
@@ -244,7 +273,8 @@ impl State {
             self.slots.len() - 1
         });
         self.by_tag.insert(tag, index);
-        self.slots[index] = Some(Registered { slot, tag, dirty: false, armed: Time::NEVER });
+        self.slots[index] =
+            Some(Registered { slot, tag, dirty: false, armed: Time::NEVER, hops: Member::HOPS_DEFAULT });
         self.occupied += 1;
         self.touch(index);
         index
@@ -367,6 +397,7 @@ impl State {
             self.touch(index);
         }
         while let Some(index) = self.dirty.pop() {
+            self.note_hops(index);
             if let Some(entry) = &mut self.slots[index] {
                 entry.dirty = false;
                 entry.slot.serve(now, &mut self.send_queue, &mut self.wakes);
@@ -428,6 +459,9 @@ impl State {
         if finished && let Some(entry) = self.slots[index].take() {
             self.timers.remove(&(entry.armed, index));
             self.occupied -= 1;
+            if entry.hops > Member::HOPS_DEFAULT {
+                self.set_hops();
+            }
         }
     }
 

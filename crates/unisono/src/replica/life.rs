@@ -5,7 +5,7 @@
 
 use super::transfer;
 use crate::commands::{self, Message};
-use crate::engine::{Attempt, CallInterest, Calls, Membership};
+use crate::engine::{Attempt, CallInterest, Calls, Interest, Membership};
 use crate::error::Ended;
 use crate::group::Group;
 use crate::options::Options;
@@ -120,7 +120,15 @@ impl Life {
                 Some(input) => Attempt::Taken(Ok(input)),
                 None => Attempt::Wait(CallInterest::Request(self.transfer.port().0)),
             };
-        self.group.shared().block_beside(self.transfer.shared(), *turn, ports, of_member, of_calls)
+        let interests = [Interest::Event, Interest::Progress, Interest::Confirmation];
+        self.group.shared().block_beside(
+            self.transfer.shared(),
+            *turn,
+            &interests,
+            ports,
+            of_member,
+            of_calls,
+        )
     }
 
     fn take_of_member(
@@ -345,7 +353,7 @@ mod tests {
         due.submits.push_back(Message { payload, quality: Quality::ORDERED });
         let message = |seqno| {
             let payload = Bytes::from_static(b"other");
-            Event::Message { seqno, sender: Uid(1), number: 1, payload }
+            Event::Message { seqno, sender: Uid(1), number: 1, outside: None, payload }
         };
         due.follow(&[message(1)]);
         assert_eq!(due.submits.len(), 1);

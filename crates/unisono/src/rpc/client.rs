@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use unisono_core::Time;
 use unisono_core::rpc::{CallCounters, CallNumber, Wishes};
+use unisono_core::{Time, Uid};
 
 /// A handle for calling services. Clones are the same client, for any number of threads and tasks. Thousands of calls
 /// may be under way at once.
@@ -202,6 +202,11 @@ impl Client {
     /// of the first server with one that got a call. `None` before that, and after [`Client::forget_instance`].
     pub fn instance_of(&self, port: Port) -> Option<u64> {
         self.shared.with(|calls, _| calls.endpoint.instance_of(port.0))
+    }
+
+    /// Returns the uid of the life of this client, which servers see.
+    pub(crate) fn uid(&self) -> Uid {
+        self.shared.with(|calls, _| calls.endpoint.uid())
     }
 
     /// Returns the counters of this address, of all clients and services that use it.

@@ -184,7 +184,7 @@ impl Member {
             gauge.look(now, &self.group);
             for event in events.drain(..) {
                 match event {
-                    Event::Message { seqno, sender, number, payload } => {
+                    Event::Message { seqno, sender, number, payload, .. } => {
                         self.note(seqno, sender, number, &payload);
                         if payload == OVER {
                             over += 1;

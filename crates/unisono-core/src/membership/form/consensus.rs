@@ -601,6 +601,7 @@ impl Forming {
             name: self.me.name.clone(),
             address: self.me.address,
             floor: self.me.floor,
+            hops: self.me.hops,
             nonce: self.nonce,
             prepared: self.prepared.clone(),
         };
@@ -621,7 +622,7 @@ impl Forming {
     }
 
     fn handle_promise(&mut self, now: Time, from: SocketAddr, sender: Uid, promise: FormPromise) {
-        let FormPromise { ballot, name, address, floor, nonce, prepared, .. } = promise;
+        let FormPromise { ballot, name, address, floor, hops, nonce, prepared, .. } = promise;
         let Some(place) = self.formation.place(&name).filter(|_| name != self.me.name) else { return };
         if address != from {
             // A process that forwards another's promise would be recorded instead of it.
@@ -638,7 +639,7 @@ impl Forming {
             Some(known) if known.member.uid == sender => known.renewed_at = now,
             Some(known) => known.replaced = true,
             None => {
-                let member = Member { uid: sender, name, address: from, floor };
+                let member = Member { uid: sender, name, address: from, floor, hops };
                 own.promises.push(Promise {
                     place,
                     member,

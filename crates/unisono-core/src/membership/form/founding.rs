@@ -24,8 +24,8 @@ impl Formation {
     /// Returns the length of the longest answer, which carries a proposal of all participants, header included.
     pub(super) fn answer_bytes_max(&self, config: &GroupConfig) -> usize {
         let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-        let floor = Floor::None;
-        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address, floor };
+        let (floor, hops) = (Floor::None, Member::HOPS_DEFAULT);
+        let member = |name: &Name| Member { uid: Uid(0), name: name.clone(), address, floor, hops };
         let founding = Founding {
             instance: Instance(0),
             epoch: EpochId::default(),
@@ -39,6 +39,7 @@ impl Formation {
             name: name.unwrap_or_default(),
             address,
             floor,
+            hops,
             nonce: 0,
             prepared: Some((Ballot::default(), founding)),
         };

@@ -298,7 +298,13 @@ impl Group {
     ) -> bool {
         let has_capacity = self.peers.len() < 2 * usize::from(self.config.members_max);
         if has_capacity {
-            let member = Member { uid, name: Name::default(), address: from, floor: Floor::None };
+            let member = Member {
+                uid,
+                name: Name::default(),
+                address: from,
+                floor: Floor::None,
+                hops: Member::HOPS_DEFAULT,
+            };
             let standing = leave.map_or(Standing::Member, |seqno| Standing::Leaver { seqno, since: now });
             self.peers.insert(Peer::new(now, member, standing, 0));
         }

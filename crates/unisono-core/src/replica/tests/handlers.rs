@@ -90,6 +90,7 @@ fn without_a_holder_nothing_happens_and_the_caller_learns_it() {
             seqno,
             sender: Uid(sender),
             number: seqno,
+            outside: None,
             payload: payload.clone(),
         });
     }

@@ -43,7 +43,8 @@ fn the_token_rests_while_a_process_joins() {
 fn a_late_copy_of_a_request_to_join_does_not_keep_the_token() {
     let request = |net: &mut Net, asker, number| {
         let floor = Floor::None;
-        let request = Frame::JoinRequest { cookie: 7, name: name("copy"), floor, hello: Bytes::new() };
+        let request =
+            Frame::JoinRequest { cookie: 7, name: name("copy"), floor, hops: 1, hello: Bytes::new() };
         let copy = forge(net.group(1).tag(), EpochTag::OUTSIDE, asker, number, &[request]);
         net.inject(1, address(2), &copy);
     };

@@ -141,6 +141,7 @@ impl Server {
             name: context.name.clone(),
             address: context.address,
             floor: Default::default(),
+            hops: 1,
         };
         let (now, mut random) = (context.now, context.random.clone());
         // Not the uid of the endpoint, whose calls have numbers of their own.

@@ -88,7 +88,13 @@ impl Made {
     fn member(&self, id: u8) -> Member {
         let uid = self.servers[&id].uid;
         let name = Name::new(&id.to_string()).unwrap();
-        Member { uid: Uid(uid), name, address: ([127, 0, 0, 1], id.into()).into(), floor: Default::default() }
+        Member {
+            uid: Uid(uid),
+            name,
+            address: ([127, 0, 0, 1], id.into()).into(),
+            floor: Default::default(),
+            hops: 1,
+        }
     }
 
     fn present_view(&self) -> View {
@@ -272,7 +278,13 @@ impl Made {
         match output {
             Output::Submit(..) if !is_member => {}
             Output::Submit(payload, _) => {
-                self.order(|seqno| Event::Message { seqno, sender, number: seqno, payload: payload.clone() });
+                self.order(|seqno| Event::Message {
+                    seqno,
+                    sender,
+                    number: seqno,
+                    outside: None,
+                    payload: payload.clone(),
+                });
             }
             Output::Confirm => {
                 let end = self.seqno;
