@@ -82,6 +82,7 @@ mod log;
 pub mod look;
 mod membership;
 mod multicasts;
+mod notes;
 mod ordering;
 mod path;
 mod peers;

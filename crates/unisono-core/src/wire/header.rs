@@ -12,7 +12,7 @@ use thiserror::Error;
 /// The first two bytes of every datagram.
 pub const MAGIC: [u8; 2] = *b"UN";
 /// The version of the wire format.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// Bytes of the header before its tag.
 const UNTAGGED_BYTES: usize = 44;
 /// Bytes that mean the same in every version: magic, version, protection, group tag.

@@ -124,7 +124,7 @@ fn bad_datagrams_come_with_the_reason() {
     assert_eq!(
         explain(&other),
         "datagram of 82 bytes\n\
-         cannot be read: it is of version 7 of the wire format; this is version 5\n"
+         cannot be read: it is of version 7 of the wire format; this is version 6\n"
     );
     let mut changed = good;
     changed[60 + 11] = 0xf7;
