@@ -332,6 +332,18 @@ pub(crate) fn processor_ns() -> u64 {
     clock_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 
+/// Returns the number of context switches of all threads of this process; 0 where the system does not say.
+pub(crate) fn context_switches() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let statuses =
+        threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    let switches = |status: String| -> u64 {
+        let counts = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+        counts.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
+    };
+    statuses.map(switches).sum()
+}
+
 fn clock_ns(clock: rustix::time::ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64

@@ -64,6 +64,7 @@ impl Group {
         self.order.begin(start);
         self.departures.forget_requests();
         self.repair.clear();
+        self.notes.begin_epoch();
     }
 
     /// Forgets the group, as if this member had never heard of one.

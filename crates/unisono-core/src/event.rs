@@ -65,6 +65,14 @@ pub enum Event {
         /// The bytes that were sent.
         payload: Bytes,
     },
+    /// The latest note of another member ([`Group::set_note`](crate::Group::set_note)). It has no place in the order, and an
+    /// earlier one of the same member may have been skipped. Replicas with disks use notes among themselves.
+    Note {
+        /// The member, which is in the view that this application knows.
+        member: Uid,
+        /// The note.
+        note: Bytes,
+    },
     /// A member joined.
     Joined {
         /// Seqno of the join.
@@ -190,6 +198,7 @@ impl Event {
             | Event::OrderChanged { seqno, .. }
             | Event::Reset { seqno, .. } => Some(*seqno),
             Event::Early { .. }
+            | Event::Note { .. }
             | Event::Suspected { .. }
             | Event::ResetAhead { .. }
             | Event::Halted { .. }
@@ -288,6 +297,7 @@ impl View {
             }
             Event::Message { .. }
             | Event::Early { .. }
+            | Event::Note { .. }
             | Event::Suspected { .. }
             | Event::ResetAhead { .. }
             | Event::Halted { .. }

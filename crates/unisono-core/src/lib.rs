@@ -84,6 +84,7 @@ mod log;
 pub mod look;
 mod membership;
 mod multicasts;
+mod notes;
 mod ordering;
 pub mod outside;
 mod path;

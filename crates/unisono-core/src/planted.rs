@@ -360,6 +360,20 @@ named! {
         RefusedUnconfirmed,
         /// A command is refused by a state although an earlier attempt at it was executed.
         RepeatRefusedEarly,
+        /// One disk fewer than a majority of the servers makes an entry durable.
+        OneMarkLess,
+        /// The members of the view alone are counted: a majority of them makes an entry durable.
+        MarksOfView,
+        /// A newcomer says a mark before its disk has the state.
+        MarkBeforeState,
+        /// A server counts what it holds as synced by itself.
+        OwnPlaceUnsynced,
+        /// What the sequencer alone holds is accepted, in a group whose members keep what they hold on disk.
+        AcceptedBySequencerAlone,
+        /// A read waits for what its server held, whatever the others that confirm hold.
+        ReadWaitsForOwnEnd,
+        /// With durability one: a majority of the members makes an entry accepted.
+        OneAcceptedByMajority,
     }
 }
 

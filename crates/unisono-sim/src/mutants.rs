@@ -131,8 +131,8 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
         DiskDurability::Majority,
         "commands=12 slow=2,3 crash3@applies3 return3@5 cut3@20 heal@4 power@quiet last=2,3",
     ),
-    // 3 has begun the generation and lacks its first entry, which 1 has.
-    (CoreBug::LogsByLastEpoch, DiskDurability::Majority, "slow=3 power@append1 last=1,3"),
+    // 3 has begun the generation and lacks its first entry, which 2 has.
+    (CoreBug::LogsByLastEpoch, DiskDurability::Majority, "slow=3 power@append2 last=2,3"),
     // The log of 2 is damaged before its end, and 3 crashed early.
     (
         CoreBug::MiddleCut,

@@ -43,6 +43,7 @@ impl Group {
             || !self.notices.is_empty()
             || self.closing.is_some()
             || self.halt.has_event()
+            || self.notes.has_untold() && self.may_tell_note()
             || self.broken(Planted::DeliverTentative)
     }
 
@@ -50,6 +51,11 @@ impl Group {
     fn next_event(&mut self) -> Option<Event> {
         if !self.notices.is_empty() {
             return self.notices.pop_front();
+        }
+        if self.notes.has_untold()
+            && let Some(event) = self.tell_note()
+        {
+            return Some(event);
         }
         if matches!(self.phase, Phase::Locating | Phase::Joining) {
             return None;

@@ -348,6 +348,7 @@ impl Group {
             Frame::Want { from: first, to } => self.outbox.note_wanted(now, first, to),
             Frame::Gone { through } => self.handle_gone(now, from, through),
             Frame::Unreliable { number, payload } => self.handle_unreliable(from, number, payload),
+            Frame::Note { member, number, note } => self.handle_note(from, member, number, note),
             Frame::Probe { nonce } => self.post(from, Frame::Alive { nonce }),
             Frame::Alive { nonce } => self.handle_alive(now, from, nonce),
             Frame::Confirm { nonce } => self.handle_confirm(from, nonce),

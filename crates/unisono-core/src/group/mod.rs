@@ -34,6 +34,7 @@ use crate::membership::{
     Admission, Confirming, Departures, Ending, Force, Formed, Forming, Halt, Joining, Leaving, Otherwise,
     PreviousEpoch, Recovery, Scope, Seek,
 };
+use crate::notes::Notes;
 use crate::ordering::{Acknowledging, Early, Order};
 use crate::peers::{Addressing, Detector, Peers};
 use crate::planted::Planted;
@@ -92,6 +93,7 @@ pub struct Group {
     pub(crate) log: Log,
     pub(crate) outbox: Outbox,
     pub(crate) unreliable: Unreliable,
+    pub(crate) notes: Notes,
     pub(crate) early: Early,
     pub(crate) peers: Peers,
     pub(crate) scope: Scope,
@@ -206,6 +208,7 @@ impl Group {
             log: Log::nowhere(),
             outbox: Outbox::new(settings.queued_bytes_max()),
             unreliable: Unreliable::default(),
+            notes: Notes::default(),
             early: Early::default(),
             peers: Peers::default(),
             scope: Scope::default(),
@@ -301,6 +304,11 @@ impl Group {
         self.wake = self.next_wake();
     }
 
+    /// Computes the next timeout anew, since a part has another deadline.
+    pub(crate) fn schedule(&mut self) {
+        self.wake = self.next_wake();
+    }
+
     /// Returns the earliest deadline of all parts, and the reason for it.
     fn next_wake(&self) -> Option<(Time, Reason)> {
         if self.phase == Phase::Gone {
@@ -326,6 +334,7 @@ impl Group {
         consider(self.recovery.wake_at(), Reason::Reset);
         consider(self.confirm_at(), Reason::Confirm);
         consider(self.switch_at(), Reason::Switch);
+        consider(self.note_at(), Reason::Note);
         consider(self.previous.as_deref().and_then(PreviousEpoch::wake_at), Reason::Linger);
         next
     }

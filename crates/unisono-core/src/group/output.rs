@@ -127,6 +127,9 @@ impl Group {
         if self.pack_numbered(now, out) {
             return Some((Destination::Everyone, self.epoch_tag));
         }
+        if self.notes.is_due(now) && self.pack_note(now, out) {
+            return Some((Destination::Everyone, self.epoch_tag));
+        }
         if self.multicast_probe_is_due(now) {
             self.begin_datagram(out);
             let heartbeat = Heartbeat { asks: true, ..self.say_heartbeat(now) };
@@ -346,6 +349,7 @@ impl Group {
         if heartbeat_sent {
             self.note_heartbeat_sent(now);
         }
+        self.write_waiting_note(out);
         true
     }
 
@@ -358,6 +362,9 @@ impl Group {
         if is_written && !self.may_assign() && self.is_ring() {
             let marks = self.watermarks(now);
             Writer::new(out, limit).frame(&Frame::Watermarks(marks));
+        }
+        if is_written && !self.notes.is_empty() {
+            self.repeat_notes(out);
         }
         is_written
     }
@@ -449,6 +456,7 @@ impl Group {
         let limit = self.settings.datagram_bytes_max;
         Writer::new(out, limit).frame(&Frame::Watermarks(marks));
         self.note_told(now, to, marks);
+        self.repeat_own_note(out);
         Some((Destination::Address(address), self.epoch_tag))
     }
 }

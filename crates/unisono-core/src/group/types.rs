@@ -72,6 +72,8 @@ pub enum Reason {
     Confirm,
     /// Asking the sequencer again for another order.
     Switch,
+    /// Sending this member's note, which waited for a datagram that goes anyway.
+    Note,
     /// An excluded member asking whether it may go.
     Linger,
 }

@@ -37,6 +37,8 @@ impl Rule<'_> {
         let needed = quality.holders(self.resilience, members);
         match quality {
             _ if self.broken(Planted::AcceptWithOneAckLess) => needed.saturating_sub(1),
+            _ if self.broken(Planted::AcceptedBySequencerAlone) && self.is_by_list() => 1,
+            _ if self.broken(Planted::OneAcceptedByMajority) && self.resilience == u8::MAX => members / 2 + 1,
             Quality::MAJORITY if self.broken(Planted::MajorityIsHalf) => members.div_ceil(2),
             Quality::TOTAL if self.broken(Planted::TotalCountsMajority) => {
                 Quality::MAJORITY.holders(self.resilience, members)

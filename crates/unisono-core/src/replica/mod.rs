@@ -237,6 +237,7 @@ impl<S: StateMachine> Replica<S> {
         match event {
             Event::Entered { seqno, view } => self.enter(now, seqno, view),
             event if event.seqno().is_some() => self.follow(now, event),
+            Event::Note { member, note } => self.hear_mark(now, member, note),
             Event::Excluded { .. } | Event::Gone => self.end(),
             // A group without a quorum orders nothing more; the disks of other servers may form another.
             Event::Halted { .. } | Event::Conflict { gives_way: true, .. } if self.durable.is_some() => {
@@ -315,6 +316,8 @@ impl<S: StateMachine> Replica<S> {
 
     /// Handles the outcome of the confirmation that [`Output::Confirm`] asked for: what this member held then.
     pub fn handle_confirmed(&mut self, seqno: Seqno) {
+        let own_end = self.replicated.as_ref().map_or(seqno, Replicated::at);
+        let seqno = if self.watched.broken(Planted::ReadWaitsForOwnEnd) { own_end } else { seqno };
         self.reads.confirmed(seqno);
         self.serve_reads();
         self.ask_for_confirmation();

@@ -1,6 +1,7 @@
 //! A replica follows the order: it applies events, repeats what a reset dropped, and compares its copy with the others.
 
 use super::chain;
+use super::durable::Durable;
 use super::replicated::{Applied, Replicated};
 use super::word::{Ordered, Word};
 use super::{Output, Replica, StateMachine, StopReason};
@@ -15,6 +16,9 @@ impl<S: StateMachine> Replica<S> {
     /// Follows an event that has a seqno.
     pub(super) fn follow(&mut self, now: Time, event: Event) {
         let changes = self.view.as_mut().is_some_and(|view| view.follow(&event));
+        if let (true, Some(durable), Some(view)) = (changes, &mut self.durable, &self.view) {
+            durable.marks.retain(|member| view.contains(member));
+        }
         if self.is_closed() {
             return self.follow_closed(now, &event);
         }
@@ -48,6 +52,8 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn apply(&mut self, event: &Event) {
         let Some(state) = &mut self.replicated else { return };
         let applied = state.apply(event, self.me, self.watched);
+        let is_logged = matches!(applied, Applied::Logged(_));
+        let is_own = matches!(event, Event::Message { sender, .. } if *sender == self.me);
         if let Event::Message { sender, payload, .. } = event
             && *sender == self.me
             && self.unseen.front().is_some_and(|word| word.write() == *payload)
@@ -55,6 +61,9 @@ impl<S: StateMachine> Replica<S> {
             self.unseen.pop_front();
         }
         self.note_applied(applied);
+        if is_logged && !is_own {
+            self.durable.iter_mut().for_each(Durable::note_awaited);
+        }
         self.write_view();
         self.after_change(event);
         self.apply_durable(false);

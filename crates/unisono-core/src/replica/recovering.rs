@@ -2,9 +2,9 @@
 //! that others are to count on.
 
 use super::backlog::Backlog;
-use super::disk::{Block, Created, Heard};
+use super::disk::{Block, Created, DiskDurability, Heard};
 use super::durable::{
-    After, DiskStart, Durable, Foreign, JobNumber, Place, Plan, Round, RoundWord, Stage, Verdict,
+    After, DiskStart, Durable, Foreign, JobNumber, Mark, Place, Plan, Round, RoundWord, Stage, Verdict,
 };
 use super::fetch::Fetch;
 use super::replicated::{Applied, NotReplaced, Replicated, server_id};
@@ -69,6 +69,7 @@ impl<S: StateMachine> Replica<S> {
                 {
                     let disk = durable.as_heard();
                     self.say(Word::OnDisk(disk));
+                    self.say_mark();
                     if self.serves() {
                         self.outputs.push_back(Output::Informed);
                         self.claim_handlers();
@@ -185,6 +186,9 @@ impl<S: StateMachine> Replica<S> {
         }
         self.arriving = None;
         self.view = Some(view);
+        if let Some(durable) = &mut self.durable {
+            durable.begin_life();
+        }
         self.begin_round(now, Round::new(seqno));
     }
 
@@ -323,6 +327,8 @@ impl<S: StateMachine> Replica<S> {
         durable.first = state.ledger().map(|ledger| ledger.end());
         self.begin_with(now, state);
         self.note_applied(opened);
+        self.durable.iter_mut().for_each(Durable::note_awaited);
+        self.begin_marks();
         self.apply_durable(false);
         self.work(now);
     }
@@ -435,6 +441,7 @@ impl<S: StateMachine> Replica<S> {
                 for event in backlog.after(at) {
                     self.apply(&event);
                 }
+                self.begin_marks();
             }
         }
         self.work(now);
@@ -498,14 +505,57 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
+    /// Says how far the disk is: with durability *one* in the order, since there it matters in which view an entry was
+    /// written; otherwise by a mark.
     fn announce(&mut self, place: super::Place) {
         let Some(durable) = self.durable.as_ref().filter(|durable| durable.stage == Stage::Open) else {
             return;
         };
+        if durable.block.durability == DiskDurability::Majority {
+            return self.say_mark();
+        }
         if place > 0 {
             let generation = durable.block.generation;
             self.submit(Word::Synced { generation, place });
         }
+    }
+
+    // --- marks ---
+
+    /// Says the present mark, which counts at once here.
+    fn say_mark(&mut self) {
+        let Some(durable) = &mut self.durable else { return };
+        let Some(mark) = durable.mark(self.watched) else { return };
+        let at_once = durable.say_mark(mark);
+        self.outputs.push_back(Output::Note { note: mark.write(), at_once });
+        self.count_marks(&[(self.me, mark)]);
+    }
+
+    /// Handles the note of another member.
+    pub(super) fn hear_mark(&mut self, now: Time, member: Uid, note: Bytes) {
+        let Some(durable) = &mut self.durable else { return };
+        let Some(mark) = Mark::read(note) else { return };
+        durable.marks.keep(member, mark);
+        self.count_marks(&[(member, mark)]);
+        self.work(now);
+    }
+
+    /// Counts marks if this server is open, and applies what has become durable.
+    fn count_marks(&mut self, marks: &[(Uid, Mark)]) {
+        let Some(state) = &mut self.replicated else { return };
+        for (member, mark) in marks {
+            state.note_mark(*member, *mark);
+        }
+        self.apply_durable(false);
+        self.serve_reads();
+        self.answer_parked();
+    }
+
+    /// Counts the marks that came before this server was open, and says its own.
+    fn begin_marks(&mut self) {
+        let theirs = self.durable.as_ref().map_or_else(Vec::new, |durable| durable.marks.theirs());
+        self.count_marks(&theirs);
+        self.say_mark();
     }
 
     /// Applies the entries that have become durable. `reads` is true if a read asks for it.

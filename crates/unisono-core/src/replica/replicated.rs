@@ -4,7 +4,7 @@
 use super::Watched;
 use super::chain::Chain;
 use super::disk::{DiskDurability, Escape, Heard};
-use super::durable::{Entry, Ledger, Place, Plan, What};
+use super::durable::{Entry, Ledger, Mark, Place, Plan, What};
 use super::machine::{Command, NotRestored, Outcome, Position, Server, StateMachine};
 use super::memory::{Known, Memory};
 use super::minimum::Minimum;
@@ -424,6 +424,13 @@ impl<S: StateMachine> Replicated<S> {
         ledger.note_members(&here, watched);
     }
 
+    /// With durability *majority*: notes the mark of a member, from wherever this server heard it.
+    pub(super) fn note_mark(&mut self, by: Uid, mark: Mark) {
+        if let (Some(server), Some(ledger)) = (self.id_of(by), &mut self.ledger) {
+            ledger.note_mark(server, mark);
+        }
+    }
+
     /// Returns the ids of the members.
     fn ids(&self) -> BTreeSet<u8> {
         let members = self.view.iter().flat_map(|view| &view.members);
@@ -436,9 +443,11 @@ impl<S: StateMachine> Replicated<S> {
     }
 
     /// Returns the place through which entries are applied although they are not durable: for planted bugs.
-    fn applied_early(&self, reads: bool, watched: Watched) -> Place {
+    fn applied_early(&self, me: u8, reads: bool, watched: Watched) -> Place {
         let Some(ledger) = &self.ledger else { return 0 };
         match () {
+            () if watched.broken(Planted::MarksOfView) => ledger.synced_by_most(&self.ids()),
+            () if watched.broken(Planted::OwnPlaceUnsynced) => ledger.durable_if_synced(me),
             () if watched.broken(Planted::AnsweredUndurable) => ledger.end(),
             () if reads && watched.broken(Planted::ReadShowsUndurable) => ledger.end(),
             () if watched.broken(Planted::QuorumOfView) => ledger.synced_by_all(&self.ids()),
@@ -449,7 +458,7 @@ impl<S: StateMachine> Replicated<S> {
     /// Applies the next entry of the log that is durable at server `me`. Returns what it did, and whether a snapshot is due
     /// after it. `reads` is true if a read asks for it.
     pub(super) fn apply_durable(&mut self, me: u8, reads: bool, watched: Watched) -> Option<(Applied, bool)> {
-        let early = self.applied_early(reads, watched);
+        let early = self.applied_early(me, reads, watched);
         let (Entry { time_ms, what }, bytes) = self.ledger.as_mut()?.take_durable(me, early, watched)?;
         self.memory.advance(time_ms);
         let applied = match what {

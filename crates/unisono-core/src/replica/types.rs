@@ -39,6 +39,9 @@ pub enum Durability {
     /// members is lost at once, so may be what was answered last, although others live. Not with
     /// [`Quorum::AtLeast`](crate::Quorum::AtLeast) below a majority.
     HeldByMajority,
+    /// The disks of the servers have it, as many of them as [`DiskDurability`](super::disk::DiskDurability) says, which also
+    /// says with which resilience the group is founded. Reads can be linearizable.
+    OnDisk,
     /// The member that answers has applied it; the crash of that member may lose it. For state that several processes
     /// share to compute faster. Reads are local only.
     Ordered,
@@ -55,7 +58,8 @@ impl Durability {
             Durability::HeldByAll => u8::MAX,
             // A majority of two or more members is never fewer than two.
             Durability::HeldByMajority => 1,
-            Durability::Ordered => 0,
+            // What disks have counts.
+            Durability::OnDisk | Durability::Ordered => 0,
         }
     }
 
@@ -63,7 +67,7 @@ impl Durability {
     pub fn quality(self) -> Quality {
         match self {
             // The resilience is enough.
-            Durability::HeldByAll | Durability::Ordered => Quality::ORDERED,
+            Durability::HeldByAll | Durability::OnDisk | Durability::Ordered => Quality::ORDERED,
             Durability::HeldByMajority => Quality::MAJORITY,
         }
     }
@@ -79,11 +83,14 @@ impl Durability {
             Durability::HeldByMajority if !wished.exceeds(self.resilience()) => self.quality(),
             // No quality asks for the larger of a majority and k + 1.
             Durability::HeldByMajority => Quality::TOTAL,
-            Durability::Ordered => wished,
+            // The group's resilience is that of the disks, at least.
+            Durability::OnDisk if !wished.exceeds(0) => self.quality(),
+            Durability::OnDisk | Durability::Ordered => wished,
         }
     }
 
-    /// Returns the durability of a service whose group has this configuration.
+    /// Returns the durability of a service in memory whose group has this configuration. That of a service on disk is
+    /// [`Durability::OnDisk`], whatever the resilience of its group.
     pub fn of(config: &GroupConfig) -> Durability {
         match config.resilience {
             0 => Durability::Ordered,
@@ -157,6 +164,13 @@ pub enum Output {
     Notice(Notice),
     /// This member must leave the group and not serve any longer.
     Stop(StopReason),
+    /// Set this member's note in the group ([`Group::set_note`](crate::Group::set_note)).
+    Note {
+        /// The note.
+        note: Bytes,
+        /// True if it has to go at once.
+        at_once: bool,
+    },
     /// Give this job to the disk, and pass its outcome to [`Replica::handle_stored`](super::Replica::handle_stored).
     Store(JobNumber, Box<Job>),
     /// End this life at once, and begin the next one: it enters the group, or forms it with other servers.

@@ -166,6 +166,14 @@ fn read_body(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
     Ok(frame)
 }
 
+fn read_note(from: &mut Reader) -> Result<Frame> {
+    let (member, number) = (read_uid(from)?, from.number("number")?);
+    if from.left() > NOTE_BYTES_MAX {
+        return Err(from.out_of_range("note length", from.left()));
+    }
+    Ok(Frame::Note { member, number, note: from.rest() })
+}
+
 /// Reads the frames that are rare: those for lost datagrams, liveness, joins, leaves and resets, status queries,
 /// parcels, and forming.
 #[cold]
@@ -179,6 +187,7 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
         }
         FrameKind::Gone => Frame::Gone { through: from.number("through")? },
         FrameKind::Unreliable => Frame::Unreliable { number: from.number("number")?, payload: from.rest() },
+        FrameKind::Note => read_note(from)?,
 
         FrameKind::Probe => Frame::Probe { nonce: from.u64("nonce")? },
         FrameKind::Alive => Frame::Alive { nonce: from.u64("nonce")? },
@@ -446,6 +455,11 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
         Frame::Unreliable { number, payload } => {
             out.u64(*number);
             out.bytes(payload);
+        }
+        Frame::Note { member, number, note } => {
+            out.u64(member.0);
+            out.u64(*number);
+            out.bytes(note);
         }
 
         Frame::Probe { nonce } | Frame::Alive { nonce } | Frame::Confirm { nonce } => out.u64(*nonce),

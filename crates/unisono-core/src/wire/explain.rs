@@ -315,6 +315,10 @@ impl fmt::Display for Frame {
                 write!(f, "message {number} of this kind, {}", Shown(payload))
             }
 
+            Frame::Note { member, number, note } => {
+                write!(f, "note {number} of member {member}, {}", Shown(note))
+            }
+
             Frame::Probe { nonce } => write!(f, "are you there? {nonce:016x}"),
             Frame::Alive { nonce } => write!(f, "I am here: {nonce:016x}"),
             Frame::Confirm { nonce } => write!(f, "are you in this epoch, and how far? {nonce:016x}"),

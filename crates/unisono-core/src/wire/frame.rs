@@ -62,6 +62,16 @@ pub enum Frame {
         payload: Bytes,
     },
 
+    /// The latest note of a member, as it says it itself or as another member relays it.
+    Note {
+        /// The member.
+        member: Uid,
+        /// Its number among the notes of that member in this epoch.
+        number: u64,
+        /// The note; at most [`NOTE_BYTES_MAX`] bytes.
+        note: Bytes,
+    },
+
     // --- liveness ---
     /// Asks a silent member for a sign of life. The answer also shows that the member hears the sender.
     Probe {
@@ -412,6 +422,8 @@ pub const NACK_RANGES_MAX: usize = 32;
 pub const FORCE_MAX: usize = 128;
 /// Maximum length of a hello or a goodbye, in bytes.
 pub const GREETING_BYTES_MAX: usize = 512;
+/// Maximum length of a note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 64;
 /// Maximum length of a frame that travels in parcels, in bytes of kind and body.
 pub const PARCELLED_BYTES_MAX: usize = 1 << 20;
 /// Maximum length of one piece of a message, in bytes: what fits the 14 low bits of its length field.

@@ -77,6 +77,8 @@ kinds! {
     Alive = 0x11, 8;
     Confirm = 0x12, 8;
     Confirmed = 0x13, 16;
+    // notes
+    Note = 0x18, 16;
     // finding, joining, leaving
     Locate = 0x20, QUESTION_BYTES_MIN;
     HereIs = 0x21, 58;

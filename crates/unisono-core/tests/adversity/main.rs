@@ -22,6 +22,7 @@ mod lists_and_policies;
 mod migration;
 mod multicasts;
 mod network;
+mod notes;
 mod parting;
 mod progress;
 mod qualities;

@@ -197,6 +197,8 @@ fn values_out_of_range_are_refused() {
         (Frame::Want { from: 3, to: 2 }, "to", 2),
         (Frame::Gone { through: 0 }, "through", 0),
         (Frame::Unreliable { number: 0, payload: Bytes::new() }, "number", 0),
+        (Frame::Note { member: uid, number: 0, note: Bytes::new() }, "number", 0),
+        (Frame::Note { member: uid, number: 1, note: vec![0; 65].into() }, "note length", 65),
         (Frame::Farewell { uid: Uid(1), seqno: 0 }, "seqno", 0),
         (Frame::Pull { ballot, from: 0, to: 1 }, "from", 0),
         (Frame::Pull { ballot, from: 2, to: 1 }, "to", 1),

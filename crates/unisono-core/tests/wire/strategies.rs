@@ -74,6 +74,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
         FrameKind::Unreliable => {
             (place(), bytes(40)).prop_map(|(number, payload)| Frame::Unreliable { number, payload }).boxed()
         }
+        FrameKind::Note => (any::<u64>(), place(), bytes(NOTE_BYTES_MAX))
+            .prop_map(|(member, number, note)| Frame::Note { member: Uid(member), number, note })
+            .boxed(),
 
         FrameKind::Probe => any::<u64>().prop_map(|nonce| Frame::Probe { nonce }).boxed(),
         FrameKind::Alive => any::<u64>().prop_map(|nonce| Frame::Alive { nonce }).boxed(),

@@ -36,6 +36,7 @@ const TARGETS: Targets = Targets {
         (2, (FrameKind::Numbers, 20)),
         (4, (FrameKind::Change, 8)),
         (2, (FrameKind::Watermarks, 60)),
+        (3, (FrameKind::Note, 60)),
         (2, (FrameKind::Data, 60)),
         (2, (FrameKind::Welcome, 2)),
         (1, (FrameKind::Farewell, 1)),

@@ -335,6 +335,8 @@ impl Plan {
 
     /// Lets the servers keep their state on disk.
     pub(super) fn keep_on_disk(&mut self, disks: DiskPlan) {
+        self.durability = Durability::OnDisk;
+        self.config.resilience = disks.durability.resilience(self.servers as u8);
         self.disks = Some(disks);
         self.is_reckless = true;
         self.within = DISK_FORMS_WITHIN;
@@ -400,7 +402,11 @@ impl Plan {
             return;
         }
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
-        if self.servers > 2 && random.chance(0.15) && self.durability == Durability::HeldByAll {
+        let waits_for_all = match &self.disks {
+            Some(disks) => disks.durability == DiskDurability::One,
+            None => self.durability == Durability::HeldByAll,
+        };
+        if self.servers > 2 && random.chance(0.15) && waits_for_all {
             self.is_one_stuck = true;
             self.config.slow_member = SlowMember::ExcludeAfter(random.duration(500, 4_000));
             self.parts.quiet += 6 * SECOND;

@@ -249,6 +249,11 @@ impl<S: StateMachine> State<S> {
                     work.ports.clone_from(&self.ports);
                     (self.was_ready, is_changed) = (true, true);
                 }
+                // The last one counts.
+                Output::Note { note, at_once } => {
+                    let was_urgent = work.note.is_some_and(|(_, at_once)| at_once);
+                    work.note = Some((note, at_once || was_urgent));
+                }
                 Output::StateFetched => work.has_fetched = true,
                 Output::Notice(notice) => {
                     self.add_notice(notice);
@@ -281,6 +286,8 @@ struct Work {
     confirms: bool,
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,
+    /// This member's note, and whether it has to go at once.
+    note: Option<(Bytes, bool)>,
     /// This member has fetched the state.
     has_fetched: bool,
     stops: bool,
@@ -404,6 +411,9 @@ impl<S: StateMachine> Copy<S> {
         rpc::answer_all(&mut work.answers);
         let mut reports = Vec::new();
         if let Some(life) = work.life {
+            if let Some((note, at_once)) = work.note {
+                life.note(note, at_once);
+            }
             if !work.submits.is_empty() {
                 life.submit(work.submits);
             }
@@ -496,7 +506,7 @@ impl<S: StateMachine> Copy<S> {
                 return false;
             }
             let Some(copy) = state.copy.take() else { return false };
-            let settings = life.settings(self.client, transfer::sha256);
+            let settings = life.settings(self.client, self.disk.is_some(), transfer::sha256);
             state.copy = Some(copy.into_next(life.me).with_settings(settings));
             state.life = Some(life.clone());
             state.lives += 1;

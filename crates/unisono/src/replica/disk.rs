@@ -125,6 +125,7 @@ impl DiskOptions {
             members_max: u16::from(self.servers),
             // What the disks have counts, whichever members are there.
             keeps_state: false,
+            resilience: self.durability.resilience(self.servers),
             quorum: Quorum::MajorityOf((1..=self.servers).map(name_of).collect()),
             ..config
         }

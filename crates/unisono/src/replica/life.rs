@@ -78,11 +78,16 @@ impl Life {
     }
 
     /// Returns the settings of this life's copy.
-    pub(super) fn settings(&self, client: Uid, digest: fn(&[u8]) -> [u8; 32]) -> ReplicaSettings {
+    pub(super) fn settings(
+        &self,
+        client: Uid,
+        on_disk: bool,
+        digest: fn(&[u8]) -> [u8; 32],
+    ) -> ReplicaSettings {
         let config = self.group.shared().with(|member, _| member.group.config().clone());
         ReplicaSettings {
             client,
-            durability: Durability::of(&config),
+            durability: if on_disk { Durability::OnDisk } else { Durability::of(&config) },
             message_bytes_max: config.message_bytes_max as usize,
             members_min: config.members_min,
             names: ReplicaSettings::names_of(&config),
@@ -195,6 +200,11 @@ impl Life {
             }
             result
         });
+    }
+
+    /// Sets this member's note in the group.
+    pub(super) fn note(&self, note: Bytes, at_once: bool) {
+        self.group.shared().command(|member, now| member.group.set_note(now, note, at_once));
     }
 
     /// Tells the group that this member has fetched the state.

@@ -140,6 +140,7 @@ use crate::rpc::{Port, PrivatePort};
 use bytes::Bytes;
 use copy::{Copy, State};
 use folder::Folder;
+use life::Life;
 use pending::Awaited;
 use std::fmt;
 use std::future::poll_fn;
@@ -501,6 +502,15 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         let copy = state.copy()?;
         let (place, parts) = copy.applied_state()?;
         Some(DiskState { block: copy.block()?.clone(), place, parts })
+    }
+
+    /// Returns the number of datagrams that the present life in the group has sent, those of calls included. A multicast
+    /// counts once.
+    pub fn datagrams_sent(&self) -> u64 {
+        let life = self.copy().lock().life.clone();
+        let sent =
+            |life: Arc<Life>| life.group.counters().datagrams_sent + life.client.counters().datagrams_sent;
+        life.map_or(0, sent)
     }
 
     /// Returns what this replica is doing, and how far it is.

@@ -1,7 +1,7 @@
 //! Controls the processes of a measured service, from the measuring process.
 
 use super::disks::Disks;
-use super::worker::{Answer, Asks, Assignment, Instruction, Part};
+use super::worker::{Answer, Asks, Assignment, Instruction, Part, Used};
 use crate::location::Location;
 use crate::problem::Problem;
 use crate::processes::{Blow, Crew};
@@ -151,12 +151,28 @@ impl Staff {
         Ok(self.crew.instruct(index, &Instruction::Load { asks, in_flight, untimed_ms, timed_ms })?)
     }
 
-    /// Returns the time of each that was answered in the timed part of a load.
-    pub(super) fn loaded(&mut self, index: usize, takes: Duration) -> Result<Vec<u64>, Problem> {
+    /// Returns the time of each that was answered in the timed part of a load, and the number of all.
+    pub(super) fn loaded(&mut self, index: usize, takes: Duration) -> Result<(Vec<u64>, u64), Problem> {
         match self.answer_of(index, "answers", BLOCK_PATIENCE + takes)? {
-            Answer::Loaded(took) => Ok(took),
+            Answer::Loaded { took, all } => Ok((took, all)),
             other => Err(strange(&other)),
         }
+    }
+
+    /// Returns what all processes together have used so far.
+    pub(super) fn used(&mut self) -> Result<Used, Problem> {
+        let mut sum = Used::default();
+        for index in 0..self.crew.len() {
+            self.crew.instruct(index, &Instruction::Usage)?;
+            match self.answer_of(index, "a process's counters", BLOCK_PATIENCE)? {
+                Answer::Used(used) => {
+                    sum.datagrams += used.datagrams;
+                    sum.switches += used.switches;
+                }
+                other => return Err(strange(&other)),
+            }
+        }
+        Ok(sum)
     }
 
     /// Lets a caller get pages of a shelf and keep them. Returns the time that took.

@@ -336,7 +336,8 @@ impl Bench<'_> {
             Op::Execute => to_send.spread,
             _ => to_both.spread,
         };
-        let (per_s, loaded_p50) = self.load(&mut staff, subject, Asks::Command)?;
+        let Load { per_s, p50: loaded_p50, datagrams, switches } =
+            self.load(&mut staff, subject, Asks::Command)?;
         let [p50, p99] = [0.5, 0.99].map(|part| ours.us(part));
         let [call_us, send_us, sync_us] = [&mut call, &mut send, &mut sync].map(|side| side.us(0.5));
         let single_syncs = rounded(per_s * sync_us / 1e6);
@@ -357,6 +358,7 @@ impl Bench<'_> {
             ));
         }
         lines.push(format!("  under load     {per_s} commands/s, p50 {loaded_p50} us"));
+        lines.push(format!("  one costs      {datagrams} datagrams, {switches} context switches"));
         if is_on_disk {
             lines.push(format!("                 {single_syncs} times as many as single syncs"));
         }
@@ -366,6 +368,8 @@ impl Bench<'_> {
             "p50_us": p50,
             "p99_us": p99,
             "loaded_p50_us": loaded_p50,
+            "datagrams_per_op": datagrams,
+            "switches_per_op": switches,
             "call_p50_us": call_us,
             "send_p50_us": send_us,
             "fdatasync_p50_us": on_disk(sync_us),
@@ -386,31 +390,60 @@ impl Bench<'_> {
         let asks = self.command.consistency.read();
         let mut took = staff.one_by_one(caller, asks, (UNTIMED, 1000))?;
         let [p50, p99] = [0.5, 0.99].map(|part| rounded(quantile(&mut took, part) as f64 / 1000.0));
-        let (per_s, loaded_p50) = self.load(&mut staff, caller, asks)?;
+        let Load { per_s, p50: loaded_p50, datagrams, switches } = self.load(&mut staff, caller, asks)?;
         let lines = vec![
             format!("{}, {} reads", self.title(), self.command.consistency.name()),
             format!("  one read       p50 {p50} us, p99 {p99}"),
             format!("  under load     {per_s} reads/s, p50 {loaded_p50} us"),
+            format!("  one costs      {datagrams} datagrams, {switches} context switches"),
         ];
-        Ok((lines, json!({"ops_per_s": per_s, "p50_us": p50, "p99_us": p99, "loaded_p50_us": loaded_p50})))
+        let figures = json!({
+            "ops_per_s": per_s,
+            "p50_us": p50,
+            "p99_us": p99,
+            "loaded_p50_us": loaded_p50,
+            "datagrams_per_op": datagrams,
+            "switches_per_op": switches,
+        });
+        Ok((lines, figures))
     }
 
-    /// Returns the median number per second under load, and the median time in microseconds.
-    fn load(&self, staff: &mut Staff, subject: usize, asks: Asks) -> Result<(f64, f64), Problem> {
+    /// Measures operations under load.
+    fn load(&self, staff: &mut Staff, subject: usize, asks: Asks) -> Result<Load, Problem> {
         let timed = Duration::from_secs(self.command.seconds) / LOAD_ROUNDS;
-        let (mut rounds, mut took) = (Vec::new(), Vec::new());
+        let (mut rounds, mut took, mut all) = (Vec::new(), Vec::new(), 0);
+        let before = staff.used()?;
         let bar = progress::bar(u64::from(LOAD_ROUNDS), "rounds");
         for _ in 0..LOAD_ROUNDS {
             let times = [UNTIMED_REPLICA_LOAD, timed];
             staff.load(subject, asks, self.command.in_flight as usize, times)?;
-            let mut loaded = staff.loaded(subject, UNTIMED_REPLICA_LOAD + timed)?;
+            let (mut loaded, count) = staff.loaded(subject, UNTIMED_REPLICA_LOAD + timed)?;
+            all += count;
             rounds.push(loaded.len() as f64 / timed.as_secs_f64());
             took.append(&mut loaded);
             bar.inc(1);
         }
         bar.finish_and_clear();
-        Ok((median(&mut rounds).round(), rounded(quantile(&mut took, 0.5) as f64 / 1000.0)))
+        let after = staff.used()?;
+        let per_op = |count: u64| rounded(count as f64 / all.max(1) as f64);
+        Ok(Load {
+            per_s: median(&mut rounds).round(),
+            p50: rounded(quantile(&mut took, 0.5) as f64 / 1000.0),
+            datagrams: per_op(after.datagrams.saturating_sub(before.datagrams)),
+            switches: per_op(after.switches.saturating_sub(before.switches)),
+        })
     }
+}
+
+/// What a load came to.
+struct Load {
+    /// Median number per second.
+    per_s: f64,
+    /// Median time in microseconds.
+    p50: f64,
+    /// Datagrams and context switches of the servers and the caller for each operation.
+    datagrams: f64,
+    switches: f64,
 }
 
 /// Returns the sum of two sides in each round.

@@ -41,14 +41,14 @@ impl Bench<'_> {
             staff.load(0, Asks::Command, 1, [UNTIMED_REPLICA_LOAD, timed])
         };
         updates(&mut staff, second)?;
-        let before_per_s = staff.loaded(0, 2 * second)?.len() as f64;
+        let before_per_s = staff.loaded(0, 2 * second)?.0.len() as f64;
         let (loads_for, begun) = (3 * alone + 3 * second, Instant::now() + UNTIMED_REPLICA_LOAD);
         updates(&mut staff, loads_for)?;
         let (_, beside) = staff.start(Part::Joiner, newcomer_at)?;
         let has_state = Instant::now().saturating_duration_since(begun);
         // One update follows the other, so their times say when each was answered.
         let (mut answered, mut meanwhile) = (Duration::ZERO, Vec::new());
-        for took in staff.loaded(0, loads_for)? {
+        for took in staff.loaded(0, loads_for)?.0 {
             answered += Duration::from_nanos(took);
             if answered + beside >= has_state && answered <= has_state {
                 meanwhile.push(took);

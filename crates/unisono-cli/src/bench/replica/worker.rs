@@ -115,6 +115,8 @@ pub(crate) enum Instruction {
     Change { parts: u32, version: u32 },
     /// Give commands of this size, one at a time, that change nothing.
     Give { commands: u32, bytes: usize },
+    /// Say what the process has used so far.
+    Usage,
     /// Call one by one until told that one of the servers was killed and calls were answered again; report pauses.
     Watch { asks: Asks, for_ms: u64 },
 }
@@ -124,11 +126,17 @@ pub(crate) enum Instruction {
 pub(crate) enum Answer {
     /// It is ready. A joiner got the state in this number of nanoseconds after it was in the group; a server with a disk
     /// took this long from its start, a reader for its files.
-    Ready { took_ns: u64 },
+    Ready {
+        took_ns: u64,
+    },
     /// Time of each, in nanoseconds.
     Took(Vec<u64>),
-    /// Number that were answered in the timed part, and the time of each.
-    Loaded(Vec<u64>),
+    /// Time of each that was answered in the timed part, and the number of all.
+    Loaded {
+        took: Vec<u64>,
+        all: u64,
+    },
+    Used(Used),
     /// The state is filled.
     Filled,
     /// It has begun to watch.
@@ -137,6 +145,15 @@ pub(crate) enum Answer {
     Paused(u64),
     /// It failed with this error.
     Trouble(String),
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Used {
+    /// Datagrams that it sent; a multicast counts once.
+    pub(crate) datagrams: u64,
+    /// Context switches of its threads.
+    pub(crate) switches: u64,
 }
 
 impl MayFail for Answer {
@@ -349,7 +366,8 @@ impl Subject {
             }
             Instruction::Load { asks, in_flight, untimed_ms, timed_ms } => {
                 let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
-                Answer::Loaded(self.load(asks, in_flight, untimed, timed)?)
+                let (took, all) = self.load(asks, in_flight, untimed, timed)?;
+                Answer::Loaded { took, all }
             }
             Instruction::Keep { pages, in_flight } => Answer::Took(vec![self.keep(pages, in_flight)?]),
             Instruction::Fill { pages } => {
@@ -375,6 +393,14 @@ impl Subject {
                     self.begin_bytes(command.clone())?.wait()?;
                 }
                 Answer::Filled
+            }
+            Instruction::Usage => {
+                let datagrams = match self {
+                    Subject::Server { replica, .. } => replica.datagrams_sent(),
+                    Subject::Caller { client, .. } => client.counters().datagrams_sent,
+                    _ => 0,
+                };
+                Answer::Used(Used { datagrams, switches: processes::context_switches() })
             }
             Instruction::Watch { asks, for_ms } => {
                 processes::answer(&Answer::Watching)?;
@@ -439,13 +465,15 @@ impl Subject {
         in_flight: usize,
         untimed: Duration,
         timed: Duration,
-    ) -> anyhow::Result<Vec<u64>> {
+    ) -> anyhow::Result<(Vec<u64>, u64)> {
         let (mut took, mut pending) = (Vec::new(), VecDeque::with_capacity(in_flight));
+        let mut all = 0;
         let counts = Instant::now() + untimed;
         let end = counts + timed;
         loop {
             while pending.len() < in_flight {
                 pending.push_back((Instant::now(), self.begin(asks)?));
+                all += 1;
             }
             if let Some((begun, one)) = pending.pop_front() {
                 one.wait()?;
@@ -459,7 +487,7 @@ impl Subject {
             }
         }
         pending.into_iter().try_for_each(|(_, one)| one.wait())?;
-        Ok(took)
+        Ok((took, all))
     }
 
     fn begin(&self, asks: Asks) -> anyhow::Result<Begun> {

@@ -107,6 +107,17 @@ pub enum DiskDurability {
     One,
 }
 
+impl DiskDurability {
+    /// Returns the resilience degree that the group of such a service is founded with. A majority of the servers has to hold
+    /// a command before disks are asked for it; with *one* all members have to.
+    pub fn resilience(self, servers: u8) -> u8 {
+        match self {
+            DiskDurability::Majority => servers / 2,
+            DiskDurability::One => u8::MAX,
+        }
+    }
+}
+
 /// How far the creation of a service is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Created {

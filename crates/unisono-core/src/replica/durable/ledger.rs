@@ -7,8 +7,10 @@
 use super::super::Watched;
 use super::super::disk::{DiskDurability, Escape, Heard};
 use super::entry::{Entry, Place};
+use super::marks::Mark;
 use super::views::Views;
 use crate::identity::Uid;
+use crate::planted::Planted;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
@@ -123,6 +125,14 @@ impl Ledger {
         self.pending.push_back(entry);
     }
 
+    /// With durability *majority*: notes the mark of a server. It counts for what this server holds, and stays true whatever
+    /// becomes of the other.
+    pub(in super::super) fn note_mark(&mut self, server: u8, mark: Mark) {
+        if self.views.is_none() && (1..=self.servers).contains(&server) {
+            self.note_synced(server, mark.generation, mark.place);
+        }
+    }
+
     /// Notes that a server has synced its log in this generation through `place`.
     pub(in super::super) fn note_synced(&mut self, server: u8, generation: u64, place: Place) {
         if generation != self.generation {
@@ -193,7 +203,10 @@ impl Ledger {
             None => {
                 let mut places: Vec<Place> = self.synced.values().copied().collect();
                 places.sort_unstable_by(|a, b| b.cmp(a));
-                places.get(usize::from(self.servers) / 2).copied().unwrap_or(0)
+                let others = usize::from(self.servers) / 2;
+                let others =
+                    if watched.broken(Planted::OneMarkLess) { others.saturating_sub(1) } else { others };
+                places.get(others).copied().unwrap_or(0)
             }
         }
     }
@@ -201,6 +214,21 @@ impl Ledger {
     /// Returns the place through which all of these have synced: for a planted bug.
     pub(in super::super) fn synced_by_all(&self, servers: &BTreeSet<u8>) -> Place {
         servers.iter().map(|server| self.synced.get(server).copied().unwrap_or(0)).min().unwrap_or(0)
+    }
+
+    /// Returns the place through which most of these have synced: for a planted bug.
+    pub(in super::super) fn synced_by_most(&self, servers: &BTreeSet<u8>) -> Place {
+        let synced = servers.iter().map(|server| self.synced.get(server).copied().unwrap_or(0));
+        let mut places: Vec<Place> = synced.collect();
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        places.get(servers.len() / 2).copied().unwrap_or(0)
+    }
+
+    /// Returns the place that would be durable if this server had synced all that it holds: for a planted bug.
+    pub(in super::super) fn durable_if_synced(&self, me: u8) -> Place {
+        let mut ledger = Ledger { servers: self.servers, synced: self.synced.clone(), ..Ledger::default() };
+        ledger.synced.insert(me, self.end());
+        ledger.durable(me, Watched::default())
     }
 
     /// Forgets everything after a place: for a planted bug.
@@ -360,6 +388,32 @@ mod tests {
         assert_eq!(take(&mut ledger), None, "of another generation");
         ledger.note_synced(3, 4, 13);
         assert!(take(&mut ledger).is_some());
+    }
+
+    #[test]
+    fn a_mark_counts_in_its_generation_for_what_is_held_and_never_goes_back() {
+        let mut ledger = ledger();
+        while take(&mut ledger).is_some() {}
+        let mark = |generation, place| Mark { generation, place };
+        let note = |ledger: &mut Ledger, server, mark| ledger.note_mark(server, mark);
+        note(&mut ledger, 1, mark(4, 14));
+        note(&mut ledger, 3, mark(4, 15));
+        assert_eq!(take(&mut ledger), None, "nothing more is held");
+        ledger.push(entry());
+        assert!(take(&mut ledger).is_some());
+        note(&mut ledger, 3, mark(4, 13));
+        ledger.push(entry());
+        assert!(take(&mut ledger).is_some(), "3 said 15 before");
+        ledger.push(entry());
+        note(&mut ledger, 1, mark(3, 15));
+        note(&mut ledger, 4, mark(4, 15));
+        note(&mut ledger, 0, mark(4, 15));
+        assert_eq!(take(&mut ledger), None, "of another generation, and of no server");
+        let mut one = of(DiskDurability::One);
+        while take(&mut one).is_some() {}
+        one.push(entry());
+        note(&mut one, 1, mark(4, 13));
+        assert_eq!(take(&mut one), None, "with one, the order says it");
     }
 
     #[test]

@@ -7,13 +7,15 @@
 //! | module | subject |
 //! |---|---|
 //! | `entry` | what stands in the log |
-//! | `ledger` | the log as all servers see it: what is durable |
+//! | `ledger` | the log as this server sees it: what is durable |
+//! | `marks` | with durability *majority*: what each server says of its disk |
 //! | `views` | with durability *one*: whose disks count |
 //! | `round` | recovery and creation: which state goes on |
 //! | `said` | what members say in a round |
 
 mod entry;
 mod ledger;
+mod marks;
 mod round;
 mod said;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod views;
 
 pub(super) use entry::{Entry, What};
 pub(super) use ledger::Ledger;
+pub(super) use marks::{Mark, Marks};
 pub(super) use round::{Foreign, Plan, Round, Verdict};
 pub(super) use said::{RoundWord, Said};
 
@@ -161,6 +164,7 @@ pub(super) struct Durable {
     /// Place of the first entry of the generation that this server opened, as long as it is not durable.
     pub(super) first: Option<Place>,
     pub(super) round: Round,
+    pub(super) marks: Marks,
     /// True if this server has to say what its disk has, once it has nothing to write.
     pub(super) has_to_say: bool,
     /// The round in which this server has said that its disk does not get on.
@@ -232,6 +236,7 @@ impl Durable {
             stage: Stage::Closed,
             first: None,
             round: Round::new(0),
+            marks: Marks::default(),
             has_to_say: false,
             said_stalls: None,
             joining_since: None,
@@ -301,6 +306,33 @@ impl Durable {
 
     pub(super) fn synced(&self) -> Place {
         self.synced
+    }
+
+    /// With durability *majority*: returns the mark of an open server whose disk has the state.
+    pub(super) fn mark(&self, watched: Watched) -> Option<Mark> {
+        let is_open = self.stage == Stage::Open && self.block.durability == DiskDurability::Majority;
+        let place = match () {
+            () if watched.broken(Planted::AnnouncedUnsynced) => self.end,
+            () if self.has_state() => self.synced,
+            () if watched.broken(Planted::MarkBeforeState) => self.end,
+            () => 0,
+        };
+        (is_open && place > 0).then_some(Mark { generation: self.block.generation, place })
+    }
+
+    /// Begins a life as a member of a group.
+    pub(super) fn begin_life(&mut self) {
+        self.marks.begin_life();
+    }
+
+    /// Notes that the mark goes out. Returns whether it has to go at once.
+    pub(super) fn say_mark(&mut self, mark: Mark) -> bool {
+        self.marks.say(mark.place)
+    }
+
+    /// Notes that another server waits until disks have the last entry.
+    pub(super) fn note_awaited(&mut self) {
+        self.marks.note_awaited(self.end);
     }
 
     /// Notes in the block that this server takes the state of a plan.

@@ -61,6 +61,7 @@ impl Server {
                     }
                 }
                 Output::Informed => self.serve(cx, endpoint),
+                Output::Note { note, at_once } => self.group.set_note(cx.local, note, at_once),
                 Output::StateFetched => self.group.note_state(),
                 Output::Stop(reason) => self.stop(cx, endpoint, &reason),
                 Output::Notice(notice) => {

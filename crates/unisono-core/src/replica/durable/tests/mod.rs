@@ -82,6 +82,8 @@ struct Made {
     late: BTreeMap<u8, Vec<Event>>,
     /// Servers that give a newcomer a state that cannot be restored.
     false_donors: Vec<u8>,
+    /// Servers that get the marks of others later, and these marks.
+    late_marks: BTreeMap<u8, Vec<Event>>,
 }
 
 impl Made {
@@ -123,7 +125,7 @@ impl Made {
         };
         let settings = ReplicaSettings {
             client: Uid(1000 + uid),
-            durability: Durability::HeldByAll,
+            durability: Durability::OnDisk,
             message_bytes_max: 1 << 20,
             members_min: 1,
             names: Vec::new(),
@@ -301,6 +303,15 @@ impl Made {
                 };
                 let reply = donor.donor.answer(NOW, &request, present);
                 self.servers.get_mut(&id).unwrap().replica.handle_fetched(NOW, call, Ok(reply));
+            }
+            Output::Note { note, .. } => {
+                for other in self.view.clone().into_iter().filter(|other| *other != id && is_member) {
+                    let event = Event::Note { member: sender, note: note.clone() };
+                    match self.late_marks.get_mut(&other) {
+                        Some(late) => late.push(event),
+                        None => self.servers.get_mut(&other).unwrap().replica.handle_event(NOW, event),
+                    }
+                }
             }
             Output::Store(number, job) => self.servers.get_mut(&id).unwrap().jobs.push((number, *job)),
             output => self.seen.entry(id).or_default().push(output),
@@ -756,20 +767,71 @@ fn a_newcomer_takes_no_state_from_before_the_events_that_it_keeps() {
 }
 
 #[test]
-fn what_a_disk_has_is_announced_again_after_a_reset() {
+fn a_lost_mark_is_said_again_after_a_reset() {
     let mut made = created();
     [1, 2].iter().for_each(|id| made.servers.get_mut(id).unwrap().disk_waits = true);
     made.request(1, 1, "a");
-    // The reset drops the announcement of server 2, and what is logged after it waits for its disk.
+    // The mark of server 2 is lost, and what is logged after it waits for its disk.
     let server = made.servers.get_mut(&2).unwrap();
     let (number, job) = server.jobs.remove(0);
     server.replica.handle_stored(NOW, number, Ok(()));
     while let Some(output) = server.replica.poll_output() {
-        assert!(matches!(output, Output::Submit(..)), "{output:?}");
+        assert!(matches!(output, Output::Note { .. }), "{output:?}");
     }
     made.store(2, job);
     made.settle();
     assert_eq!(made.answer(1), None);
     made.reset_without(3);
     assert_eq!(made.answer(1), Some("1".into()), "the disks of servers 2 and 3 have it");
+}
+
+#[test]
+fn each_server_applies_and_answers_on_the_marks_that_it_knows() {
+    let mut made = created();
+    made.late_marks.insert(1, Vec::new());
+    made.request(1, 1, "a");
+    assert_eq!((made.answer(1), made.words(1)), (None, Some(vec![])), "its own disk is one of three");
+    assert_eq!(made.words(2), Some(vec!["a".into()]), "the disks of 1 and 2");
+    made.request(1, 2, "read");
+    assert_eq!(made.answer(2), None, "what it holds may have been answered");
+    for mark in made.late_marks.remove(&1).unwrap() {
+        made.servers.get_mut(&1).unwrap().replica.handle_event(NOW, mark);
+    }
+    made.settle();
+    assert_eq!((made.answer(1).unwrap(), made.answer(2).unwrap()), ("1".into(), "a".into()));
+    // One that has crashed still counts.
+    made.servers.get_mut(&1).unwrap().disk_waits = true;
+    made.late_marks.insert(2, Vec::new());
+    made.request(2, 3, "b");
+    assert_eq!(made.answer(3), None, "2 knows its own mark only");
+    let marks = made.late_marks.remove(&2).unwrap();
+    assert_eq!(marks.len(), 1, "that of 3");
+    made.servers.get_mut(&2).unwrap().replica.handle_event(NOW, marks[0].clone());
+    made.reset_without(3);
+    assert_eq!(made.answer(3).unwrap(), "2");
+}
+
+#[test]
+fn a_mark_that_comes_before_its_generation_is_open_here_counts_then() {
+    let mut made = created();
+    made.request(1, 1, "a");
+    (1..=3).for_each(|id| made.boot(id, false));
+    // Server 3 hears each word late, and the last one, with which the service is open, after the marks of the others.
+    made.late.insert(3, Vec::new());
+    made.form(&[1, 2, 3]);
+    for _ in 0..20 {
+        if made.words(1).is_some() {
+            break;
+        }
+        for event in core::mem::take(made.late.get_mut(&3).unwrap()) {
+            made.servers.get_mut(&3).unwrap().replica.handle_event(NOW, event);
+        }
+        made.settle();
+    }
+    assert!(made.servers[&1].replica.serves() && made.words(3).is_none());
+    made.servers.get_mut(&3).unwrap().disk_waits = true;
+    made.late_marks.insert(3, Vec::new());
+    made.catch_up(3);
+    assert!(made.servers[&3].replica.serves(), "the disks of 1 and 2 have everything");
+    assert_eq!(made.words(3), Some(vec!["a".into()]));
 }
