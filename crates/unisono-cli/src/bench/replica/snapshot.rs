@@ -48,7 +48,7 @@ impl Bench<'_> {
             staff.change_parts(caller, parts, round as u32)?;
             let load = |staff: &mut super::Staff| -> Result<Vec<u64>, Problem> {
                 staff.load(caller, Asks::Command, IN_FLIGHT, [Duration::ZERO, LOADED])?;
-                staff.loaded(caller, LOADED)
+                Ok(staff.loaded(caller, LOADED)?.0)
             };
             let mut took = load(&mut staff)?;
             logged += took.len() as u64 * (bytes + ENTRY_BYTES);
