@@ -184,7 +184,7 @@ fn a_member_without_a_vote_asks_for_no_floor() {
 #[test]
 fn bad_floors_are_refused_at_once() {
     let refused = |floor, config: GroupConfig, joins: bool| {
-        let me = Member { uid: uid(0), name: name("m0"), address: address(0), floor: NONE };
+        let me = Member { uid: uid(0), name: name("m0"), address: address(0), floor: NONE, hops: 1 };
         let entry = if joins { EntryMode::Join } else { EntryMode::Found(config) };
         let (port, random) = (Port::from_name("x"), Random::from_u64(1));
         let protection = Box::new(Checksum);
