@@ -11,7 +11,7 @@ use super::{BATCH_MAX, SERVED_MAX};
 use crate::error::SendError;
 use crate::event::{Event, Outcome, Outside};
 use crate::group::Group;
-use crate::identity::{Member, MessageNumber, Seqno, Uid};
+use crate::identity::{Member, MessageNumber, Seqno, Uid, mix};
 use crate::quality::Quality;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -120,7 +120,8 @@ impl Relay {
             to_send_bytes: 0,
             under_way: VecDeque::new(),
             answers: VecDeque::new(),
-            last_nonce: 0,
+            // The claims of two members never have the same nonce, or a release would answer both.
+            last_nonce: mix(me.0),
             is_over: false,
         }
     }
@@ -262,7 +263,7 @@ impl Relay {
         if previous == Uid(0) {
             return self.serve(ticket, client, (first, count), false);
         }
-        self.last_nonce += 1;
+        self.last_nonce = self.last_nonce.wrapping_add(1);
         let nonce = self.last_nonce;
         let taken =
             TakenOver { ticket, nonce, previous, first, count, is_claimed: false, is_released: false };
