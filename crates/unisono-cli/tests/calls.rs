@@ -206,14 +206,18 @@ fn the_holder_of_a_handler_answers_and_the_next_in_line_when_it_is_killed() {
         // It does not wait for long for a member that is dead.
         stdout(&["rpc", "call", &port, request, "--handler", "desk", "--deadline", "60"])
     };
-    let at_desk = || ask("where").rsplit_once("answered by ").map(|(_, name)| name.to_owned()).unwrap();
+    let answerer = |said: &str| said.rsplit_once("answered by ").map(|(_, name)| name.trim().to_owned());
+    let at_desk = || answerer(&ask("where")).unwrap();
     let first = at_desk();
     assert!((0..5).all(|_| at_desk() == first));
     assert_eq!((ask("add"), ask("get")), ("1".into(), "1".into()));
     let holder = names.iter().position(|name| *name == first).unwrap();
     members[holder].process.kill().unwrap();
-    // A client asks again at another member until it has an answer of the next holder.
-    let second = at_desk();
+    // A client asks again at another member until it has an answer of the next holder. The call may also end as unknown, by a
+    // defect that docs/protocol/replica.md names: it is called again then.
+    let call = ["rpc", "call", &port, "where", "--handler", "desk", "--deadline", "8"];
+    let again = |_| answerer(&String::from_utf8(unisono(&call).stdout).unwrap());
+    let second = (0..8).find_map(again).unwrap();
     assert_ne!(second, first);
     assert!((0..5).all(|_| at_desk() == second));
     assert_eq!(ask("add"), "2");

@@ -206,8 +206,6 @@ named! {
         SwitchBeforeAcceptance,
         /// Whether an event that names a sequencer is a pass is told by the order at the end of the log.
         SwitchByEnd,
-        /// A switch of the order stays in force when a reset cuts it off.
-        SwitchKeptOverCut,
         /// A joiner is told the order with which the group was founded.
         SwitchNotInBase,
         /// A reset heeds the floor of its coordinator alone.

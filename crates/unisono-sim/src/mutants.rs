@@ -71,7 +71,6 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::RestsOnFullWindow
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance
-        | CoreBug::SwitchKeptOverCut
         | CoreBug::SwitchNotInBase => OF_RINGS,
         // Only the table looks at commands before they are ordered.
         CoreBug::CapabilityUnlooked | CoreBug::RefusedUnconfirmed | CoreBug::RepeatRefusedEarly => {
@@ -150,13 +149,11 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
 
 /// Seeds that show bugs for which none of the first [`SEEDS_MAX`] is bad enough. They are tried first. A change of what
 /// seeds draw needs others.
-const LATE_SEEDS: [(CoreBug, Profile, u64); 3] = [
+const LATE_SEEDS: [(CoreBug, Profile, u64); 2] = [
     // Two groups of one name go on beside each other, and a member of one hears that the other is newer.
     (CoreBug::AnyGroupExcludes, Profile::Crash, 254),
     // A member promises a reset while it confirms what another one holds.
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
-    // A proposal that was prepared before is adopted, and cuts a switch off at a member that goes on.
-    (CoreBug::SwitchKeptOverCut, Profile::Token, 1_022),
 ];
 
 /// Returns the history that shows a bug, if it is not left to the seeds.

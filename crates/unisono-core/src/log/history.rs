@@ -616,11 +616,6 @@ impl History {
         }
     }
 
-    /// See [`super::Log::keep_order`].
-    pub(super) fn keep_order(&mut self, order: Order) {
-        self.begin_order(self.received, order);
-    }
-
     /// See [`super::Log::give_floor_to_first`].
     pub(super) fn give_floor_to_first(&mut self, floor: Floor) {
         let Some((_, view)) = self.views.last_mut() else { return };

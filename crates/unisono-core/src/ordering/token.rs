@@ -303,7 +303,7 @@ mod tests {
     use crate::log::{Log, Manner, Slice};
     use crate::ordering::Order;
     use crate::quality::Quality;
-    use crate::wire::LogBase;
+    use crate::wire::{Change, LogBase};
     use bytes::Bytes;
     use core::net::{Ipv4Addr, SocketAddr};
 
@@ -359,6 +359,17 @@ mod tests {
         assert_eq!(log(&round).history().numberers_from(1), [B, A, C]);
         assert_eq!(log(&round).history().numberers_from(4), [B, A, C]);
         assert_eq!(log(&round).history().numberers_from(5), [B, A]);
+    }
+
+    #[test]
+    fn a_switch_that_is_cut_off_was_never_in_force() {
+        let mut log = log(&[MESSAGE, MESSAGE]);
+        let order = Discipline::Sequencer(crate::config::Migration::Never);
+        let switch = Change::Order { order, sequencer: A };
+        assert_eq!(log.append(Entry::Change(switch.into())), 3);
+        assert_eq!((log.history().order(), log.history().order_since()), (order, 3));
+        log.cut(2);
+        assert_eq!((log.history().order(), log.history().order_since()), (Discipline::Token, 0));
     }
 
     #[test]
