@@ -216,7 +216,7 @@ fn the_holder_of_a_handler_answers_and_the_next_in_line_when_it_is_killed() {
     // A client asks again at another member until it has an answer of the next holder. The call may also end as unknown, by a
     // defect that docs/protocol/replica.md names: it is called again then.
     let call = ["rpc", "call", &port, "where", "--handler", "desk", "--deadline", "8"];
-    let again = |_| answerer(&String::from_utf8(unisono(&call).stdout).unwrap());
+    let again = |_| answerer(&String::from_utf8(unisono(call).stdout).unwrap());
     let second = (0..8).find_map(again).unwrap();
     assert_ne!(second, first);
     assert!((0..5).all(|_| at_desk() == second));
