@@ -6,6 +6,7 @@
 //! that knows the event reports it to the successor.
 
 use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
+use crate::config::{Migration, Order};
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::planted::Planted;
@@ -112,8 +113,11 @@ impl Group {
     /// Moves the role: to the member that the application has chosen, to one that is not in the way as this one is, in a
     /// ring to the next that is called for, or to the one that sends most.
     pub(super) fn number_role(&mut self, now: Time) {
+        // A switch of the order may have come since the application asked.
+        let never_moves = self.log.history().order() == Order::Sequencer(Migration::Never);
         let asked = self.order.successor.take();
         let successor = asked
+            .filter(|_| !never_moves)
             .or_else(|| self.successor_out_of_the_way(now))
             .or_else(|| self.next_site(now))
             .or_else(|| self.successor_by_load(now));
