@@ -23,7 +23,7 @@ struct Node {
     last_number: u64,
     /// Events of the order that it has delivered.
     delivered: usize,
-    /// Outcomes that it learns when it has delivered so many events.
+    /// Outcomes, each with the number of events after whose delivery the member learns it.
     outcomes: VecDeque<(usize, u64, Outcome)>,
 }
 

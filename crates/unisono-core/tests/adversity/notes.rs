@@ -76,7 +76,7 @@ fn a_note_that_may_wait_goes_within_a_millisecond_and_the_latest_alone() {
     assert_eq!(notes(&net, 2), [(uid(1), "c".into())]);
 }
 
-// Nobody acknowledges a note. Without its repetitions a lost one would never arrive.
+// No member acknowledges a note. Without its repetitions a lost one would never arrive.
 #[test]
 fn a_lost_note_arrives_with_a_report_and_a_heartbeat() {
     let mut net = group_of(3, 1);

@@ -57,7 +57,7 @@ struct Circle {
 }
 
 impl Circle {
-    /// Returns a ring of so many members, at rest.
+    /// Returns a ring of this number of members, at rest.
     fn new(members: usize, config: GroupConfig, settings: Settings, bug: Option<Planted>) -> Option<Circle> {
         let mut circle = Circle {
             now: Time::from_nanos(1_000_000_000),
