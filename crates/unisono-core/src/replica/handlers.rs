@@ -16,18 +16,24 @@ use crate::identity::Uid;
 use crate::planted::Planted;
 use crate::rpc::Request;
 use crate::time::Time;
-use crate::wire::Wishes;
+use crate::wire::{HOPS_MAX, Wishes};
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::time::Duration;
 use thiserror::Error;
 
 /// Maximum number of handlers that one member claims.
 pub const HANDLERS_MAX: usize = 256;
-/// How often a request for a handler is forwarded at most. After that it waits for the next change of the holder: a member
-/// that leaves holds its handlers until it is out, and answers no more.
+/// How often a request for a handler is forwarded at once. After that it waits here for the next holder before it is
+/// forwarded again: a member that is leaving or dead holds its handlers until it is out, and answers no more.
 const FORWARDS_MAX: u8 = 4;
+/// How long it waits the first time. Each further forward doubles it. The caller may have spent its forwards on a holder that
+/// is dead and come here when the next one holds the handler already: no further change would call for an answer.
+const WAITS_FOR_HOLDER: Duration = Duration::from_millis(250);
+/// How many such requests wait at one member.
+const PARKED_MAX: usize = 1024;
 
 /// No answer was worked out, and the command took no effect.
 const NOT_HELD: &[u8] = b"no member holds this handler; nothing happened";
@@ -53,8 +59,8 @@ crate::debug_as_sentence!(HandlerError { BadName, TooMany });
 pub(super) struct Handlers {
     /// Those that it claims, in this life and the next ones.
     claimed: BTreeSet<Box<str>>,
-    /// Requests that wait for another holder.
-    parked: Vec<Parked>,
+    /// Requests that wait for another holder, by handler.
+    parked: BTreeMap<Box<str>, Vec<Parked>>,
 }
 
 /// A request that has an outcome, and whose holder does not answer.
@@ -62,27 +68,43 @@ pub(super) struct Handlers {
 struct Parked {
     asked: Asked,
     outcome: Outcome,
-    handler: Box<str>,
     held_by: Uid,
+    /// When it is forwarded again to the same holder, or is past its deadline.
+    until: Time,
 }
 
 impl Handlers {
-    pub(super) fn has_requests(&self) -> bool {
-        !self.parked.is_empty()
+    /// Returns when [`Replica::answer_overdue`] has something to do.
+    pub(super) fn wake_at(&self) -> Option<Time> {
+        self.parked.values().flatten().map(|parked| parked.until).min()
     }
 
-    pub(super) fn drop_expired(&mut self, now: Time) {
-        self.parked.retain(|parked| parked.asked.deadline > now);
+    fn has_room(&self) -> bool {
+        self.parked.values().map(Vec::len).sum::<usize>() < PARKED_MAX
+    }
+
+    /// Takes out the requests for which `chosen` is true.
+    fn take_parked(&mut self, chosen: impl Fn(&str, &Parked) -> bool) -> Vec<(Box<str>, Parked)> {
+        let mut taken = Vec::new();
+        self.parked.retain(|handler, parked| {
+            taken.extend(
+                parked
+                    .extract_if(.., |parked| chosen(handler, parked))
+                    .map(|parked| (handler.clone(), parked)),
+            );
+            !parked.is_empty()
+        });
+        taken
     }
 
     /// Takes out all requests.
     pub(super) fn take_requests(&mut self) -> Vec<Asked> {
-        self.parked.drain(..).map(|parked| parked.asked).collect()
+        core::mem::take(&mut self.parked).into_values().flatten().map(|parked| parked.asked).collect()
     }
 
     /// Returns what the next life of the member begins with.
     pub(super) fn into_next(self) -> Handlers {
-        Handlers { parked: Vec::new(), ..self }
+        Handlers { parked: BTreeMap::new(), ..self }
     }
 }
 
@@ -180,16 +202,29 @@ impl<S: StateMachine> Replica<S> {
             Some(holder) if holder == self.me || self.answers_for_another(asked.hops) => {
                 Answer::Reply(self.taken_over(outcome.bytes()))
             }
-            Some(holder) => match self.address_of(holder).filter(|_| asked.hops < FORWARDS_MAX) {
-                Some(address) => Answer::Forward(address),
-                None => {
-                    let (outcome, handler) = (outcome.clone(), handler.into());
-                    self.tidy_by(self.now);
-                    return self.handlers.parked.push(Parked { asked, outcome, handler, held_by: holder });
+            Some(holder) => match self.address_of(holder) {
+                Some(address) if asked.hops < FORWARDS_MAX || !self.handlers.has_room() => {
+                    Answer::Forward(address)
                 }
+                _ => return self.park(asked, handler, outcome.clone(), holder),
             },
         };
         self.outputs.push_back(Output::Answer(asked.id, answer));
+    }
+
+    fn park(&mut self, asked: Asked, handler: &str, outcome: Outcome, held_by: Uid) {
+        let waits = match asked.hops.saturating_sub(FORWARDS_MAX) {
+            // It cannot be forwarded any further.
+            _ if asked.hops >= HOPS_MAX => Duration::MAX,
+            again => WAITS_FOR_HOLDER * (1 << again),
+        };
+        let until = asked.deadline.min(self.now + waits);
+        self.handlers.parked.entry(handler.into()).or_default().push(Parked {
+            asked,
+            outcome,
+            held_by,
+            until,
+        });
     }
 
     /// Answers the requests whose handler has another holder now.
@@ -197,18 +232,32 @@ impl<S: StateMachine> Replica<S> {
         if self.handlers.parked.is_empty() {
             return;
         }
-        let parked = core::mem::take(&mut self.handlers.parked);
-        for parked in parked {
-            match self.handler_holder(&parked.handler) {
-                Some(holder) if holder == parked.held_by => self.handlers.parked.push(parked),
-                // It is forwarded once more, as if it had not been before.
-                Some(holder) if holder != self.me && self.address_of(holder).is_some() => {
-                    let address = self.address_of(holder);
-                    let answer = address.map_or(Answer::NoCopy, Answer::Forward);
-                    self.outputs.push_back(Output::Answer(parked.asked.id, answer));
-                }
-                _ => self.answer_by_holder(parked.asked, &parked.handler, &parked.outcome),
+        let table = self.replicated.as_ref().map(|state| state.handlers());
+        let holder = |handler: &str| Some(table?.holder(handler)?.member);
+        let of_others = self.handlers.take_parked(|handler, parked| holder(handler) != Some(parked.held_by));
+        for (handler, parked) in of_others {
+            self.forward_or_answer(&handler, parked);
+        }
+    }
+
+    /// Forwards the requests that have waited for another holder long enough to the present one, and drops those that are
+    /// past their deadlines.
+    pub(super) fn answer_overdue(&mut self, now: Time) {
+        for (handler, parked) in self.handlers.take_parked(|_, parked| parked.until <= now) {
+            if parked.asked.deadline > now {
+                self.forward_or_answer(&handler, parked);
             }
+        }
+    }
+
+    /// A request that waited is forwarded as if it had not been before.
+    fn forward_or_answer(&mut self, handler: &str, parked: Parked) {
+        let holder = self.handler_holder(handler).filter(|holder| *holder != self.me);
+        match holder.and_then(|holder| self.address_of(holder)) {
+            Some(address) => {
+                self.outputs.push_back(Output::Answer(parked.asked.id, Answer::Forward(address)))
+            }
+            None => self.answer_by_holder(parked.asked, handler, &parked.outcome),
         }
     }
 

@@ -345,6 +345,7 @@ impl<S: StateMachine> Replica<S> {
         if self.tidy_at.is_some_and(|at| at <= now) {
             self.tidy(now);
         }
+        self.answer_overdue(now);
         self.check_disk(now);
         self.fetch_more(now);
     }
@@ -354,11 +355,10 @@ impl<S: StateMachine> Replica<S> {
         self.tidy_at = None;
         self.free_finished();
         self.reads.drop_expired(now);
-        self.handlers.drop_expired(now);
         for number in self.waiting.drop_expired(now) {
             self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
         }
-        if !self.waiting.is_empty() || self.reads.has_requests() || self.handlers.has_requests() {
+        if !self.waiting.is_empty() || self.reads.has_requests() {
             self.tidy_by(now);
         }
     }
@@ -524,7 +524,8 @@ impl<S: StateMachine> Replica<S> {
             return self.tidy_at;
         }
         let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
-        earlier(earlier(fetch, self.tidy_at), self.disk_wakes_at())
+        let handlers = self.handlers.wake_at();
+        earlier(earlier(fetch, self.tidy_at), earlier(handlers, self.disk_wakes_at()))
     }
 
     // --- what it is like now ---

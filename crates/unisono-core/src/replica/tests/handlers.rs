@@ -116,10 +116,38 @@ fn a_request_for_a_member_that_is_leaving_waits_for_the_next_holder() {
     made.replica(3).end();
     assert_eq!(made.ask(1, for_desk(4, 2, 4, "b")), None);
     assert_eq!(made.ask(1, Request { deadline: NOW, ..for_desk(5, 3, 4, "c") }), None);
-    made.replica(1).handle_timeout(NOW + REPLICA_TIDIES_EVERY);
+    made.replica(1).handle_timeout(NOW);
     made.leave(3);
     assert!(made.answer(4).unwrap().contains("any longer"));
     assert_eq!(made.answer(5), None);
+}
+
+#[test]
+fn a_request_whose_forwards_were_spent_on_a_dead_holder_reaches_the_next_one() {
+    let mut made = Made::of(&[1, 2, 3]);
+    made.claim(2);
+    made.claim(3);
+    made.reset_without(&[2]);
+    // Member 3 holds the handler already: no change will come.
+    for (index, hops, waits) in [(1, 4, 250), (2, 5, 500), (3, 7, 2000)] {
+        assert_eq!(made.ask(1, for_desk(index, 1, hops, "a")), None);
+        let due = NOW + Duration::from_millis(waits);
+        assert!(made.replica(1).poll_timeout().is_some_and(|at| at <= due));
+        made.replica(1).handle_timeout(NOW + Duration::from_millis(waits - 1));
+        made.settle();
+        assert_eq!(made.answer(index), None);
+        made.replica(1).handle_timeout(due);
+        made.settle();
+        assert_eq!(made.answer(index).unwrap(), "to 3");
+    }
+    // The calls layer forwards no further. The request waits for another holder, and no longer than its caller.
+    let last = for_desk(4, 1, 8, "a");
+    let over = last.deadline;
+    assert_eq!(made.ask(1, last), None);
+    made.replica(1).handle_timeout(over);
+    made.settle();
+    made.reset_without(&[3]);
+    assert_eq!(made.answer(4), None);
 }
 
 #[test]
