@@ -206,6 +206,36 @@ fn a_server_with_rows_comes_back_while_the_others_go_on() {
 }
 
 #[test]
+fn commands_go_on_beside_a_server_that_comes_back() {
+    let _alone = alone();
+    let run = ["replica", "--op", "return", "--durability", "majority", "--seconds", "1"];
+    let run = [&run, &WATCHFUL[..]].concat();
+    let fields = ["back_us", "before_per_s", "alone_per_s", "beside_per_s", "slowest_half_second_per_s"];
+    let summary = &measured(&run, &fields)[0];
+    assert!(summary["slowest_half_second_per_s"].as_f64() <= summary["beside_per_s"].as_f64(), "{summary}");
+    for (options, reason) in [
+        (&["--durability", "memory"][..], "on disk"),
+        (&["--servers", "2", "--durability", "one"], "--servers 3"),
+    ] {
+        let output = unisono([&["bench", "replica", "--op", "return"], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(reason), "{output:?}");
+    }
+}
+
+#[test]
+fn each_server_of_a_directory_may_have_a_folder_of_its_own() {
+    let _alone = alone();
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let paths = folders.each_ref().map(|folder| folder.path().to_str().unwrap());
+    let disks = paths.join(",");
+    let run = ["dir", "--op", "append-delete", "--against", "pair", "--disks", &disks];
+    measured(&[&run[..], &FEW].concat(), &["p50_us", "ratio_against"]);
+    let left = |path: &&str| std::fs::read_dir(path).unwrap().count();
+    assert_eq!(paths.iter().map(left).sum::<usize>(), 0, "they are empty again");
+}
+
+#[test]
 fn a_sweep_has_a_row_for_each_number_of_servers_and_clients() {
     let _alone = alone();
     let run =
@@ -226,6 +256,9 @@ fn options_of_a_directorys_benchmark_that_do_not_fit_are_refused() {
         (&["--op", "lookup", "--rows", "10"], "for --op start"),
         (&["--sweep", "--against", "pair"], "--sweep measures under load alone"),
         (&["--servers", "10"], "from 1 to 9"),
+        (&["--disks", "/tmp,/tmp"], "there are 3 servers"),
+        (&["--disks", "/tmp", "--sweep", "--servers", "1"], "leave --disks out"),
+        (&["--disks", "/tmp,/tmp,/nonexistent/y"], "/nonexistent/y"),
         (&["--op", "append-delete", "--log-dir", "/nonexistent/x"], "/nonexistent/x"),
     ] {
         let output = unisono([&["bench", "dir"], options].concat());

@@ -1,5 +1,5 @@
-//! The folders of one measured service, removed at its end: data where temporary files are kept, and logs beside it or in a
-//! file system in memory.
+//! The folders of one measured service, removed at its end: data where temporary files are kept or on a disk for each server,
+//! and logs beside it or in a file system in memory.
 
 use crate::problem::Problem;
 use crate::trial::lot;
@@ -11,22 +11,28 @@ use std::path::{Path, PathBuf};
 pub(super) const IN_MEMORY: &str = "/dev/shm";
 
 pub(super) struct Folders {
-    data: Temporary,
+    /// One for all servers, or one for each.
+    data: Vec<Temporary>,
     logs: Option<Temporary>,
 }
 
 struct Temporary(PathBuf);
 
 impl Folders {
-    /// Makes the folders; `logs` is the folder for the logs, if they are to lie elsewhere.
-    pub(super) fn new(logs: Option<&Path>) -> Result<Folders, Problem> {
+    /// Makes the folders. `disks` are the folders for the data of each server, if they are not to lie together; `logs` is the
+    /// folder for the logs, if they are to lie elsewhere.
+    pub(super) fn new(disks: &[PathBuf], logs: Option<&Path>) -> Result<Folders, Problem> {
         let logs = logs.map(Temporary::new).transpose()?;
-        Ok(Folders { data: Temporary::new(&std::env::temp_dir())?, logs })
+        let data = match disks {
+            [] => vec![Temporary::new(&std::env::temp_dir())?],
+            disks => disks.iter().map(|disk| Temporary::new(disk)).collect::<Result<_, _>>()?,
+        };
+        Ok(Folders { data, logs })
     }
 
-    /// Returns the folder of a server's data, or of another part of the service.
-    pub(super) fn data(&self, name: &str) -> PathBuf {
-        self.data.0.join(name)
+    /// Returns the folder for the data of the server with this index, under this name.
+    pub(super) fn data(&self, server: usize, name: &str) -> PathBuf {
+        self.data[server % self.data.len()].0.join(name)
     }
 
     /// Returns the folder of a server's log, if it is elsewhere.

@@ -26,7 +26,7 @@ const UNTIMED_LOAD: Duration = Duration::from_millis(200);
 pub(super) struct Load {
     pub(super) per_s: f64,
     pub(super) p50_us: f64,
-    /// Null calls per second with as many in flight, to one server; measured beside lookups.
+    /// Null calls per second with as many in flight, to as many plain servers; measured beside lookups.
     pub(super) calls_per_s: Option<f64>,
     pub(super) ratio_calls: Option<Ratio>,
     pub(super) busiest_over_idlest: f64,
@@ -41,8 +41,8 @@ impl Bench<'_> {
         let times = [UNTIMED_LOAD, Duration::from_secs(self.command.seconds) / LOAD_ROUNDS];
         let mut calling = match self.command.op {
             Op::Lookup => {
-                let locations = [&self.places[..1], self.clients].concat();
-                Some(Calling::start(&locations, 1, 0, &self.ground.settings)?)
+                let locations = [self.servers, self.clients].concat();
+                Some(Calling::start(&locations, self.servers.len(), 0, &self.ground.settings)?)
             }
             _ => None,
         };

@@ -87,6 +87,10 @@ pub(crate) struct Dir {
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
 
+    /// A folder for the files of each server, such as one on each of three disks; without it they lie together
+    #[arg(long, value_name = "DIR,…", value_delimiter = ',')]
+    disks: Vec<PathBuf>,
+
     /// Whether a lookup has everything in it that was answered before, or may be a little behind
     #[arg(long, value_enum, default_value_t)]
     consistency: Consistency,
@@ -284,6 +288,16 @@ impl Dir {
             {
                 refuse("--sweep measures under load alone: leave --against, --operations and --op start out")
             }
+            _ if !self.disks.is_empty() && self.disks.len() as u64 != self.servers => {
+                Err(Problem::usage(format!(
+                    "--disks names {}, and there are {}: name one for each",
+                    several(self.disks.len() as u64, "folder"),
+                    several(self.servers, "server")
+                )))
+            }
+            _ if !self.disks.is_empty() && self.sweep => {
+                refuse("--sweep measures other numbers of servers than there are folders: leave --disks out")
+            }
             op if self.rows.is_some() && op != Op::Start => refuse("--rows is for --op start"),
             _ => Ok(()),
         }
@@ -324,7 +338,7 @@ impl Bench<'_> {
             needs_one: self.command.durability == DurabilityChoice::One,
             settings: &self.ground.settings,
         };
-        Team::start(&plan, Folders::new(self.command.logs())?)
+        Team::start(&plan, Folders::new(&self.command.disks, self.command.logs())?)
     }
 
     fn rival(&self, against: Against) -> Result<Team, Problem> {

@@ -50,21 +50,24 @@ impl Team {
         let count = plan.servers.len() as u8;
         let seats = (1..=count).map(|id| {
             let name = format!("server-{id}");
-            let (data, log_dir) = (folders.data(&name), folders.log(&name));
+            let (data, log_dir) = (folders.data(usize::from(id) - 1, &name), folders.log(&name));
             Seat { id, servers: count, data, log_dir, needs_one: plan.needs_one }
         });
         let seats: Vec<Seat> = seats.collect();
         let twin = |is_first: bool| {
             let name = if is_first { "first" } else { "second" };
-            Twin { is_first, folder: folders.log(name).unwrap_or_else(|| folders.data(name)) }
+            Twin {
+                is_first,
+                folder: folders.log(name).unwrap_or_else(|| folders.data(usize::from(!is_first), name)),
+            }
         };
         let (parts, target): (Vec<Part>, Target) = match plan.kind {
             Kind::Directory => {
-                let root = folders.data("server-1").join(ROOT_FILE);
+                let root = folders.data(0, "server-1").join(ROOT_FILE);
                 (seats.iter().cloned().map(Part::Server).collect(), Target::Directory { root })
             }
             Kind::Pair => (vec![Part::Twin(twin(true)), Part::Twin(twin(false))], Target::Pair),
-            Kind::Files => (Vec::new(), Target::Files { folder: folders.data("files") }),
+            Kind::Files => (Vec::new(), Target::Files { folder: folders.data(0, "files") }),
         };
         let mut team = Team {
             crew: Crew::new(),

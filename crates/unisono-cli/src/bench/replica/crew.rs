@@ -68,6 +68,26 @@ impl Staff {
         Ok((index, self.readiness(index)?))
     }
 
+    /// Kills a server.
+    pub(super) fn kill(&mut self, server: usize) -> Result<(), Problem> {
+        self.dead.push(server);
+        Ok(self.crew.strike(server, Blow::Kill)?)
+    }
+
+    /// Starts a server with a disk again that was killed. Returns the index of the new process; [`Staff::is_ready`] says
+    /// whether it serves.
+    pub(super) fn start_again(&mut self, server: usize, location: &Location) -> Result<usize, Problem> {
+        self.launch_at(server, Part::Server, location)
+    }
+
+    /// Returns the time that a process took until it was ready; `None` while it is not yet.
+    pub(super) fn is_ready(&mut self, index: usize) -> Result<Option<Duration>, Problem> {
+        match self.crew.has_answered(index, &self.dead)? {
+            true => self.readiness(index).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Starts a process for each location at once, and waits until all are ready. Returns the time that each took.
     pub(super) fn start_all(&mut self, part: Part, locations: &[Location]) -> Result<Vec<Duration>, Problem> {
         let launched = locations.iter().map(|location| self.launch(part, location));
@@ -76,7 +96,12 @@ impl Staff {
     }
 
     fn launch(&mut self, part: Part, location: &Location) -> Result<usize, Problem> {
-        let seat = self.disks().map(|disks| disks.seat(self.crew.len()));
+        self.launch_at(self.crew.len(), part, location)
+    }
+
+    /// Launches a process at the seat with this index.
+    fn launch_at(&mut self, seat: usize, part: Part, location: &Location) -> Result<usize, Problem> {
+        let seat = self.disks().map(|disks| disks.seat(seat));
         let assignment = Assignment {
             service: self.service.clone(),
             part,
@@ -234,8 +259,7 @@ impl Staff {
             other => return Err(strange(&other)),
         }
         std::thread::sleep(watched / 4);
-        self.dead.push(victim);
-        self.crew.strike(victim, Blow::Kill)?;
+        self.kill(victim)?;
         match self.answer_of(caller, "calls to be answered again", BLOCK_PATIENCE + watched)? {
             Answer::Paused(ns) => Ok(Duration::from_nanos(ns)),
             other => Err(strange(&other)),

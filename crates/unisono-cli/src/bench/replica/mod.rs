@@ -4,13 +4,14 @@
 //! | module | subject |
 //! |---|---|
 //! | here | commands and reads |
-//! | `transfer`, `start`, `snapshot`, `failover` | what is measured once or a few times |
+//! | `transfer`, `start`, `returning`, `snapshot`, `failover` | what is measured once or a few times |
 //! | `disks` | the folders of servers with disks; the floor of syncs |
 //! | `crew`, `worker` | the processes, seen from the measuring process and from inside |
 
 pub(in crate::bench) mod crew;
 pub(in crate::bench) mod disks;
 mod failover;
+mod returning;
 mod snapshot;
 mod start;
 mod transfer;
@@ -149,6 +150,8 @@ enum Op {
     Start,
     /// The slowest update beside a snapshot that the servers write, on disk, with 16 in flight
     Snapshot,
+    /// The commands per second beside a server with 1,000,000 entries on disk that comes back, with 64 in flight or more
+    Return,
     /// The pause of a caller when a server is killed
     Failover,
 }
@@ -172,6 +175,7 @@ impl Op {
             Op::Transfer => "transfer",
             Op::Start => "start",
             Op::Snapshot => "snapshot",
+            Op::Return => "return",
             Op::Failover => "failover",
         }
     }
@@ -206,6 +210,14 @@ pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Re
         Op::Snapshot if in_memory => {
             return Err(Problem::usage("a snapshot is measured on disk: add --durability majority"));
         }
+        Op::Return if in_memory => {
+            return Err(Problem::usage("a return is measured on disk: add --durability majority"));
+        }
+        Op::Return if servers < 3 => {
+            return Err(Problem::usage(
+                "without one of them the others must have a majority: --op return needs --servers 3 or more",
+            ));
+        }
         op if command.parts.is_some() && op != Op::Snapshot => {
             return Err(Problem::usage("--parts is for --op snapshot"));
         }
@@ -227,6 +239,7 @@ pub(crate) fn run(command: &Replica, settings: &Settings, output: &Output) -> Re
         Op::Transfer => bench.transfer()?,
         Op::Start => bench.start()?,
         Op::Snapshot => bench.snapshot(command.parts.unwrap_or(PARTS) as u32)?,
+        Op::Return => bench.come_back()?,
         Op::Failover => bench.failover()?,
     };
     Summary::new(lines, bench.object(&figures)).tell(output)

@@ -54,6 +54,8 @@ impl Bench<'_> {
                 meanwhile.push(took);
             }
         }
+        updates(&mut staff, second)?;
+        let after_per_s = staff.loaded(0, 2 * second)?.0.len() as f64;
         let meanwhile_per_s = meanwhile.len() as f64 / beside.as_secs_f64();
         let longest_us = rounded(quantile(&mut meanwhile, 1.0) as f64 / 1000.0);
         let (call_s, alone_s) = (by_calls.as_secs_f64(), alone.as_secs_f64());
@@ -68,7 +70,8 @@ impl Bench<'_> {
             ),
             format!("  large calls    the same bytes in {call_s:.2} s: a transfer is {ratio} times as fast"),
             format!(
-                "  updates        {before_per_s}/s before, {meanwhile_per_s:.0}/s meanwhile; the slowest took {longest_us} us"
+                "  updates        {before_per_s}/s before, {meanwhile_per_s:.0}/s meanwhile, {after_per_s}/s after; the slowest took \
+                 {longest_us} us"
             ),
         ];
         let us = |seconds: f64| (seconds * 1e6).round();
@@ -80,6 +83,7 @@ impl Bench<'_> {
             "ratio_call": ratio,
             "updates_before_per_s": before_per_s.round(),
             "updates_meanwhile_per_s": meanwhile_per_s.round(),
+            "updates_after_per_s": after_per_s.round(),
             "update_max_us": longest_us,
         });
         Ok((lines, figures))
