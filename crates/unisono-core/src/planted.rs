@@ -184,6 +184,10 @@ named! {
         ConfirmNamesPass,
         /// In a ring a member takes the token as soon as it knows the pass, whatever it lacks below.
         TokenTakenWithHole,
+        /// In a ring a member takes the token once more at each input, by the pass by which it has taken it already.
+        TokenTakenTwice,
+        /// In a ring passes take no room in the history: as many messages are numbered as if it had none.
+        PassesLeftOutOfRoom,
         /// In a ring the token rests while messages wait for room.
         RestsOnFullWindow,
         /// In a ring a member keeps the token though its own application stands still and all others wait for it.

@@ -68,6 +68,8 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::PassNotRepeated
         | CoreBug::ConfirmNamesPass
         | CoreBug::TokenTakenWithHole
+        | CoreBug::TokenTakenTwice
+        | CoreBug::PassesLeftOutOfRoom
         | CoreBug::RestsOnFullWindow
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance

@@ -317,6 +317,11 @@ impl History {
         named.take(1).find(|(_, named)| *named == uid).map(|(seqno, _)| seqno)
     }
 
+    /// Returns the number of events in the log that name a sequencer.
+    pub(crate) fn moves(&self) -> u64 {
+        self.earlier_terms.len() as u64
+    }
+
     /// Returns the last such event at `seqno` or before, and the sequencer that it names.
     pub(crate) fn term_at(&self, seqno: Seqno) -> (Seqno, Uid) {
         if self.term.0 <= seqno {

@@ -56,7 +56,7 @@ impl Group {
         }
         if end >= margin.applications {
             let (delivered, who) = self.slowest_delivered();
-            margin.applications = delivered + u64::from(self.config.history_messages);
+            margin.applications = delivered + self.room();
             if end >= margin.applications {
                 self.probe(Probe::WindowShut);
                 self.note_shut(now, who);
@@ -69,7 +69,15 @@ impl Group {
 
     /// Returns the seqno through which the history has room for messages.
     fn history_reach(&self) -> Seqno {
-        self.log.base() + u64::from(self.config.history_messages)
+        self.log.base() + self.room()
+    }
+
+    /// Returns the number of entries, passes among them, that may be numbered above what all hold: members infer from a
+    /// seqno that all hold what lies so far below it.
+    fn room(&self) -> Seqno {
+        let left_out = self.broken(Planted::PassesLeftOutOfRoom) && self.is_ring();
+        let passes = if left_out { self.log.history().moves() } else { 0 };
+        u64::from(self.config.history_messages) + passes
     }
 
     /// Notes that there is no room because of this member. What was numbered is announced, because that member can make

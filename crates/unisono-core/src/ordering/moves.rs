@@ -31,7 +31,7 @@ impl Order {
 
     /// Begins this member's term by the event at `event`. It holds everything through `received`.
     fn begin_term(&mut self, event: Seqno, received: Seqno) {
-        debug_assert!(self.may_take(event) && event <= received);
+        debug_assert!(event <= received);
         (self.acting, self.taken) = (Some(event), Some(event));
         self.heard = self.heard.max(Some(event));
         // Its predecessors have announced what they numbered, and heartbeats show how far that goes. After a switch of the

@@ -338,3 +338,19 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A later sequencer has stamps of its own, and takes one that comes back for proof that it is heard (hazard H67).
+    #[test]
+    fn a_stamp_goes_back_only_in_the_term_in_which_it_was_heard() {
+        let mut acknowledging = Acknowledging::default();
+        assert_eq!(acknowledging.stamp_in(0), NO_STAMP);
+        acknowledging.note_stamp(10, 7);
+        assert_eq!((acknowledging.stamp_in(10), acknowledging.stamp_in(12)), (7, NO_STAMP));
+        acknowledging.note_stamp(12, 3);
+        assert_eq!((acknowledging.stamp_in(10), acknowledging.stamp_in(12)), (NO_STAMP, 3));
+    }
+}

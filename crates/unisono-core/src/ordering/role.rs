@@ -34,7 +34,8 @@ impl Group {
             (event, named) = (pass, self.me.uid);
         }
         let promised = self.recovery.has_promised();
-        if named != self.me.uid || promised || !self.order.may_take(event) {
+        let again = self.broken(Planted::TokenTakenTwice) && self.is_ring();
+        if named != self.me.uid || promised || !(self.order.may_take(event) || again) {
             self.watch_for_successor(now, event, named);
         } else {
             self.enter_role(now, event);
