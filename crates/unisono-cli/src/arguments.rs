@@ -278,6 +278,13 @@ pub(crate) struct Wishes {
     #[arg(long, value_name = "N|majority|all", default_value_t, hide_default_value = true, value_parser = floor)]
     pub(crate) floor: Floor,
 
+    #[command(flatten)]
+    pub(crate) scope: Scope,
+}
+
+/// How far a command asks multicasts to go.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Scope {
     /// How far multicasts of the group go, while this member is in it: they pass fewer than N routers. The largest number
     /// that a member asks for counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=u8::MAX))]

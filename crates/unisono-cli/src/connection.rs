@@ -89,7 +89,7 @@ pub(crate) fn enter(
 ) -> Result<Group, Problem> {
     let mut options = options(settings, name)?;
     options.settings.floor = wishes.floor;
-    options.settings.hops = wishes.hops;
+    options.settings.hops = wishes.scope.hops;
     wait_for_address(&options);
     seeds::warn_of_unresolved(&settings.seeds);
     seeds::tell_of_wait(&options);

@@ -53,8 +53,12 @@ pub(crate) struct Send {
     quality: Quality,
 
     /// Send without joining: an open member (`unisono listen --open`) sends each message on
-    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "hops", "form", "slow_member"])]
+    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "form", "slow_member"])]
     outside: bool,
+
+    /// With --outside: a message counts as accepted as soon as the open member has sent it, and not only when it has its place
+    #[arg(long, requires = "outside")]
+    unconfirmed: bool,
 
     /// Which member assigns the sequence numbers, if this command founds the group
     #[arg(long, value_enum, default_value_t)]
@@ -87,7 +91,7 @@ pub(crate) struct Send {
 
 pub(crate) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
     if command.outside {
-        return outside::run(&command.group, command.text, command.quality, settings, output);
+        return outside::run(command, settings, output);
     }
     // A command that waited for the members of a group must not found another one.
     let founds = command.min_members.is_none_or(|members| members == 0);

@@ -218,6 +218,12 @@ named! {
         FloorForgotten,
         /// The floor of a member that left or was excluded stays in force.
         FloorKeptAfterLeave,
+        /// Multicasts go as far as the member asks that joined last.
+        HopsOfLastJoiner,
+        /// A member takes over a client from outside without asking what its former relay still sends.
+        RelayChangedEarly,
+        /// A member forgets the clients from outside by its own clock.
+        ClientForgottenByClock,
         /// A repeated request is taken for a new one.
         RepeatRunsAgain,
         /// A request that a later one in its slot has superseded is executed.

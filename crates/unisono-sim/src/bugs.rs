@@ -12,11 +12,12 @@ pub enum Planted {
     Core(CoreBug),
     /// A rule of the table of directories.
     Table(TableBug),
-    /// A rule of the servers and clients of the directory.
+    /// A rule of the servers and clients of the directory, or of clients from outside.
     Service(ServiceBug),
 }
 
-/// A rule of the servers and clients of the directory that is broken on purpose. The simulator drives them, so it breaks it.
+/// A rule of servers and clients that is broken on purpose: of the directory, or of members that send for clients from
+/// outside. The simulator drives them, so it breaks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServiceBug {
     /// Each server draws the secret of a new object, which is not that of the command.
@@ -41,6 +42,8 @@ pub enum ServiceBug {
     MemoryNotInBackup,
     /// A backup is taken of a state that may be behind, and has the number of the present one.
     BackupBehindItsNumber,
+    /// A client from outside is known by its address: the next process there is taken for it.
+    ClientKnownByAddress,
 }
 
 impl ServiceBug {
@@ -56,6 +59,7 @@ impl ServiceBug {
         ServiceBug::PositionWithoutInstance,
         ServiceBug::MemoryNotInBackup,
         ServiceBug::BackupBehindItsNumber,
+        ServiceBug::ClientKnownByAddress,
     ];
 }
 

@@ -16,12 +16,14 @@ use crate::faults::TARGETS;
 use crate::floors::Floors;
 use crate::injector::FaultInjector;
 use crate::network::{Network, cut};
+use crate::outside::Outsiders;
 use crate::plan::{Beginning, Part, Plan, Profile, name};
 use crate::process::Resident;
 use crate::properties::{self, Checkers, GroupTerms, Violation};
 use crate::readers::Readers;
-use crate::record::{Life, What};
+use crate::record::{Beside, Life, What};
 use crate::recorder::{Recorder, Totals};
+use crate::scope::Scope;
 use crate::weak::WeakQualities;
 use crate::world::{Birth, GroupBirth, GroupCommon, GroupSide, Side, Trigger, World};
 use std::io::Write;
@@ -71,6 +73,10 @@ pub(crate) struct Director {
     pub(super) weak: WeakQualities,
     /// Members that ask for a floor.
     pub(super) floors: Floors,
+    /// Members that ask how far multicasts go.
+    scope: Scope,
+    /// Clients outside of the group.
+    pub(super) outsiders: Outsiders,
     /// Messages left in the streak of each process; 0 if there is none.
     pub(super) streak_left: Vec<u64>,
     /// True while applications act.
@@ -100,6 +106,8 @@ impl Director {
         let readers = Readers::draw(seed, profile);
         let mut common = GroupCommon::new(plan.config.history_messages);
         common.tells_epochs = readers.confirm();
+        let (scope, outsiders) = (Scope::draw(seed, profile), Outsiders::draw(seed, profile, planted));
+        (common.tells_multicasts, common.is_open) = (scope.takes_part(), outsiders.take_part());
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),
             founders_min: plan.founders_min(),
@@ -122,6 +130,8 @@ impl Director {
             readers,
             weak: WeakQualities::draw(seed, profile),
             floors,
+            scope,
+            outsiders,
             streak_left: vec![0; plan.places],
             is_busy: true,
             is_open: true,
@@ -175,6 +185,7 @@ impl Director {
             let delay = self.app_random.below(latest);
             self.world.trigger(delay, Trigger::Start { process: process as u16 });
         }
+        self.begin_outside();
     }
 
     fn handle(&mut self, trigger: Trigger) {
@@ -184,6 +195,7 @@ impl Director {
             Trigger::Notice { process, life, notice } => self.handle_notice(process as usize, life, notice),
             Trigger::EpochBegun => self.confirm_after_reset(),
             Trigger::ResetAgain { process, life } => self.reset_again(process as usize, life),
+            Trigger::Outside(step) => self.step_outside(step),
             Trigger::Fault(code) => self.fault(code),
             Trigger::Part(part) => self.enter_part(part),
             Trigger::Work { .. } | Trigger::Cancel { .. } | Trigger::Withdraw { .. } | Trigger::Line(_) => {}
@@ -233,17 +245,23 @@ impl Director {
         } else {
             self.plan.settings.transport
         };
-        let floor = self.floors.next();
+        let (floor, hops) = (self.floors.next(), self.scope.next());
         let birth = Birth {
             name: name(process, self.plan.long_names),
-            side: GroupBirth { entry, settings: Settings { transport, floor, ..self.plan.settings.clone() } },
+            side: GroupBirth {
+                entry,
+                settings: Settings { transport, floor, hops, ..self.plan.settings.clone() },
+            },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
             clock: None,
             events_first: self.app_random.chance(0.5),
             planted: self.planted,
         };
         match self.world.start(process, birth) {
-            Ok(_) => self.note_floor(process, floor),
+            Ok(life) => {
+                self.note_floor(process, floor);
+                self.note_hops(process, life, hops);
+            }
             Err(error) => self.world.report_violation("plans_are_valid", error.to_string()),
         }
     }
@@ -253,7 +271,20 @@ impl Director {
         let Some(resident) = self.world.resident(process).filter(|_| floor != Floor::None) else { return };
         let (uid, life) = (resident.uid, resident.life);
         self.floors.note(uid, floor);
-        self.world.recorder.note(self.world.now, process, life, What::FloorAsked { floor });
+        self.world.recorder.note(
+            self.world.now,
+            process,
+            life,
+            What::Beside(Beside::FloorAsked { floor }.into()),
+        );
+    }
+
+    /// Records how far the life on a process asks multicasts to go.
+    fn note_hops(&mut self, process: usize, life: Life, hops: u8) {
+        if self.scope.takes_part() {
+            let asked = What::Beside(Beside::HopsAsked { hops }.into());
+            self.world.recorder.note(self.world.now, process, life, asked);
+        }
     }
 
     /// Starts a new life on a process after a random delay.

@@ -5,7 +5,7 @@
 //! which no early seed has: each of these has a history. A rare one of groups has a late seed, which is tried first. Bugs that
 //! only an attacker with recordings can use have a scene: a few datagrams sent by hand.
 
-use crate::bugs::Planted;
+use crate::bugs::{Planted, ServiceBug};
 use crate::enumerate;
 use crate::plan::Profile;
 use crate::replica::History;
@@ -48,13 +48,18 @@ pub struct Mutant {
 const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_RINGS: &[Profile] = &[Profile::Token];
+const OF_OUTSIDE: &[Profile] = &[Profile::Swarm, Profile::Crash];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 const OF_REPLICAS: &[Profile] = &[Profile::Replica];
 const OF_DIRECTORY: &[Profile] = &[Profile::Directory];
 
 /// Returns the profiles that can show a bug.
 fn profiles_of(bug: Planted) -> &'static [Profile] {
-    let Planted::Core(bug) = bug else { return OF_DIRECTORY };
+    let bug = match bug {
+        Planted::Core(bug) => bug,
+        Planted::Service(ServiceBug::ClientKnownByAddress) => return OF_OUTSIDE,
+        _ => return OF_DIRECTORY,
+    };
     match bug {
         // It costs datagrams, which only runs without faults count.
         CoreBug::AcceptAnswered => &[Profile::Perf],
@@ -74,6 +79,9 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance
         | CoreBug::SwitchNotInBase => OF_RINGS,
+        CoreBug::HopsOfLastJoiner | CoreBug::RelayChangedEarly | CoreBug::ClientForgottenByClock => {
+            OF_OUTSIDE
+        }
         // Only the table looks at commands before they are ordered.
         CoreBug::CapabilityUnlooked | CoreBug::RefusedUnconfirmed | CoreBug::RepeatRefusedEarly => {
             OF_DIRECTORY

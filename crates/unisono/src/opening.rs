@@ -96,8 +96,12 @@ impl Opening<'_> {
             Group::new(now, me, port, entry, self.hello, settings, protection(&options), random)
         };
         let label = Label { group: self.name.into(), me: options.name.clone() };
-        let access =
-            Access { key: options.key.clone(), seeds: seeds.clone(), settings: options.calls.clone() };
+        let access = Access {
+            key: options.key.clone(),
+            seeds: seeds.clone(),
+            settings: options.calls.clone(),
+            hops: options.settings.hops,
+        };
         let way = Way { tag: port.tag(), seeds, access, label, needs_multicast };
         Engine::enter(wish, place, way, options.spin, make)
     }

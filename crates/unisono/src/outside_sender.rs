@@ -18,6 +18,11 @@ use unisono_core::{Quality, Seqno, Uid, debug_as_sentence, rpc};
 const BEGIN_MAX: Duration = Duration::from_secs(10);
 /// Maximum time for a relay to say what became of messages. After it the sender asks another member.
 const SEND_MAX: Duration = Duration::from_secs(10);
+/// A relay that leaves questions unanswered for this part of the time after which calls give a server up is left: the next
+/// one finds out what became of messages, so it costs little if the relay lives.
+const SILENCE_PART: u32 = 4;
+/// Least such time: what calls accept.
+const SILENCE_MIN: Duration = Duration::from_millis(5);
 /// Pause after a member had no room, or none became the relay.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum bytes of messages that wait to be sent, a single larger message excepted.
@@ -165,7 +170,9 @@ impl OutsideSender {
         options: &Options,
     ) -> Result<OutsideSender, OutsideError> {
         crate::reach::port(group)?;
-        let client = Client::new(options)?;
+        let mut options = options.clone();
+        options.calls.silence = (options.calls.silence / SILENCE_PART).max(SILENCE_MIN);
+        let client = Client::new(&options)?;
         let (port, uid) = (open::port(group).public(), client.uid());
         let position = {
             let mut positions = POSITIONS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,7 +184,7 @@ impl OutsideSender {
         };
         let sender = Sender::new(outside.unconfirmed, position);
         let state = Mutex::new(State { sender, tally: Tally::default(), calls: false, is_closed: false });
-        let (group, options) = (group.to_string(), options.clone());
+        let group = group.to_string();
         let inner = Arc::new(Inner { group, options, client, port, uid, state, changed: Condvar::new() });
         let sender = OutsideSender { inner: inner.clone() };
         let started = thread::Builder::new().name("unisono-outside".into()).spawn(move || inner.run());
@@ -241,7 +248,7 @@ impl Drop for OutsideSender {
 impl State {
     /// Counts what became of messages.
     fn collect(&mut self) {
-        while let Some(fate) = self.sender.poll_fate() {
+        while let Some((_, fate)) = self.sender.poll_fate() {
             match fate {
                 Fate::Accepted => self.tally.accepted += 1,
                 Fate::Unknown => self.tally.unknown += 1,

@@ -4,7 +4,7 @@ pub(crate) mod guard;
 mod hold;
 mod serve;
 
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{Common, OrderChoice, Scope};
 use crate::connection::{self, typed};
 use crate::form::{FormOptions, SlowOption};
 use crate::output::{self, Output, tell, visible};
@@ -84,6 +84,9 @@ pub(crate) struct Lock {
     #[command(flatten)]
     slow: SlowOption,
 
+    #[command(flatten)]
+    scope: Scope,
+
     /// Name of this member [default: the host and the process number]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
@@ -97,7 +100,8 @@ fn lock_name(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(command: Lock, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let options = connection::options(settings, command.name.as_deref())?;
+    let mut options = connection::options(settings, command.name.as_deref())?;
+    options.settings.hops = command.scope.hops;
     match &command.lock {
         None => serve::run(&command, settings, &options, output),
         Some(_) if command.form.is_given() => {

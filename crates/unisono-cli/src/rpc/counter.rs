@@ -1,7 +1,7 @@
 //! `unisono rpc counter`: a counter of which every process that runs this command keeps a copy.
 
 use super::{Served, Serving};
-use crate::arguments::{Common, OrderChoice};
+use crate::arguments::{Common, OrderChoice, Scope};
 use crate::connection;
 use crate::copies;
 use crate::form::{FormOptions, SlowOption};
@@ -69,6 +69,9 @@ pub(crate) struct Counter {
 
     #[command(flatten)]
     slow: SlowOption,
+
+    #[command(flatten)]
+    scope: Scope,
 
     #[command(flatten)]
     disk: OnDisk,
@@ -159,7 +162,8 @@ impl OnDisk {
 }
 
 pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let options = connection::options(settings, command.name.as_deref())?;
+    let mut options = connection::options(settings, command.name.as_deref())?;
+    options.settings.hops = command.scope.hops;
     let formation = match command.form.is_given() {
         true => command.form.founding(GroupConfig::default(), command.name.as_deref())?.formation,
         false => None,

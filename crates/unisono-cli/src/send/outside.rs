@@ -1,5 +1,6 @@
 //! `unisono send --outside`: sends texts to a group without joining it.
 
+use super::Send;
 use crate::connection;
 use crate::lines::{self, Lines};
 use crate::output::{Output, several, tell};
@@ -13,15 +14,13 @@ use std::time::Duration;
 use unisono::{OutsideError, OutsideOptions, OutsideSender, Quality};
 
 /// Sends the texts, or the lines of standard input, and says what became of them.
-pub(super) fn run(
-    group: &str,
-    text: Vec<String>,
-    quality: Quality,
-    settings: &Settings,
-    output: &Output,
-) -> Result<(), Problem> {
-    let options = connection::options(settings, None)?;
-    let sender = OutsideSender::new(group, OutsideOptions::default(), &options)?;
+pub(super) fn run(command: Send, settings: &Settings, output: &Output) -> Result<(), Problem> {
+    let Send { group, text, quality, unconfirmed, wishes, .. } = command;
+    let mut options = connection::options(settings, None)?;
+    options.settings.hops = wishes.scope.hops;
+    let mut how = OutsideOptions::default();
+    how.unconfirmed = unconfirmed;
+    let sender = OutsideSender::new(&group, how, &options)?;
     if text.is_empty() && std::io::stdin().is_terminal() {
         tell("each line is a message; ctrl-d ends");
     }

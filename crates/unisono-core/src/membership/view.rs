@@ -48,9 +48,11 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    fn of(&mut self, view: &Members) -> u8 {
+    fn of(&mut self, view: &Members, last_alone: bool) -> u8 {
         if self.hops == 0 || !Arc::ptr_eq(view, &self.view) {
-            self.hops = view.iter().map(|member| member.hops).max().unwrap_or(Member::HOPS_DEFAULT);
+            let asked = view.iter().map(|member| member.hops);
+            let hops = if last_alone { asked.last() } else { asked.max() };
+            self.hops = hops.unwrap_or(Member::HOPS_DEFAULT);
             self.view = view.clone();
         }
         self.hops
@@ -124,7 +126,8 @@ impl Group {
     /// Returns how far this member's multicasts go: they pass fewer routers than the largest number that a member of the
     /// accepted view asks for. A process that is no member yet looks for the group as far as it asks itself.
     pub fn hops(&mut self) -> u8 {
-        let asked = self.scope.of(self.log.history().view_at(self.log.accepted()));
+        let last_alone = self.broken(Planted::HopsOfLastJoiner);
+        let asked = self.scope.of(self.log.history().view_at(self.log.accepted()), last_alone);
         match self.phase {
             Phase::Locating | Phase::Joining => asked.max(self.me.hops),
             _ => asked,

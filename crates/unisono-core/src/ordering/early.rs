@@ -90,7 +90,8 @@ impl Early {
         let Some(kept) = self.messages.remove(&(sender, number)) else { return false };
         self.bytes -= EarlyMessage::cost(kept.bytes.len());
         if cfg!(feature = "planted") {
-            self.passed.push(Passed { seqno, sender, number, payload: kept.bytes });
+            let (_, payload) = unmark(kept.bytes);
+            self.passed.push(Passed { seqno, sender, number, payload });
         }
         true
     }

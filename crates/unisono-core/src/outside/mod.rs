@@ -25,7 +25,7 @@ mod words;
 
 pub(crate) use mark::{escape, mark, unmark};
 pub use memory::Memory;
-pub use relay::{Relay, Ticket};
+pub use relay::{Given, Relay, Ticket};
 pub use sender::{Call, Fate, Position, Sender, SenderError};
 pub use words::{Answer, Ask, NotAWord};
 

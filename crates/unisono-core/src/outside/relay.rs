@@ -12,6 +12,7 @@ use crate::error::SendError;
 use crate::event::{Event, Outcome, Outside};
 use crate::group::Group;
 use crate::identity::{Member, MessageNumber, Seqno, Uid, mix};
+use crate::planted::Planted;
 use crate::quality::Quality;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -27,6 +28,8 @@ pub type Ticket = u64;
 const TAKEN_OVER_MAX: usize = 1_024;
 /// Maximum bytes of messages that wait for room in the member's window.
 const WAITING_BYTES_MAX: usize = 8 << 20;
+/// A planted bug: how often a relay forgets its clients, in nanoseconds of its clock.
+const FORGETS_EVERY: u64 = 1_000_000_000;
 /// Why a client gets no answer to a request while it waits for another one.
 const ONE_AT_A_TIME: &str = "a client sends one request at a time";
 /// Why a client cannot go on.
@@ -51,6 +54,20 @@ pub struct Relay {
     answers: VecDeque<(Ticket, Answer)>,
     last_nonce: u64,
     is_over: bool,
+    planted: Option<Planted>,
+}
+
+/// What a relay gave to its group: see [`Relay::give`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The member's number of the message.
+    pub number: MessageNumber,
+    /// The client, and its number of the message; 0 for a word between relays.
+    pub outside: Outside,
+    /// The message.
+    pub payload: Bytes,
+    /// Its quality.
+    pub quality: Quality,
 }
 
 /// A client that sends by this member.
@@ -123,7 +140,17 @@ impl Relay {
             // The claims of two members never have the same nonce, or a release would answer both.
             last_nonce: mix(me.0),
             is_over: false,
+            planted: None,
         }
+    }
+
+    /// Switches a protocol bug on. Without the feature `planted` this does nothing.
+    pub fn plant(&mut self, bug: Planted) {
+        self.planted = Some(bug);
+    }
+
+    fn broken(&self, bug: Planted) -> bool {
+        cfg!(feature = "planted") && self.planted == Some(bug)
     }
 
     // --- what the member delivers ---
@@ -260,7 +287,7 @@ impl Relay {
         if let Some(before) = self.taken_over.remove(client) {
             self.answer(before.ticket, Answer::NotYours);
         }
-        if previous == Uid(0) {
+        if previous == Uid(0) || self.broken(Planted::RelayChangedEarly) {
             return self.serve(ticket, client, (first, count), false);
         }
         self.last_nonce = self.last_nonce.wrapping_add(1);
@@ -327,10 +354,23 @@ impl Relay {
 
     /// Gives the group what waits, as far as its window has room.
     pub fn advance(&mut self, now: Time, group: &mut Group) {
-        while let Some((outside, payload, quality)) = self.front() {
+        while self.give(now, group).is_some() {}
+    }
+
+    /// Gives the group the next message that it takes. Returns the message; `None` if none waits or the window has no room.
+    pub fn give(&mut self, now: Time, group: &mut Group) -> Option<Given> {
+        if self.broken(Planted::ClientForgottenByClock) && now.as_nanos() % FORGETS_EVERY < FORGETS_EVERY / 2
+        {
+            self.memory = Memory::default();
+        }
+        loop {
+            let (outside, payload, quality) = self.front()?;
             let given = group.send_outside(now, outside, &payload, quality);
             if !self.given(given) {
-                return;
+                return None;
+            }
+            if let Ok(number) = given {
+                return Some(Given { number, outside, payload, quality });
             }
         }
     }
@@ -432,7 +472,10 @@ impl Relay {
                     self.to_send.push_back(Outgoing::Word { client, word });
                 }
             }
-            // Without a release the client asks again, by another claim.
+            // The member that waits for it is the only one that takes it.
+            (Sent::Word { client, word: word @ Word::Release { .. } }, Outcome::Failed) => {
+                self.to_send.push_front(Outgoing::Word { client, word });
+            }
             (Sent::Word { .. }, _) => {}
         }
         true

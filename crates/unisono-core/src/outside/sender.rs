@@ -16,7 +16,7 @@ use core::net::SocketAddr;
 use thiserror::Error;
 
 /// How many requests in a row to be its relay may fail before a client gives up.
-const BEGINS_MAX: u32 = 8;
+const BEGINS_MAX: u32 = 16;
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Call {
 
 #[derive(Clone, Debug)]
 struct Waiting {
+    /// How many messages the application had given before.
+    index: u64,
     quality: Quality,
     payload: Bytes,
 }
@@ -99,6 +101,8 @@ pub struct Sender {
     unconfirmed: bool,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
+    /// Messages that the application has given.
+    pushed: u64,
     batch: Option<Batch>,
     /// Number of the next message.
     next: u64,
@@ -111,7 +115,7 @@ pub struct Sender {
     /// Requests to be its relay that failed in a row.
     begins: u32,
     last: Seqno,
-    fates: VecDeque<Fate>,
+    fates: VecDeque<(u64, Fate)>,
     error: Option<SenderError>,
 }
 
@@ -123,6 +127,7 @@ impl Sender {
             unconfirmed,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            pushed: 0,
             batch: None,
             next: position.next,
             relay: None,
@@ -144,7 +149,8 @@ impl Sender {
     /// Takes a message to send.
     pub fn push(&mut self, payload: Bytes, quality: Quality) {
         self.waiting_bytes += payload.len();
-        self.waiting.push_back(Waiting { quality, payload });
+        self.waiting.push_back(Waiting { index: self.pushed, quality, payload });
+        self.pushed += 1;
         if self.error.is_some() {
             self.give_up_waiting();
         }
@@ -160,9 +166,9 @@ impl Sender {
         self.waiting.len() + self.batch.as_ref().map_or(0, |batch| batch.messages.len())
     }
 
-    /// Returns the fate of the next messages in the order of their numbers, except for messages that had to be sent again
-    /// while later ones were accepted.
-    pub fn poll_fate(&mut self) -> Option<Fate> {
+    /// Returns the next fate that has become known, and of which message: the first one that was given has the index 0. Fates
+    /// come in the order of the messages, except for messages that had to be sent again while later ones were accepted.
+    pub fn poll_fate(&mut self) -> Option<(u64, Fate)> {
         self.fates.pop_front()
     }
 
@@ -315,7 +321,7 @@ impl Sender {
         let mut again = VecDeque::new();
         for (index, message) in batch.messages.into_iter().enumerate() {
             match fate(index) {
-                Some(fate) => self.fates.push_back(fate),
+                Some(fate) => self.fates.push_back((message.index, fate)),
                 None => again.push_back(message),
             }
         }
@@ -331,7 +337,7 @@ impl Sender {
     }
 
     fn give_up_waiting(&mut self) {
-        self.fates.extend(self.waiting.drain(..).map(|_| Fate::NotSent));
+        self.fates.extend(self.waiting.drain(..).map(|message| (message.index, Fate::NotSent)));
         self.waiting_bytes = 0;
     }
 }

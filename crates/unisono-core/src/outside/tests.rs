@@ -191,7 +191,7 @@ impl World {
             }
             self.call = Some((server, self.last_ticket));
         }
-        self.fates.extend(core::iter::from_fn(|| self.client.poll_fate()));
+        self.fates.extend(core::iter::from_fn(|| self.client.poll_fate()).map(|(_, fate)| fate));
     }
 
     fn step(&mut self, quiet: bool) {
@@ -200,8 +200,8 @@ impl World {
             0 if !quiet && self.nodes.len() > 1 => self.kill(uid),
             1 | 2 if !self.dead.is_empty() || !quiet => self.reset(),
             3 if self.nodes.len() < 4 => self.join(),
-            // A call ends by its deadline: the release that it waits for may have been dropped by a reset.
-            4 if self.random.chance(if quiet { 0.005 } else { 0.2 }) => self.call(true),
+            // A call ends by its deadline.
+            4 if !quiet && self.random.chance(0.2) => self.call(true),
             5..20 => self.give(uid),
             20..45 => self.number(uid),
             45..75 => self.deliver(uid),

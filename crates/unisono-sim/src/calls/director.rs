@@ -136,7 +136,11 @@ impl Director {
                 Part::Healed => self.demand_success(),
                 Part::Quiet => self.is_busy = false,
             },
-            Trigger::Notice { .. } | Trigger::ResetAgain { .. } | Trigger::EpochBegun | Trigger::Line(_) => {}
+            Trigger::Notice { .. }
+            | Trigger::ResetAgain { .. }
+            | Trigger::EpochBegun
+            | Trigger::Outside(_)
+            | Trigger::Line(_) => {}
         }
     }
 

@@ -2,10 +2,12 @@
 //! fixture, which its property must accept, and breaks it, so that the property must reject it.
 
 use super::{Checkers, GroupTerms, Property, Violation};
-use crate::record::{End, Entry, Epoch, Life, Members, Preparation, Record, Reset, Standing, View, What};
+use crate::record::{
+    Beside, End, Entry, Epoch, Life, Members, Preparation, Record, Reset, Standing, View, What,
+};
 use std::time::Duration;
 use unisono_core::{
-    Ballot, EpochTag, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quality, Quorum,
+    Ballot, EpochTag, Floor, GroupConfig, Marks, MessageNumber, Name, Outcome, Phase, Quality, Quorum,
 };
 use unisono_core::{Seqno, Time, Uid};
 
@@ -94,6 +96,11 @@ impl Fixture {
     pub(super) fn record(&mut self, life: Life, what: What) {
         self.at = self.at + Duration::from_micros(1);
         self.records.push(Record { at: self.at, process: life.0, life, what });
+    }
+
+    /// A life asks for a floor.
+    pub(super) fn ask_for_floor(&mut self, life: Life, floor: Floor) {
+        self.record(life, What::Beside(Beside::FloorAsked { floor }.into()));
     }
 
     /// Lets time pass without records.

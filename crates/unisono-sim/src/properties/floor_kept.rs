@@ -3,7 +3,7 @@
 
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
-use crate::record::{Kind, Life, Record, Reset, What};
+use crate::record::{Beside, Kind, Life, Record, Reset, What};
 use unisono_core::Floor;
 
 /// The checker of `floor_kept`.
@@ -32,13 +32,17 @@ impl Property for FloorKept {
     }
 
     fn interests(&self) -> u64 {
-        Kind::FloorAsked.bit() | Kind::ForceAsked.bit() | Kind::Reset.bit()
+        Kind::Beside.bit() | Kind::ForceAsked.bit() | Kind::Reset.bit()
     }
 
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
-            What::FloorAsked { floor } => *self.floors.at(record.life) = *floor,
+            What::Beside(beside) => {
+                if let Beside::FloorAsked { floor } = **beside {
+                    *self.floors.at(record.life) = floor;
+                }
+            }
             What::ForceAsked { without } => self.dead.extend_from_slice(without),
             What::Reset(reset) => {
                 let before = &facts.before().view;
@@ -67,7 +71,7 @@ mod tests {
     /// Of five members the second asks for a floor; the group goes on with these.
     fn check(floor: Floor, members: &[Life]) -> Result<u64, Violation> {
         let mut fixture = Fixture::of(5, 1);
-        fixture.record(Life(1), What::FloorAsked { floor });
+        fixture.ask_for_floor(Life(1), floor);
         fixture.reset(members);
         fixture.check(FloorKept::default())
     }
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn a_floor_goes_with_its_member_and_holds_for_all_of_a_smaller_view() {
         let mut fixture = Fixture::of(5, 1);
-        fixture.record(Life(1), What::FloorAsked { floor: Floor::AtLeast(5) });
+        fixture.ask_for_floor(Life(1), Floor::AtLeast(5));
         fixture.leave(Life(4));
         let mut few = fixture.clone();
         few.reset(&[Life(0), Life(1), Life(2)]);
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn an_operator_overrides_it() {
         let mut fixture = Fixture::of(5, 1);
-        fixture.record(Life(1), What::FloorAsked { floor: Floor::All });
+        fixture.ask_for_floor(Life(1), Floor::All);
         fixture.record(Life(0), What::ForceAsked { without: [Life(4)].into() });
         fixture.reset(&FOUR);
         assert!(fixture.check(FloorKept::default()).is_ok());

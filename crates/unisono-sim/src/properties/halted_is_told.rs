@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn rejects_a_member_that_is_not_told_of_a_floor() {
         let mut fixture = Fixture::of(3, 1);
-        fixture.record(Life(1), What::FloorAsked { floor: Floor::All });
+        fixture.ask_for_floor(Life(1), Floor::All);
         fixture.crash(Life(0));
         let ballot = Ballot { round: 1, coordinator: Uid(1) };
         fixture.record(Life(1), What::Promised { epoch: Epoch(0), ballot });

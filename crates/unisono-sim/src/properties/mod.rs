@@ -26,6 +26,7 @@ mod fewer_gives_way;
 #[cfg(test)]
 mod fixture;
 mod floor_kept;
+mod from_outside;
 mod gap_free;
 mod halted_is_told;
 mod healing;
@@ -49,6 +50,7 @@ mod reset_atomicity;
 mod resources;
 mod ring;
 mod same_prefix;
+mod scope;
 mod sender_order;
 mod sending_view;
 mod sends_resolved;
@@ -182,6 +184,8 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::new(leaver_serves::LeaverServes::new(terms)),
         Box::new(reset_atomicity::ResetAtomicity::new(terms)),
         Box::<floor_kept::FloorKept>::default(),
+        Box::<scope::Scope>::default(),
+        Box::<from_outside::FromOutside>::default(),
         Box::<single_sequencer::SingleSequencer>::default(),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),

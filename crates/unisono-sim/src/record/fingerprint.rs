@@ -3,8 +3,8 @@
 //! field or rewording a message changes no fingerprint, and any change of behaviour does.
 
 use super::{
-    CallOutcome, DirectoryRecord, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place, Record,
-    ReplicaRecord, Stop, View, What, hash, mix,
+    Beside, CallOutcome, DirectoryRecord, DiskRecord, Epoch, Life, LogEntry, OnDisk, OpOutcome, Place,
+    Record, ReplicaRecord, Stop, View, What, hash, mix,
 };
 use std::net::IpAddr;
 use unisono_core::{Ballot, Destination, JoinFailure, Outcome, Suspicion};
@@ -119,7 +119,7 @@ fn rare_content(what: &What) -> u64 {
         What::Halted { missing: named } | What::ForceAsked { without: named } => fold(named.iter().map(life)),
         What::Replica(content) => of_replica(content),
         What::Directory(content) => of_directory(content),
-        What::FloorAsked { floor } => fold([floor.of(usize::from(u16::MAX)) as u64, floor.of(1) as u64]),
+        What::Beside(beside) => of_beside(beside),
         What::SentUnreliable { hash } => fold([*hash]),
         What::Early { sender, number, hash, .. } => fold([life(sender), *number, *hash]),
         What::Passed { sender, hash } => fold([life(sender), *hash]),
@@ -128,6 +128,21 @@ fn rare_content(what: &What) -> u64 {
         }
         // The kind says everything, or the contents are names that the simulator chose.
         _ => 0,
+    }
+}
+
+fn of_beside(beside: &Beside) -> u64 {
+    match beside {
+        Beside::FloorAsked { floor } => fold([floor.of(usize::from(u16::MAX)) as u64, floor.of(1) as u64]),
+        Beside::HopsAsked { hops } => fold([2, u64::from(*hops)]),
+        Beside::Multicast { hops, is_member } => fold([3, u64::from(*hops), u64::from(*is_member)]),
+        Beside::FromOutside { client, index, hash, .. } => fold([4, u64::from(*client), *index, *hash]),
+        Beside::ToldOutside { client, index, fate, .. } => {
+            fold([5, u64::from(*client), *index, *fate as u64])
+        }
+        Beside::GaveUpOutside { client, was_refused } => {
+            fold([6, u64::from(*client), u64::from(*was_refused)])
+        }
     }
 }
 

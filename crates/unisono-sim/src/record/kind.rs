@@ -43,7 +43,7 @@ kinds! {
     Confirming, Confirmed, Ended, SpokeAfterEnd,
     Replica, Directory,
     SentUnreliable, Early, Passed, Tail,
-    FloorAsked,
+    Beside,
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub(crate) use marks::{Listener, mark_changes};
 pub use names::Names;
 pub use replica::*;
 
+use unisono_core::outside::Fate;
 use unisono_core::{
     Ballot, Floor, JoinFailure, Marks, MessageNumber, Name, Outcome, Phase, Quality, Seqno, Suspicion, Time,
 };
@@ -488,10 +489,58 @@ pub enum What {
         /// Hash of the payload.
         hash: u64,
     },
+    /// What a life asks for with its join, how far its multicasts go, and what concerns clients from outside.
+    Beside(Box<Beside>),
+}
+
+/// What lies beside the order of a group: see [`What::Beside`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Beside {
     /// The life asks for a floor, from its join on.
     FloorAsked {
         /// The smallest view that it lets a reset go on with.
         floor: Floor,
+    },
+    /// The life asks how far multicasts go, from its join on.
+    HopsAsked {
+        /// The number of hops.
+        hops: u8,
+    },
+    /// The life sent a multicast.
+    Multicast {
+        /// How far it goes.
+        hops: u8,
+        /// False while the life looks for the group or joins it.
+        is_member: bool,
+    },
+    /// A client from outside has a message to send.
+    FromOutside {
+        /// The client, numbered in the order of the run.
+        client: u32,
+        /// The client's messages before this one.
+        index: u64,
+        /// What it asks for.
+        quality: Quality,
+        /// Hash of the payload.
+        hash: u64,
+    },
+    /// A client from outside learned what became of a message.
+    ToldOutside {
+        /// The client.
+        client: u32,
+        /// The client's messages before this one.
+        index: u64,
+        /// What became of it.
+        fate: Fate,
+        /// The member that took the client over and said so, and the first message whose fate was open.
+        taken_over: Option<(Life, u64)>,
+    },
+    /// A client from outside cannot go on.
+    GaveUpOutside {
+        /// The client.
+        client: u32,
+        /// False if no member answered it.
+        was_refused: bool,
     },
 }
 

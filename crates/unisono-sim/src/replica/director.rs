@@ -285,7 +285,8 @@ impl Director {
                     }
                 }
             }
-            Trigger::Notice { .. } | Trigger::EpochBegun | Trigger::Withdraw { .. } => {}
+            Trigger::Notice { .. } | Trigger::EpochBegun | Trigger::Withdraw { .. } | Trigger::Outside(_) => {
+            }
         }
     }
 

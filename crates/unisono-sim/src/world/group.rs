@@ -3,16 +3,20 @@
 
 use super::{BirthContext, Happening, Notice, Side, Trigger, World};
 use crate::bugs::Planted;
-use crate::network::Path;
+use crate::network::{Network, Path};
+use crate::outside::Step;
 use crate::plan;
 use crate::process::Resident;
-use crate::record::{self, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
+use crate::record::{self, Beside, End, Epoch, Kind, Life, Listener, Standing, What, mark_changes};
 use crate::recorder::Recorder;
 use crate::seal::Seal;
 use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use unisono_core::Planted as CoreBug;
+use unisono_core::outside::{Given, Relay};
 use unisono_core::{
     ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
     MessageNumber, Order, Outcome, Passed, Phase, Port, Quality, ResetError, SendError, Seqno, Settings,
@@ -27,6 +31,12 @@ pub(crate) struct GroupCommon {
     history_messages: usize,
     /// True if the director wants to know when a member enters another epoch.
     pub(crate) tells_epochs: bool,
+    /// True if multicasts are recorded.
+    pub(crate) tells_multicasts: bool,
+    /// True if members take messages from outside.
+    pub(crate) is_open: bool,
+    /// What members answered to clients outside, by the numbers of the calls.
+    answers: BTreeMap<u64, (Life, Bytes)>,
 }
 
 impl GroupCommon {
@@ -36,6 +46,9 @@ impl GroupCommon {
             port: Port::from_name("simulated"),
             history_messages: history_messages as usize,
             tells_epochs: false,
+            tells_multicasts: false,
+            is_open: false,
+            answers: BTreeMap::new(),
         }
     }
 }
@@ -59,6 +72,18 @@ pub(crate) struct GroupSide {
     leave_progress: LeaveProgress,
     /// The view that its application knows.
     pub(crate) view: Vec<Uid>,
+    /// Sends for clients outside, once the member has entered a group, if it is open.
+    relay: Option<Box<Relay>>,
+    /// The relay gave messages to the group since the application was last asked to take events.
+    has_sent: bool,
+    planted: Option<CoreBug>,
+}
+
+impl GroupSide {
+    /// True if it takes messages from outside.
+    pub(crate) fn is_open(&self) -> bool {
+        self.relay.is_some()
+    }
 }
 
 /// The two steps of a leave: the member knows that its leave is accepted, and it serves no other member any more.
@@ -111,11 +136,15 @@ impl Side for GroupSide {
             instance: Instance(0),
             leave_progress: LeaveProgress::default(),
             view: Vec::new(),
+            relay: None,
+            has_sent: false,
+            planted: None,
         })
     }
 
     fn plant(&mut self, bug: Planted) {
-        bug.of_core().into_iter().for_each(|bug| self.group.plant(bug));
+        self.planted = bug.of_core();
+        self.planted.into_iter().for_each(|bug| self.group.plant(bug));
     }
 
     fn probes(&self) -> u128 {
@@ -182,12 +211,21 @@ impl Side for GroupSide {
         }
     }
 
+    fn note_multicast(world: &mut World<GroupSide>, process: usize) {
+        if world.common.tells_multicasts {
+            world.note_scope(process);
+        }
+    }
+
     fn hand_out(world: &mut World<GroupSide>, process: usize) {
         world.take_events(process);
+        if world.common.is_open {
+            world.work_relay(process);
+        }
     }
 
     fn may_have_more_output(&self) -> bool {
-        self.group.events_matter()
+        self.has_sent || self.group.events_matter()
     }
 }
 
@@ -310,6 +348,18 @@ fn note_change(
     }
 }
 
+/// Gives an event to the relay of a member, which begins with the first.
+fn note_for_relay(process: usize, resident: &mut Resident<GroupSide>, event: &Event) {
+    let side = &mut resident.side;
+    if let (Event::Entered { view, .. }, None) = (event, &side.relay) {
+        let mut relay = Relay::new(resident.uid, Network::address(process), &view.members);
+        side.planted.into_iter().for_each(|bug| relay.plant(bug));
+        side.relay = Some(Box::new(relay));
+    } else if let Some(relay) = &mut side.relay {
+        relay.note(event);
+    }
+}
+
 impl World<GroupSide> {
     // --- commands of applications ---
 
@@ -347,6 +397,53 @@ impl World<GroupSide> {
         }
         self.drain(process);
         number.map(|_| ())
+    }
+
+    /// Gives the request of a client outside to the member on a process, if it is open.
+    pub(crate) fn ask_relay(&mut self, process: usize, call: u64, client: Uid, request: Bytes) {
+        let resident = self.active(process);
+        if let Some(relay) = resident.and_then(|resident| resident.side.relay.as_mut()) {
+            relay.request(call, client, request);
+            self.drain(process);
+        }
+    }
+
+    /// Takes the answer to a call of a client outside, and which life gave it.
+    pub(crate) fn take_answer(&mut self, call: u64) -> Option<(Life, Bytes)> {
+        self.common.answers.remove(&call)
+    }
+
+    /// Lets the relay on a process send what it has, and takes its answers.
+    fn work_relay(&mut self, process: usize) {
+        let now = self.now;
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let life = resident.life;
+        resident.side.has_sent = false;
+        while let Some(resident) = &mut self.processes[process].resident
+            && let Some(relay) = &mut resident.side.relay
+            && let Some(given) = relay.give(resident.clock.read(now), &mut resident.side.group)
+        {
+            resident.side.has_sent = true;
+            let Given { number, payload, quality, .. } = given;
+            let (hash, bytes) = (record::hash(&payload), payload.len() as u32);
+            self.recorder.note(now, process, life, What::Sent { number, quality, hash, bytes });
+        }
+        while let Some(resident) = &mut self.processes[process].resident
+            && let Some(relay) = &mut resident.side.relay
+            && let Some((call, answer)) = relay.poll_answer()
+        {
+            self.common.answers.insert(call, (life, answer.write()));
+            self.queue.push(now, Happening::Trigger(Trigger::Outside(Step::Answer { call })));
+        }
+    }
+
+    /// Records how far the multicast goes that a member sends now.
+    fn note_scope(&mut self, process: usize) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let group = &mut resident.side.group;
+        let is_member = !matches!(group.phase(), Phase::Locating | Phase::Joining);
+        let what = What::Beside(Beside::Multicast { hops: group.hops(), is_member }.into());
+        self.recorder.note(self.now, process, resident.life, what);
     }
 
     pub(crate) fn leave(&mut self, process: usize) -> Result<(), LeaveError> {
@@ -532,6 +629,10 @@ impl World<GroupSide> {
             event_log.result(process, number, &outcome);
         }
         self.recorder.note(self.now, process, resident.life, What::SendResult { number, outcome });
+        let resident = self.processes[process].resident.as_mut();
+        if let Some(relay) = resident.and_then(|resident| resident.side.relay.as_mut()) {
+            relay.outcome(number, outcome);
+        }
     }
 
     /// Takes the results of confirmations.
@@ -555,6 +656,9 @@ impl World<GroupSide> {
             let Some(event) = event else { return };
             if let Some(event_log) = &mut self.event_log {
                 event_log.event(process, &event);
+            }
+            if self.common.is_open {
+                note_for_relay(process, resident, &event);
             }
             if let Event::Message { seqno, sender, number, payload, .. } = event {
                 let what = self.recorder.names.delivered(seqno, sender, number, &payload);

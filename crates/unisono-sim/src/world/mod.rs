@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::event_log::EventLog;
 use crate::frame_faults::FrameFaults;
 use crate::network::{DatagramId, Network, Path};
+use crate::outside::Step;
 use crate::plan::Part;
 use crate::process::{Arena, Process, Resident, SOCKET_DATAGRAMS_MAX, ScheduledCrash};
 use crate::properties::Violation;
@@ -72,6 +73,8 @@ pub(crate) trait Side: Sized {
     fn note(world: &mut World<Self>, process: usize);
     /// Records what changed when a datagram was made.
     fn note_datagram(_world: &mut World<Self>, _process: usize) {}
+    /// Records a multicast that is sent now.
+    fn note_multicast(_world: &mut World<Self>, _process: usize) {}
     /// Hands the application its events or requests.
     fn hand_out(world: &mut World<Self>, process: usize);
     /// True if taking events may have produced output to send.
@@ -119,6 +122,8 @@ pub(crate) enum Trigger {
     Withdraw { process: u16, life: Life },
     /// Manual policy: an application that received a suspicion may request a reset.
     ResetAgain { process: u16, life: Life },
+    /// A step of a client outside of the group.
+    Outside(Step),
     /// A fault begins, continues or ends; the number is the fault injector's.
     Fault(u32),
     /// A member has entered another epoch.

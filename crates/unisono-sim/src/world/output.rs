@@ -154,6 +154,7 @@ impl<S: Side> World<S> {
             return Drained::Crashed;
         }
         *copies_left -= 1;
+        S::note_multicast(self, from);
         self.network.count_datagram(id);
         if self.network.lost_at_sender(from) {
             return Drained::Alive;

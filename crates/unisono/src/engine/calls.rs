@@ -71,6 +71,8 @@ pub(crate) struct Access {
     pub(crate) key: Option<Key>,
     pub(crate) seeds: Seeds,
     pub(crate) settings: CallSettings,
+    /// How far the multicasts go that look for servers.
+    pub(crate) hops: u8,
 }
 
 impl Access {
@@ -79,6 +81,7 @@ impl Access {
         is_same_key(self.key.as_ref(), other.key.as_ref())
             && self.seeds.is_like(&other.seeds)
             && self.settings == other.settings
+            && self.hops == other.hops
     }
 }
 

@@ -63,7 +63,8 @@ impl Slot {
     pub(crate) fn hops(&mut self) -> u8 {
         match self {
             Slot::Membership(member) if !member.is_out() => member.group.hops(),
-            Slot::Membership(_) | Slot::Calls(_) => Member::HOPS_DEFAULT,
+            Slot::Membership(_) => Member::HOPS_DEFAULT,
+            Slot::Calls(calls) => calls.access.hops,
         }
     }
 

@@ -44,7 +44,8 @@ pub(super) fn beside(member: &impl Handle) -> Result<Shared<Calls>, OpenError> {
 }
 
 fn entrance(options: &Options, seeds: Seeds) -> Entrance {
-    let access = Access { key: options.key.clone(), seeds, settings: options.calls.clone() };
+    let (key, settings, hops) = (options.key.clone(), options.calls.clone(), options.settings.hops);
+    let access = Access { key, seeds, settings, hops };
     Entrance { access, spin: options.spin }
 }
 
