@@ -117,6 +117,16 @@ impl Memory {
         known.is_some_and(|known| call < known.finished_below || known.executed.contains_key(&call))
     }
 
+    /// Returns what is known of a command, if it was seen before.
+    pub(super) fn find(&self, client: Uid, call: CallNumber) -> Option<Known> {
+        let known = self.clients.get(&client)?;
+        match known.executed.get(&call) {
+            Some(Executed { outcome: Some(outcome), .. }) => Some(Known::Executed(outcome.clone())),
+            Some(Executed { outcome: None, .. }) => Some(Known::Dropped),
+            None => (call < known.finished_below).then_some(Known::Finished),
+        }
+    }
+
     /// True if an outcome of a command of this client with a lower number is kept.
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {
         self.clients.get(&client).is_some_and(|known| known.executed.range(..below).next().is_some())
@@ -162,17 +172,14 @@ impl Memory {
         known.has_ended = false;
         self.plan(client);
         self.finish(client, finished_below);
-        let Some(known) = self.clients.get(&client) else { return Known::New };
-        match known.executed.get(&call) {
-            Some(Executed { outcome: Some(outcome), .. }) => Known::Executed(outcome.clone()),
-            Some(Executed { outcome: None, .. }) => Known::Dropped,
-            None if call < known.finished_below => Known::Finished,
-            None if known.executed.len() >= CLIENT_COMMANDS_MAX => Known::NoRoom,
-            None if self.commands >= COMMANDS_MAX => Known::NoRoom,
-            None if self.commands >= COMMANDS_MAX / 2 && known.executed.len() >= self.share() => {
-                Known::NoRoom
-            }
-            None => Known::New,
+        if let Some(known) = self.find(client, call) {
+            return known;
+        }
+        let own = self.clients.get(&client).map_or(0, |known| known.executed.len());
+        let is_beyond_share = self.commands >= COMMANDS_MAX / 2 && own >= self.share();
+        match own >= CLIENT_COMMANDS_MAX || self.commands >= COMMANDS_MAX || is_beyond_share {
+            true => Known::NoRoom,
+            false => Known::New,
         }
     }
 

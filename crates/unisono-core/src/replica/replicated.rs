@@ -2,6 +2,7 @@
 //! members that have the state, and the digest of all outcomes.
 
 use super::Watched;
+use super::answering::NOT_WAITED_FOR;
 use super::chain::Chain;
 use super::disk::{DiskDurability, Escape, Heard};
 use super::durable::{Entry, Ledger, Mark, Place, Plan, What};
@@ -608,15 +609,27 @@ impl<S: StateMachine> Replicated<S> {
         self.memory.commands()
     }
 
-    /// Returns the refusal of a command that is not to be ordered. One that was executed has its outcome, which differs.
-    pub(super) fn refuses(&self, request: &Request, watched: Watched) -> Option<Outcome> {
-        let is_repeat = request.again || self.memory.has_executed(request.client, request.call);
-        match is_repeat && !watched.broken(Planted::RepeatRefusedEarly) {
-            true => None,
-            false => match request.whole_bytes {
-                Some(bytes) => self.machine.admit_beginning(&request.payload, bytes),
-                None => self.machine.admit(&request.payload),
-            },
+    /// Returns the refusal of a command that this state does not admit.
+    pub(super) fn refuses(&self, request: &Request) -> Option<Outcome> {
+        match request.whole_bytes {
+            Some(bytes) => self.machine.admit_beginning(&request.payload, bytes),
+            None => self.machine.admit(&request.payload),
+        }
+    }
+
+    /// True if an earlier attempt at this command has taken effect, or may yet, as the memory knows or the client says.
+    pub(super) fn is_repeat(&self, request: &Request, watched: Watched) -> bool {
+        (request.again || self.memory.has_executed(request.client, request.call))
+            && !watched.broken(Planted::RepeatRefusedEarly)
+    }
+
+    /// Returns the outcome of a command that has taken effect, or the refusal that stands for it; `None` if none is known here.
+    pub(super) fn remembered_outcome(&self, client: Uid, call: CallNumber) -> Option<Outcome> {
+        match self.memory.find(client, call)? {
+            Known::Executed(outcome) => Some(outcome),
+            Known::Dropped => Some(Outcome::Refuse(Bytes::from_static(OUTCOME_NOT_KEPT))),
+            Known::Finished => Some(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR))),
+            Known::New | Known::NoRoom => None,
         }
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
 use crate::quality::Quality;
-use crate::rpc::{RequestId, Wishes};
+use crate::rpc::{RequestId, Source, Wishes};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -310,6 +310,7 @@ impl Made {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(client),
+            source: Source::of_host(1),
             call,
             finished_below: 1,
             hops: 0,
@@ -559,6 +560,7 @@ fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'stat
         id: RequestId::numbered(index),
         port: Port(1),
         client: Uid(client),
+        source: Source::of_host(1),
         call,
         finished_below: 1,
         hops: 0,
@@ -664,6 +666,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(77),
+            source: Source::of_host(1),
             call: u64::from(index),
             finished_below: 1,
             hops: 0,
@@ -983,6 +986,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(77),
+            source: Source::of_host(1),
             call: index.into(),
             finished_below: 1,
             hops: 0,
@@ -1269,4 +1273,41 @@ fn an_answer_waits_for_the_last_of_the_resets_that_lie_ahead() {
     assert!(made.words(1).contains(&"kept".into()) && made.answer(1).is_none());
     made.reset_without(&[2]);
     assert!(made.answer(1).is_some());
+}
+
+#[test]
+fn a_client_without_a_right_gets_few_commands_into_the_order_though_it_marks_each_as_a_repeat() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "key");
+    made.request(1, 2, 77, 2, "open");
+    made.request(1, 3, 77, 3, "close");
+    let from = |host: u8, request| Request { source: Source::of_host(host), ..request };
+    for index in 100..300 {
+        made.replica(1).handle_request(NOW, from(9, asked(index, 99, index.into(), true, "open")));
+    }
+    let ordered = made.replicas[&1].position() - 3;
+    assert!(ordered <= 32, "{ordered} of 200");
+    made.settle();
+    // Of those that were executed, the outcome is the answer.
+    made.replica(1).handle_request(NOW, from(9, asked(4, 77, 2, true, "open")));
+    made.replica(1).handle_request(NOW, from(9, asked(5, 77, 2, false, "open")));
+    // Another host has a share still.
+    made.replica(1).handle_request(NOW, from(8, asked(6, 88, 1, true, "open")));
+    let large = Request { payload: alloc::vec![b'x'; 1 << 20].into(), ..asked(7, 99, 7, true, "") };
+    assert!(!made.replica(1).repeats.take(NOW, &large));
+    made.settle();
+    assert_eq!(made.answer(6).unwrap(), "refused: no key");
+    let seqno = made.seqno;
+    made.replica(1).handle_confirmed(seqno);
+    made.settle();
+    assert_eq!((made.answer(4), made.answer(5)), (made.answer(2), made.answer(2)));
+    let refused = made.answer(299).unwrap();
+    assert!(refused.starts_with("refused: busy: ") && refused.ends_with("; nothing happened"), "{refused}");
+    assert_eq!(made.replicas[&1].position(), 3 + 32 + 1);
+    // A second later there is room again.
+    let later = NOW + Duration::from_secs(1);
+    made.replica(1).handle_request(later, from(9, asked(8, 99, 8, true, "open")));
+    made.settle();
+    assert_eq!(made.answer(8).unwrap(), "refused: no key");
+    made.assert_all_agree();
 }

@@ -285,6 +285,7 @@ impl Server {
             id: RequestId { index, generation },
             port,
             client: session.client,
+            source,
             call: asked.call,
             finished_below: asked.finished_below,
             hops,
