@@ -1,7 +1,7 @@
 //! A replica answers: requests of callers, commands and reads of its own process.
 
 use super::reads::Read;
-use super::replicated::Replicated;
+use super::replicated::{NO_ROOM, Replicated};
 use super::waiting::Asked;
 use super::{
     Answer, CommandFailure, Done, Durability, Kind, NO_COPY, Outcome, Output, Position, Replica, Server,
@@ -23,7 +23,7 @@ pub(super) const NO_QUORUMS: &[u8] =
       its group was founded with a quorum of half of its members or fewer; nothing happened";
 /// Likewise.
 pub(super) const BUSY: &[u8] =
-    b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
+    b"busy: too many bytes of commands wait here for their outcomes; try again later; nothing happened";
 /// Likewise: the client then knows that the outcome is unknown.
 const TOO_MANY_REPEATS: &[u8] =
     b"busy: too many repeats arrive here of commands that are refused; try again later; nothing happened";
@@ -45,6 +45,9 @@ impl<S: StateMachine> Replica<S> {
         outcome: Option<Outcome>,
     ) {
         let Some(waiting) = self.waiting.take(client, call) else { return };
+        if let (Some(source), Some(state)) = (waiting.source, &mut self.replicated) {
+            state.note_source(client, source);
+        }
         let outcome = outcome.unwrap_or(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR)));
         if let Some(number) = waiting.own {
             let done = match outcome.clone() {
@@ -187,6 +190,12 @@ impl<S: StateMachine> Replica<S> {
     fn order(&mut self, request: Request) {
         if !self.waiting.has_room_for(&request) {
             let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
+            return self.answer(Asked::of(&request), &refusal);
+        }
+        let has_share = |state: &Replicated<S>| state.has_share_for(&request);
+        let waits = self.waiting.has(request.client, request.call);
+        if !waits && !self.replicated.as_ref().is_some_and(has_share) {
+            let refusal = Outcome::Refuse(Bytes::from_static(NO_ROOM));
             return self.answer(Asked::of(&request), &refusal);
         }
         let command = self.waiting.add_request(self.now, request);
