@@ -364,11 +364,12 @@ impl Server {
 
     pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Sender, got: &Got) {
         let attempt = got.attempt;
-        if let Some((_, slot)) = self.attempt_of(now, common, from, attempt)
+        if let Some((id, slot)) = self.attempt_of(now, common, from, attempt)
             && let State::Replied(kept) = &mut slot.state
             && let Some(transfer) = &mut kept.transfer
         {
-            transfer.note_got(now, got);
+            transfer.parts.note_got(now, got);
+            self.attend(common, (id, attempt.slot, attempt.number));
         } else {
             common.counters.stale += 1;
         }
