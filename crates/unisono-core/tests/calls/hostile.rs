@@ -361,7 +361,19 @@ fn a_copy_of_a_question_gets_the_same_answer_again() {
     world.run(MS * 20);
     assert_eq!(ask(&mut world, 9, 3, &question).collect::<Vec<_>>(), first);
     assert_eq!(signed(&mut world, 1), 1);
-    // Another life, and another address, ask another question with the same words.
+    // From another address it is a recording.
+    for port in 100..200 {
+        let datagram = sealed_frame(9, 1000 + u64::from(port), &question);
+        let now = world.now;
+        world.host(1).endpoint.handle_datagram(
+            now,
+            ([10, 0, 0, 9], port).into(),
+            BytesMut::from(&datagram[..]),
+        );
+        world.drain(1);
+    }
+    assert_eq!(signed(&mut world, 1), 1);
+    // Another life asks another question with the same words.
     assert!(ask(&mut world, 10, 1, &question).next().is_some_and(|answer| answer != first[0]));
     world.run(MS * 40);
     assert!(ask(&mut world, 9, 4, &question).next().is_some_and(|answer| answer != first[0]), "a later one");
