@@ -9,19 +9,30 @@ use core::net::{IpAddr, Ipv4Addr};
 
 /// A source address, as shares count it: an IPv4 address, or the first 64 bits of an IPv6 address, within which a host chooses
 /// its addresses freely. The loopback addresses, which any program of this machine has, count as one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(Network);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Network {
     V4(Ipv4Addr),
     V6(u64),
 }
 
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Source {
-        match address.to_canonical() {
-            IpAddr::V4(address) if address.is_loopback() => Source::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V4(address) => Source::V4(address),
-            IpAddr::V6(address) => Source::V6((address.to_bits() >> 64) as u64),
-        }
+        Source(match address.to_canonical() {
+            IpAddr::V4(address) if address.is_loopback() => Network::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V4(address) => Network::V4(address),
+            IpAddr::V6(address) if address.is_loopback() => Network::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(address) => Network::V6((address.to_bits() >> 64) as u64),
+        })
+    }
+}
+
+#[cfg(test)]
+impl Source {
+    pub(crate) fn of_host(host: u8) -> Source {
+        IpAddr::from([192, 0, 2, host]).into()
     }
 }
 
@@ -83,5 +94,6 @@ mod tests {
         assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
         assert_eq!(source("127.0.0.1"), source("127.9.9.9"));
+        assert_eq!(source("127.0.0.1"), source("::1"));
     }
 }

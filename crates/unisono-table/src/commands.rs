@@ -252,6 +252,7 @@ impl Table {
         if let Some(object) = self.objects.get_mut(&capability.object) {
             self.watched.keep(capability.object, object.secret);
             object.secret = secret;
+            self.touched.push(self.number, capability.object);
         }
         if let Some(row) = row {
             self.set_capability(&row, fresh);

@@ -69,6 +69,7 @@ mod snapshot;
 mod table;
 #[cfg(test)]
 mod tests;
+mod touched;
 mod watches;
 
 pub use bounds::*;

@@ -20,6 +20,7 @@ use crate::name::Name;
 use crate::object::{Body, Directory, Object, StoredRow};
 use crate::request::{Masks, read_columns, write_columns};
 use crate::table::{Amounts, Table};
+use crate::touched::Touched;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::mem;
@@ -126,6 +127,7 @@ impl Table {
         let mut table = head.table;
         table.history = History::restore(table.limits.history_bytes, head.kept_from, table.number, history)
             .map_err(|_| NotASnapshot("a part of the history is damaged"))?;
+        table.touched = Touched::after(table.number);
         table.read_records(records, files)?;
         Ok(table)
     }

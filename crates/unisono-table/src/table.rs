@@ -9,6 +9,7 @@ use crate::planted::{Planted, Watched};
 use crate::refusal::{Bound, Reason, Refusal};
 use crate::reply::{Answer, Event, Info, Reply};
 use crate::request::{Command, Masks, Place, Request};
+use crate::touched::Touched;
 use alloc::collections::BTreeMap;
 use bytes::Bytes;
 
@@ -31,6 +32,7 @@ pub struct Table {
     pub(crate) objects: BTreeMap<ObjectNumber, Object>,
     pub(crate) amounts: Amounts,
     pub(crate) history: History,
+    pub(crate) touched: Touched,
     pub(crate) watched: Watched,
 }
 
@@ -86,6 +88,7 @@ impl Table {
             objects: BTreeMap::new(),
             amounts: Amounts::default(),
             history: History::new(limits.history_bytes),
+            touched: Touched::default(),
             watched: Watched::default(),
         }
     }
@@ -286,6 +289,7 @@ impl Table {
     /// Returns a directory to change its rows.
     pub(crate) fn directory_mut(&mut self, number: ObjectNumber) -> Option<&mut Directory> {
         let changed = self.number;
+        self.touched.push(changed, number);
         let object = self.objects.get_mut(&number)?;
         match &mut object.body {
             crate::object::Body::Directory(directory) => {
@@ -327,6 +331,7 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, number: ObjectNumber) {
+        self.touched.push(self.number, number);
         if let Some(object) = self.objects.remove(&number) {
             self.amounts.remove(&object);
         }

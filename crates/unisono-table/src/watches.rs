@@ -4,15 +4,16 @@
 //! A watcher costs a server one held question. What it has not asked for yet stays in the history that all share, whose
 //! length is bounded: so a watcher that is too slow learns that its changes are no longer kept, and holds up nothing.
 //!
-//! All watches are looked at after each change, so a look must be cheap: a path is walked once, and the capability is proved
-//! again only when its directory has changed or has another secret.
+//! A watch is held only with a capability that opens its directory, and its path is walked once, before that. After a change
+//! only the watches of its directory are looked at; those that ask from the future, once the table gets there. So a watcher
+//! costs the watchers of other directories nothing.
 
-use crate::capability::Check;
+use crate::capability::{Check, ObjectNumber};
 use crate::refusal::Reason;
 use crate::reply::{Answer, Reply};
 use crate::request::{Place, Query, Request};
 use crate::table::Table;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -22,61 +23,107 @@ use core::time::Duration;
 pub const WATCHES_MAX: usize = 4096;
 /// Maximum number of watches that a server holds for one client.
 pub const CLIENT_WATCHES_MAX: usize = 256;
+/// Share of a source once half of the watches are held: one in this many of those that are left.
+const SOURCE_PART: usize = 4;
 /// Time after which a watch without changes gets an empty answer, and its client asks again.
 pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
 
-/// The watches that a server holds. `R` is what a watch is answered with.
+/// The watches that a server holds. `R` is what a watch is answered with, `S` tells the addresses apart from which they come.
 #[derive(Debug)]
-pub struct Watches<R> {
-    held: VecDeque<Watch<R>>,
-    /// Number of watches of each client that has any.
+pub struct Watches<R, S> {
+    /// By the order in which they came, which is also that in which they get an empty answer.
+    held: BTreeMap<u64, Watch<R, S>>,
+    taken: u64,
+    of_directories: BTreeMap<ObjectNumber, BTreeSet<u64>>,
+    /// Watches from a number that the table has not got to, by that number.
+    future: BTreeSet<(u64, u64)>,
+    /// Watches that are to be looked at.
+    due: BTreeSet<u64>,
+    /// Number of the last command whose changes have been looked at.
+    looked_through: u64,
+    /// Number of watches of each client and each source that has any.
     of_clients: BTreeMap<u64, usize>,
+    of_sources: BTreeMap<S, usize>,
 }
 
 #[derive(Debug)]
-struct Watch<R> {
+struct Watch<R, S> {
     client: u64,
+    source: S,
     request: R,
-    /// Its path is empty once the watch was looked at.
+    /// Its path is empty.
     place: Place,
-    /// The secret of the directory by which the capability was proved last.
+    /// The secret of the directory by which the capability was proved last, at a look that found no change.
     proved_by: Option<Check>,
     from: u64,
     /// When it gets an empty answer, on the caller's clock.
     until: Duration,
 }
 
-impl<R> Default for Watches<R> {
-    fn default() -> Watches<R> {
-        Watches { held: VecDeque::new(), of_clients: BTreeMap::new() }
+impl<R, S> Default for Watches<R, S> {
+    fn default() -> Watches<R, S> {
+        Watches {
+            held: BTreeMap::new(),
+            taken: 0,
+            of_directories: BTreeMap::new(),
+            future: BTreeSet::new(),
+            due: BTreeSet::new(),
+            looked_through: 0,
+            of_clients: BTreeMap::new(),
+            of_sources: BTreeMap::new(),
+        }
     }
 }
 
-impl<R> Watches<R> {
-    /// Takes a watch of a client: a local query for changes. Gives back one that cannot be held, with the answer, or
-    /// without one if this server has its maximum, of all clients or of this one.
+impl<R, S: Copy + Ord> Watches<R, S> {
+    /// Takes a watch of a client at a source: a local query for changes. Gives back one that cannot be held, with the answer,
+    /// or without one if this server has its maximum, of all clients, of this one or of its source.
     ///
     /// # Errors
     /// The watch and its answer.
     pub fn take(
         &mut self,
         now: Duration,
-        client: u64,
+        (client, source): (u64, S),
         request: R,
         question: &Bytes,
+        table: &Table,
     ) -> Result<(), (R, Option<Bytes>)> {
         let Some(Request::LocalQuery(Query::Changes { place, from })) = Request::decode(question) else {
             let reply = Reply { number: 0, changes: 0, result: Err(Reason::Unreadable.into()) };
             return Err((request, Some(reply.encode())));
         };
-        let of_client = self.of_clients.get(&client).copied().unwrap_or(0);
-        if self.held.len() >= WATCHES_MAX || of_client >= CLIENT_WATCHES_MAX {
+        let found = table.walk(&place.capability, place.path.names());
+        let capability = match found.and_then(|found| table.open(&found).map(|_| found)) {
+            Ok(capability) => capability,
+            // A server behind the one that answered before may not know the place yet, or not any more.
+            Err(_) if from > table.number() + 1 => return Err((request, Some(behind(table).encode()))),
+            Err(_) => {
+                let reply = table.ask(&Query::Changes { place, from });
+                return Err((request, Some(reply.encode())));
+            }
+        };
+        if !self.has_room_for(client, source) {
             return Err((request, None));
         }
-        self.of_clients.insert(client, of_client + 1);
+        *self.of_clients.entry(client).or_default() += 1;
+        *self.of_sources.entry(source).or_default() += 1;
+        self.taken += 1;
+        let directory = capability.object;
         let (proved_by, until) = (None, now + WATCH_HELD_MAX);
-        self.held.push_back(Watch { client, request, place, proved_by, from, until });
+        let place = Place::of(capability);
+        self.held.insert(self.taken, Watch { client, source, request, place, proved_by, from, until });
+        self.of_directories.entry(directory).or_default().insert(self.taken);
+        self.due.insert(self.taken);
         Ok(())
+    }
+
+    fn has_room_for(&self, client: u64, source: S) -> bool {
+        let of_client = self.of_clients.get(&client).copied().unwrap_or(0);
+        let of_source = self.of_sources.get(&source).copied().unwrap_or(0);
+        let left = WATCHES_MAX.saturating_sub(self.len());
+        let has_share = self.len() < WATCHES_MAX / 2 || of_source < (left / SOURCE_PART).max(1);
+        left > 0 && of_client < CLIENT_WATCHES_MAX && has_share
     }
 
     /// Returns the number of watches.
@@ -89,62 +136,117 @@ impl<R> Watches<R> {
         self.held.is_empty()
     }
 
-    /// Returns when the next watch gets an empty answer.
-    pub fn due(&self) -> Option<Duration> {
-        self.held.iter().map(|watch| watch.until).min()
+    /// True if watches are still to be looked at in the state of the last look.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
-    /// Looks at the next `most` watches, in turn, and returns those that have an answer in this state.
+    /// Returns when the next watch gets an empty answer.
+    pub fn due(&self) -> Option<Duration> {
+        self.held.first_key_value().map(|(_, watch)| watch.until)
+    }
+
+    /// Looks at the watches which the changes of this state concern, and at those whose time is over, at most at `most`; the
+    /// others are [due](Watches::has_due). Returns those that have an answer.
     pub fn answer(&mut self, now: Duration, table: &Table, most: usize) -> Vec<(R, Bytes)> {
+        self.note_changes(table);
         let mut answered = Vec::new();
-        for _ in 0..most.min(self.held.len()) {
-            let Some(mut watch) = self.held.pop_front() else { break };
+        for _ in 0..most {
+            // Ascending, so none waits for ever.
+            let late = self.held.first_key_value().filter(|(_, watch)| watch.until <= now).map(|(id, _)| *id);
+            let Some(id) = late.or_else(|| self.due.pop_first()) else { break };
+            self.due.remove(&id);
+            let Some(watch) = self.held.get_mut(&id) else { continue };
             match watch.look(now, table) {
                 Some(reply) => {
-                    self.release(watch.client);
-                    answered.push((watch.request, reply.encode()));
+                    self.future.remove(&(watch.from, id));
+                    answered.extend(self.release(id).map(|request| (request, reply.encode())));
                 }
-                None => self.held.push_back(watch),
+                None if watch.from > table.number() + 1 => _ = self.future.insert((watch.from, id)),
+                // There is more to search.
+                None if watch.from <= table.number() => _ = self.due.insert(id),
+                None => {}
             }
         }
         answered
     }
 
-    /// Returns all watches, because this server stops serving: their clients go to another one.
-    pub fn give_up(&mut self) -> impl Iterator<Item = R> {
-        self.of_clients.clear();
-        self.held.drain(..).map(|watch| watch.request)
+    /// Finds the watches which the changes since the last look concern.
+    fn note_changes(&mut self, table: &Table) {
+        let number = table.number();
+        match table.touched.since(self.looked_through).filter(|_| self.looked_through <= number) {
+            Some(changes) => {
+                for (_, directory) in changes {
+                    for id in self.of_directories.get(&directory).into_iter().flatten() {
+                        let is_new = self.due.insert(*id);
+                        if let Some(watch) = self.held.get_mut(id).filter(|_| is_new) {
+                            // Its directory was quiet until then, so what was dropped from the history does not concern it.
+                            watch.from = watch.from.max(self.looked_through + 1);
+                        }
+                    }
+                }
+            }
+            None => self.due.extend(self.held.keys()),
+        }
+        while let Some(&(from, id)) = self.future.first()
+            && from <= number + 1
+        {
+            self.future.pop_first();
+            self.due.insert(id);
+        }
+        self.looked_through = number;
     }
 
-    /// Notes that a client has one watch less.
-    fn release(&mut self, client: u64) {
-        if let Entry::Occupied(mut count) = self.of_clients.entry(client) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+    /// Returns all watches, because this server stops serving: their clients go to another one.
+    pub fn give_up(&mut self) -> impl Iterator<Item = R> {
+        let held = core::mem::take(self).held;
+        held.into_values().map(|watch| watch.request)
+    }
+
+    /// Lets a watch go that has an answer.
+    fn release(&mut self, id: u64) -> Option<R> {
+        let watch = self.held.remove(&id)?;
+        subtract(&mut self.of_clients, watch.client);
+        subtract(&mut self.of_sources, watch.source);
+        if let Entry::Occupied(mut same) = self.of_directories.entry(watch.place.capability.object) {
+            same.get_mut().remove(&id);
+            if same.get().is_empty() {
+                same.remove();
             }
+        }
+        Some(watch.request)
+    }
+}
+
+/// Returns the answer of a server that has not got to the number of a watch.
+fn behind(table: &Table) -> Reply {
+    let result = Err(Reason::Future { number: table.number() }.into());
+    Reply { result, ..table.ask(&Query::Info) }
+}
+
+/// Notes that one has one watch less.
+fn subtract<K: Ord>(counts: &mut BTreeMap<K, usize>, of: K) {
+    if let Entry::Occupied(mut count) = counts.entry(of) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }
 
-impl<R> Watch<R> {
+impl<R, S> Watch<R, S> {
     fn look(&mut self, now: Duration, table: &Table) -> Option<Reply> {
-        if self.until > now && self.is_quiet(table) {
+        if self.is_quiet(table) {
             // So that a directory without changes is never too old.
             self.from = table.number() + 1;
-            return None;
+            if self.until > now {
+                return None;
+            }
         }
-        // A server behind the one that answered before may not know the place yet, or not any more.
-        let behind = (self.from > table.number() + 1).then(|| table.number());
-        let reply = match behind {
-            Some(number) => {
-                let result = Err(Reason::Future { number }.into());
-                Reply { result, ..table.ask(&Query::Info) }
-            }
-            None => {
-                self.resolve(table);
-                table.ask(&Query::Changes { place: self.place.clone(), from: self.from })
-            }
+        let is_behind = self.from > table.number() + 1;
+        let reply = match is_behind {
+            true => behind(table),
+            false => table.ask(&Query::Changes { place: self.place.clone(), from: self.from }),
         };
         let waits = match &reply.result {
             Ok(Answer::Changes { changes, next }) if changes.is_empty() => {
@@ -152,28 +254,18 @@ impl<R> Watch<R> {
                 self.proved_by = table.secret_of(self.place.capability.object);
                 true
             }
-            _ => behind.is_some(),
+            _ => is_behind,
         };
         (!waits || self.until <= now).then_some(reply)
     }
 
-    /// True if its directory is as it was when the watch was looked at last, and has no change to answer.
+    /// True if its directory has the secret by which the capability was proved, and no change to answer.
     fn is_quiet(&self, table: &Table) -> bool {
         let directory = self.place.capability.object;
         self.proved_by.is_some()
             && self.from <= table.number() + 1
             && self.proved_by == table.secret_of(directory)
             && table.last_change_of(directory).is_some_and(|last| last < self.from)
-    }
-
-    /// Walks the path, so that the watch is one of the directory at its end from now on. What cannot be walked stays, and is
-    /// refused.
-    fn resolve(&mut self, table: &Table) {
-        if !self.place.path.is_empty()
-            && let Ok(capability) = table.walk(&self.place.capability, self.place.path.names())
-        {
-            self.place = Place::of(capability);
-        }
     }
 }
 
@@ -187,6 +279,8 @@ mod tests {
     use alloc::vec;
 
     const START: Duration = Duration::ZERO;
+    /// A client and its source.
+    const ME: (u64, u8) = (7, 1);
 
     fn founded(limits: Limits) -> (Table, Capability) {
         let mut table = Table::new(limits);
@@ -225,7 +319,7 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         let (mut watches, mut from, mut seen, mut made) = (Watches::default(), 1, Vec::new(), Vec::new());
         for index in 0..20 {
-            watches.take(START, 7, (), &question(Place::of(root), from)).unwrap();
+            watches.take(START, ME, (), &question(Place::of(root), from), &table).unwrap();
             assert!(watches.answer(START, &table, 9).is_empty(), "nothing has changed");
             made.push(make(&mut table, root, &format!("d{index}")));
             if index % 3 == 0 {
@@ -244,7 +338,7 @@ mod tests {
     fn a_server_that_is_behind_waits() {
         let (mut table, root) = founded(Limits::default());
         let mut watches = Watches::default();
-        watches.take(START, 7, (), &question(Place::of(root), 4)).unwrap();
+        watches.take(START, ME, (), &question(Place::of(root), 4), &table).unwrap();
         make(&mut table, root, "second");
         make(&mut table, root, "third");
         assert!(watches.answer(START, &table, 1).is_empty());
@@ -253,27 +347,104 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_know_the_directory_yet_waits() {
+    fn a_server_that_does_not_know_the_directory_yet_holds_no_watch_of_it() {
         let (mut ahead, root) = founded(Limits::default());
         let (mut behind, _) = founded(Limits::default());
         make(&mut ahead, root, "quiet");
-        let quiet = match ahead.ask(&Query::Lookup { places: vec![in_root(root, "quiet")] }).result {
-            Ok(Answer::Looked(looked)) => looked[0].unwrap().capability,
-            other => panic!("{other:?}"),
-        };
-        for place in [Place::of(quiet), in_root(root, "quiet")] {
-            let mut watches = Watches::default();
-            watches.take(START, 7, (), &question(place.clone(), 3)).unwrap();
-            assert!(watches.answer(START, &behind, 1).is_empty());
-            let late = Reply::decode(&watches.answer(WATCH_HELD_MAX, &behind, 1)[0].1).unwrap();
-            assert_eq!(late.result, Err(Reason::Future { number: 1 }.into()));
-        }
+        let quiet = ahead.walk(&root, "quiet".parse::<crate::name::Path>().unwrap().names()).unwrap();
         let mut watches = Watches::default();
-        watches.take(START, 7, (), &question(Place::of(quiet), 3)).unwrap();
+        for place in [Place::of(quiet), in_root(root, "quiet")] {
+            let refused = watches.take(START, ME, (), &question(place, 3), &behind).unwrap_err();
+            let reply = Reply::decode(&refused.1.unwrap()).unwrap();
+            assert_eq!(reply.result, Err(Reason::Future { number: 1 }.into()));
+        }
+        assert!(watches.is_empty());
         make(&mut behind, root, "quiet");
+        watches.take(START, ME, (), &question(Place::of(quiet), 3), &behind).unwrap();
         assert!(watches.answer(START, &behind, 1).is_empty());
         let third = make(&mut behind, root, "quiet/x");
         assert_eq!(changes(&watches.answer(START, &behind, 1)[0].1).0, [third]);
+    }
+
+    #[test]
+    fn a_watch_from_the_future_is_held_with_a_good_capability_alone() {
+        let (table, root) = founded(Limits::default());
+        let wrong = Capability { check: Check::from_bits(99), ..root };
+        let mut watches = Watches::default();
+        for (place, from, reason) in [
+            (Place::of(wrong), 1 << 62, Reason::Future { number: 1 }),
+            (Place::of(wrong), 2, Reason::NotFound),
+            (in_root(root, "nothing"), 1 << 62, Reason::Future { number: 1 }),
+        ] {
+            let refused = watches.take(START, ME, (), &question(place, from), &table).unwrap_err();
+            assert_eq!(Reply::decode(&refused.1.unwrap()).unwrap().result, Err(reason.into()));
+        }
+        watches.take(START, ME, (), &question(Place::of(root), 1 << 62), &table).unwrap();
+        assert_eq!(watches.len(), 1);
+        assert!(watches.answer(START, &table, 9).is_empty());
+        let over = &watches.answer(WATCH_HELD_MAX, &table, 9)[0].1;
+        assert_eq!(Reply::decode(over).unwrap().result, Err(Reason::Future { number: 1 }.into()));
+        assert!(watches.future.is_empty() && watches.of_directories.is_empty());
+    }
+
+    #[test]
+    fn a_change_looks_at_the_watches_of_its_directory_alone() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        make(&mut table, root, "b");
+        let mut watches = Watches::default();
+        let from = table.number() + 1;
+        for index in 0..40 {
+            let place = in_root(root, if index == 17 { "b" } else { "a" });
+            watches.take(START, (index, 1), index, &question(place, from), &table).unwrap();
+        }
+        while watches.has_due() {
+            assert!(watches.answer(START, &table, 9).is_empty());
+        }
+        let change = make(&mut table, root, "b/x");
+        make(&mut table, root, "c");
+        // One look is enough, so no other watch is due.
+        let answered = watches.answer(START, &table, 1);
+        assert_eq!((answered[0].0, changes(&answered[0].1).0), (17, vec![change]));
+        assert!(!watches.has_due());
+        // A table whose last changes are not known concerns all.
+        make(&mut table, root, "e");
+        let parts = table.snapshot();
+        let mut restored = Table::restore(&parts).unwrap();
+        make(&mut restored, root, "d");
+        assert!(watches.answer(START, &restored, 38).is_empty() && watches.has_due());
+        assert!(watches.answer(START, &restored, 38).is_empty() && !watches.has_due());
+        let change = make(&mut restored, root, "a/x");
+        let answered = watches.answer(START, &restored, 64);
+        assert_eq!((answered.len(), changes(&answered[0].1).0), (39, vec![change]));
+    }
+
+    #[test]
+    fn more_changes_than_are_listed_concern_all_watches() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        let mut watches = Watches::default();
+        watches.take(START, ME, (), &question(in_root(root, "a"), 3), &table).unwrap();
+        assert!(watches.answer(START, &table, 1).is_empty());
+        let change = make(&mut table, root, "a/x");
+        for index in 0..2000 {
+            make(&mut table, root, &format!("d{index}"));
+        }
+        assert_eq!(changes(&watches.answer(START, &table, 1)[0].1).0, [change]);
+    }
+
+    #[test]
+    fn lives_of_one_source_do_not_take_all_watches() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        let mut watches = Watches::default();
+        let mut ask = |client, source| {
+            let asked = question(Place::of(root), table.number() + 1);
+            watches.take(START, (client, source), (), &asked, &table).is_ok()
+        };
+        let greedy = (0..WATCHES_MAX as u64).filter(|index| ask(*index, 9_u8)).count();
+        assert_eq!(greedy, WATCHES_MAX / 2);
+        assert!((0..200).all(|index| ask(100_000 + index, 8)));
     }
 
     #[test]
@@ -283,7 +454,7 @@ mod tests {
         make(&mut table, root, "quiet");
         let quiet = in_root(root, "quiet");
         let mut watches = Watches::default();
-        watches.take(START, 7, (), &question(quiet.clone(), 3)).unwrap();
+        watches.take(START, ME, (), &question(quiet.clone(), 3), &table).unwrap();
         for index in 0..200 {
             make(&mut table, root, &format!("a-name-that-fills-the-history-{index}"));
             assert!(watches.answer(START, &table, 1).is_empty());
@@ -292,7 +463,7 @@ mod tests {
         let answered = watches.answer(WATCH_HELD_MAX, &table, 1);
         assert_eq!(changes(&answered[0].1), (vec![], table.number() + 1));
         // One that did not ask meanwhile learns it.
-        watches.take(START, 7, (), &question(quiet, 3)).unwrap();
+        watches.take(START, ME, (), &question(quiet, 3), &table).unwrap();
         let late = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
         assert!(matches!(late.reason, Reason::NoLongerKept { .. }));
     }
@@ -302,7 +473,7 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         let other = root.restrict(Rights(0x04)).unwrap();
         let mut watches = Watches::default();
-        watches.take(START, 7, (), &question(Place::of(other), 2)).unwrap();
+        watches.take(START, ME, (), &question(Place::of(other), 2), &table).unwrap();
         assert!(watches.answer(START, &table, 1).is_empty());
         table.execute(Command::Revoke { place: Place::of(root), secret: Check::from_bits(9) });
         let over = Reply::decode(&watches.answer(START, &table, 1)[0].1).unwrap().result.unwrap_err();
@@ -315,7 +486,8 @@ mod tests {
         make(&mut table, root, "a");
         let first = table.walk(&root, "a".parse::<crate::name::Path>().unwrap().names()).unwrap();
         let mut watches = Watches::default();
-        watches.take(START, 7, (), &question(in_root(root, "a"), table.number() + 1)).unwrap();
+        let asked = question(in_root(root, "a"), table.number() + 1);
+        watches.take(START, ME, (), &asked, &table).unwrap();
         assert!(watches.answer(START, &table, 1).is_empty());
         // Another directory takes the name.
         table.execute(Command::DeleteRow { place: in_root(root, "a") });
@@ -331,15 +503,15 @@ mod tests {
         let (mut table, root) = founded(Limits::default());
         make(&mut table, root, "a");
         let place = in_root(root, "a");
-        let ask = |watches: &mut Watches<()>, table: &Table| {
-            watches.take(START, 7, (), &question(place.clone(), table.number() + 1)).unwrap();
+        let ask = |watches: &mut Watches<(), u8>, table: &Table| {
+            watches.take(START, ME, (), &question(place.clone(), table.number() + 1), table).unwrap();
             assert!(watches.answer(START, table, 1).is_empty());
-            assert!(watches.held[0].is_quiet(table));
+            assert!(watches.held.values().next().unwrap().is_quiet(table));
         };
         let mut watches = Watches::default();
         ask(&mut watches, &table);
         make(&mut table, root, "b");
-        assert!(watches.held[0].is_quiet(&table), "the change is of another directory");
+        assert!(watches.held.values().next().unwrap().is_quiet(&table), "the change is of another directory");
         let change = make(&mut table, root, "a/c");
         assert_eq!(changes(&watches.answer(START, &table, 1)[0].1).0, [change]);
         let end = [
@@ -357,35 +529,37 @@ mod tests {
     fn the_number_of_watches_is_bounded_and_all_are_looked_at_in_turn() {
         let (mut table, root) = founded(Limits::default());
         let mut watches = Watches::default();
+        let quiet = question(Place::of(root), 2);
         for index in 0..WATCHES_MAX {
-            watches.take(START, (index % 16) as u64, index, &question(Place::of(root), 2)).unwrap();
+            watches.take(START, ((index % 16) as u64, index), index, &quiet, &table).unwrap();
         }
-        assert_eq!(watches.take(START, 99, 0, &question(Place::of(root), 2)), Err((0, None)));
+        assert_eq!(watches.take(START, (99, 99_999), 0, &quiet, &table), Err((0, None)));
         make(&mut table, root, "x");
         let mut answered: Vec<usize> = Vec::new();
         while !watches.is_empty() {
             answered.extend(watches.answer(START, &table, 64).into_iter().map(|(index, _)| index));
         }
         assert!(answered.into_iter().eq(0..WATCHES_MAX));
-        assert!(watches.take(START, 7, 0, &Bytes::from_static(b"?")).unwrap_err().1.is_some());
-        watches.take(START, 7, 5, &question(Place::of(root), 9)).unwrap();
+        let unreadable = watches.take(START, (7, 0), 0, &Bytes::from_static(b"?"), &table);
+        assert!(unreadable.unwrap_err().1.is_some());
+        watches.take(START, (7, 0), 5, &question(Place::of(root), 9), &table).unwrap();
         assert_eq!((watches.len(), watches.give_up().next()), (1, Some(5)));
+        assert_eq!((watches.len(), watches.due()), (0, None));
     }
 
     #[test]
     fn one_client_does_not_take_all_watches() {
         let (mut table, root) = founded(Limits::default());
         let mut watches = Watches::default();
-        let ask = |watches: &mut Watches<u64>, client| {
-            watches.take(START, client, client, &question(Place::of(root), table.number() + 1))
+        let ask = |watches: &mut Watches<u64, u8>, client, table: &Table| {
+            watches.take(START, (client, 1), client, &question(Place::of(root), table.number() + 1), table)
         };
-        (0..CLIENT_WATCHES_MAX).for_each(|_| ask(&mut watches, 7).unwrap());
-        assert_eq!(ask(&mut watches, 7), Err((7, None)));
-        ask(&mut watches, 8).unwrap();
+        (0..CLIENT_WATCHES_MAX).for_each(|_| ask(&mut watches, 7, &table).unwrap());
+        assert_eq!(ask(&mut watches, 7, &table), Err((7, None)));
+        ask(&mut watches, 8, &table).unwrap();
         // What was answered does not count any more.
         make(&mut table, root, "x");
         assert_eq!(watches.answer(START, &table, 2).len(), 2);
-        let mut ask = |client| watches.take(START, client, client, &question(Place::of(root), 9));
-        assert_eq!([7, 7, 7].map(|client| ask(client).is_ok()), [true, true, false]);
+        assert_eq!([7, 7, 7].map(|client| ask(&mut watches, client, &table).is_ok()), [true, true, false]);
     }
 }

@@ -1,7 +1,7 @@
 //! A replica answers: requests of callers, commands and reads of its own process.
 
 use super::reads::Read;
-use super::replicated::Replicated;
+use super::replicated::{NO_ROOM, Replicated};
 use super::waiting::Asked;
 use super::{
     Answer, CommandFailure, Done, Durability, Kind, NO_COPY, Outcome, Output, Position, Replica, Server,
@@ -23,7 +23,10 @@ pub(super) const NO_QUORUMS: &[u8] =
       its group was founded with a quorum of half of its members or fewer; nothing happened";
 /// Likewise.
 pub(super) const BUSY: &[u8] =
-    b"busy: 64 MiB of commands wait here for their outcomes; try again later; nothing happened";
+    b"busy: too many bytes of commands wait here for their outcomes; try again later; nothing happened";
+/// Likewise: the client then knows that the outcome is unknown.
+const TOO_MANY_REPEATS: &[u8] =
+    b"busy: too many repeats arrive here of commands that are refused; try again later; nothing happened";
 /// Likewise.
 pub(super) fn waits_too_long(most: Duration) -> Bytes {
     let seconds = most.as_secs();
@@ -31,7 +34,7 @@ pub(super) fn waits_too_long(most: Duration) -> Bytes {
         .into()
 }
 
-const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
+pub(super) const NOT_WAITED_FOR: &[u8] = b"the client does not wait for the outcome of this call any longer";
 
 impl<S: StateMachine> Replica<S> {
     pub(super) fn conclude(
@@ -42,6 +45,9 @@ impl<S: StateMachine> Replica<S> {
         outcome: Option<Outcome>,
     ) {
         let Some(waiting) = self.waiting.take(client, call) else { return };
+        if let (Some(source), Some(state)) = (waiting.source, &mut self.replicated) {
+            state.note_source(client, source);
+        }
         let outcome = outcome.unwrap_or(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR)));
         if let Some(number) = waiting.own {
             let done = match outcome.clone() {
@@ -112,13 +118,14 @@ impl<S: StateMachine> Replica<S> {
     // --- commands that are refused before they are ordered ---
 
     /// Looks at a command, or at the beginning of a large one, with the state that is here. One that this state refuses waits
-    /// like a read for a confirmed state, which is asked again; any other is let through at once.
+    /// like a read for a confirmed state, which is asked again; any other is let through at once, and so are a few repeats.
     pub(super) fn look_at(&mut self, request: Request) {
         let refusal = match self.looks_at(&request) {
             true => self.refusal_of(&request),
             false => None,
         };
         match refusal {
+            Some(_) if self.takes_repeat(&request) => self.let_through(request),
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
                 self.answer(Asked::of(&request), &refusal);
             }
@@ -153,13 +160,42 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn refusal_of(&self, request: &Request) -> Option<Outcome> {
-        self.replicated.as_ref().and_then(|state| state.refuses(request, self.watched))
+        self.replicated.as_ref().and_then(|state| state.refuses(request))
+    }
+
+    fn is_repeat(&self, request: &Request) -> bool {
+        self.replicated.as_ref().is_some_and(|state| state.is_repeat(request, self.watched))
+    }
+
+    /// True if a command that the state refuses is a repeat, and may be ordered.
+    fn takes_repeat(&mut self, request: &Request) -> bool {
+        self.is_repeat(request) && self.repeats.take(self.now, request)
+    }
+
+    /// Answers a command that a confirmed state refuses: with its outcome, if an earlier attempt has one here.
+    fn answer_refused(&mut self, request: &Request, refusal: Outcome) {
+        let outcome = match self.is_repeat(request) {
+            false => refusal,
+            true => {
+                let state = self.replicated.as_ref();
+                let known = state.and_then(|state| state.remembered_outcome(request.client, request.call));
+                // An earlier attempt may take effect yet, and this refusal says nothing of it.
+                known.unwrap_or(Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)))
+            }
+        };
+        self.answer(Asked::of(request), &outcome);
     }
 
     /// Orders a caller's command.
     fn order(&mut self, request: Request) {
         if !self.waiting.has_room_for(&request) {
             let refusal = Outcome::Refuse(Bytes::from_static(BUSY));
+            return self.answer(Asked::of(&request), &refusal);
+        }
+        let has_share = |state: &Replicated<S>| state.has_share_for(&request);
+        let waits = self.waiting.has(request.client, request.call);
+        if !waits && !self.replicated.as_ref().is_some_and(has_share) {
+            let refusal = Outcome::Refuse(Bytes::from_static(NO_ROOM));
             return self.answer(Asked::of(&request), &refusal);
         }
         let command = self.waiting.add_request(self.now, request);
@@ -232,7 +268,8 @@ impl<S: StateMachine> Replica<S> {
                 if request.whole_bytes.is_some() || S::kind(&request.payload) == Kind::Command =>
             {
                 match self.refusal_of(&request) {
-                    Some(refusal) => self.answer(Asked::of(&request), &refusal),
+                    Some(_) if self.takes_repeat(&request) => self.let_through(request),
+                    Some(refusal) => self.answer_refused(&request, refusal),
                     // Something was answered since that lets it through.
                     None => self.let_through(request),
                 }

@@ -41,7 +41,8 @@ pub trait StateMachine {
     ///
     /// It may refuse early, and never accepts early: `apply` checks the command again, in a state that may be another one
     /// by then. It must return only what [`StateMachine::apply`] would return in the same state without changing anything.
-    /// A command whose earlier attempt may have been executed is not looked at.
+    /// A command whose earlier attempt may have been executed is not refused so: it is ordered, or the client learns the outcome
+    /// of the earlier attempt, or that it is unknown.
     fn admit(&self, request: &Bytes) -> Option<Outcome> {
         let _ = request;
         None

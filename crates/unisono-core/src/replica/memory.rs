@@ -12,7 +12,9 @@
 
 use super::machine::{Outcome, Position};
 use crate::identity::Uid;
-use crate::rpc::CallNumber;
+use crate::rpc::{CallNumber, Source};
+use crate::shares::Bound;
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
@@ -24,6 +26,9 @@ pub(super) const REMEMBERED_CLIENTS_MAX: usize = 1 << 18;
 const CLIENT_COMMANDS_MAX: usize = 1 << 16;
 /// Maximum number of executed commands of all clients that are remembered.
 const COMMANDS_MAX: usize = 1 << 20;
+/// Share of a source address of the clients and of the commands, at the server that receives them.
+const CLIENTS: Bound = Bound { most: REMEMBERED_CLIENTS_MAX, part: 4 };
+const COMMANDS: Bound = Bound { most: COMMANDS_MAX, part: 4 };
 /// Number of executed commands of a client that are remembered while there is room, however many clients there are.
 const CLIENT_SHARE_MIN: usize = 64;
 /// Maximum time in milliseconds for which a client may wait for the outcome of a command. It is remembered for longer.
@@ -57,6 +62,16 @@ pub(super) struct Memory {
     reply_bytes: usize,
     /// Number of executed commands of all clients.
     commands: usize,
+    /// What is remembered of the clients whose sources are known here. Other members know others, so nothing that all members
+    /// must agree on depends on it.
+    of_sources: BTreeMap<Source, OfSource>,
+}
+
+/// What is remembered of the clients of one source address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OfSource {
+    clients: usize,
+    commands: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +85,8 @@ struct Client {
     /// The next time at which something of it is dropped; it is in `due`.
     due_ms: u64,
     has_ended: bool,
+    /// The source in whose share it is, if this member received a command of it.
+    source: Option<Source>,
 }
 
 /// A command that was executed.
@@ -117,6 +134,16 @@ impl Memory {
         known.is_some_and(|known| call < known.finished_below || known.executed.contains_key(&call))
     }
 
+    /// Returns what is known of a command, if it was seen before.
+    pub(super) fn find(&self, client: Uid, call: CallNumber) -> Option<Known> {
+        let known = self.clients.get(&client)?;
+        match known.executed.get(&call) {
+            Some(Executed { outcome: Some(outcome), .. }) => Some(Known::Executed(outcome.clone())),
+            Some(Executed { outcome: None, .. }) => Some(Known::Dropped),
+            None => (call < known.finished_below).then_some(Known::Finished),
+        }
+    }
+
     /// True if an outcome of a command of this client with a lower number is kept.
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {
         self.clients.get(&client).is_some_and(|known| known.executed.range(..below).next().is_some())
@@ -162,17 +189,14 @@ impl Memory {
         known.has_ended = false;
         self.plan(client);
         self.finish(client, finished_below);
-        let Some(known) = self.clients.get(&client) else { return Known::New };
-        match known.executed.get(&call) {
-            Some(Executed { outcome: Some(outcome), .. }) => Known::Executed(outcome.clone()),
-            Some(Executed { outcome: None, .. }) => Known::Dropped,
-            None if call < known.finished_below => Known::Finished,
-            None if known.executed.len() >= CLIENT_COMMANDS_MAX => Known::NoRoom,
-            None if self.commands >= COMMANDS_MAX => Known::NoRoom,
-            None if self.commands >= COMMANDS_MAX / 2 && known.executed.len() >= self.share() => {
-                Known::NoRoom
-            }
-            None => Known::New,
+        if let Some(known) = self.find(client, call) {
+            return known;
+        }
+        let own = self.clients.get(&client).map_or(0, |known| known.executed.len());
+        let is_beyond_share = self.commands >= COMMANDS_MAX / 2 && own >= self.share();
+        match own >= CLIENT_COMMANDS_MAX || self.commands >= COMMANDS_MAX || is_beyond_share {
+            true => Known::NoRoom,
+            false => Known::New,
         }
     }
 
@@ -180,6 +204,47 @@ impl Memory {
     /// other half.
     fn share(&self) -> usize {
         (COMMANDS_MAX / 2 / self.clients.len().max(1)).max(CLIENT_SHARE_MIN)
+    }
+
+    // --- shares, at the member that receives a command ---
+
+    /// True if a new command of this client, from this source, is within the share of the source.
+    pub(super) fn has_share_for(&self, client: Uid, source: Source) -> bool {
+        let own = self.of_sources.get(&source).copied().unwrap_or_default();
+        let has_place =
+            self.clients.contains_key(&client) || CLIENTS.admits(self.clients.len(), own.clients, 1);
+        has_place && COMMANDS.admits(self.commands, own.commands, 1)
+    }
+
+    #[cfg(test)]
+    pub(super) fn sources(&self) -> Vec<(usize, usize)> {
+        self.of_sources.values().map(|own| (own.clients, own.commands)).collect()
+    }
+
+    /// Notes from which source this member received a command of a client. It stays in the share of the first.
+    pub(super) fn note_source(&mut self, client: Uid, source: Source) {
+        let Some(known) = self.clients.get_mut(&client).filter(|known| known.source.is_none()) else {
+            return;
+        };
+        known.source = Some(source);
+        let of_source = self.of_sources.entry(source).or_default();
+        of_source.clients += 1;
+        of_source.commands += known.executed.len();
+    }
+
+    /// Notes that commands of a client from this source are remembered no longer.
+    fn release(&mut self, source: Option<Source>, clients: usize, commands: usize) {
+        self.commands -= commands;
+        if let Some(source) = source
+            && let Entry::Occupied(mut entry) = self.of_sources.entry(source)
+        {
+            let of_source = entry.get_mut();
+            of_source.clients -= clients;
+            of_source.commands -= commands;
+            if of_source.clients == 0 {
+                entry.remove();
+            }
+        }
     }
 
     /// Stores the outcome of a command that was new.
@@ -190,6 +255,9 @@ impl Memory {
         self.reply_bytes += bytes;
         known.executed.insert(call, Executed { position, outcome: Some(outcome) });
         self.commands += 1;
+        if let Some(of_source) = known.source.and_then(|source| self.of_sources.get_mut(&source)) {
+            of_source.commands += 1;
+        }
         self.kept.insert(position, (client, call));
         self.drop_beyond_bounds(client);
     }
@@ -202,14 +270,17 @@ impl Memory {
         }
         known.finished_below = below;
         let stays = known.executed.split_off(&below);
-        self.commands -= known.executed.len();
-        for executed in core::mem::replace(&mut known.executed, stays).into_values() {
+        let source = known.source;
+        let finished = core::mem::replace(&mut known.executed, stays);
+        let count = finished.len();
+        for executed in finished.into_values() {
             if let Some(outcome) = executed.outcome {
                 known.reply_bytes -= outcome.len();
                 self.reply_bytes -= outcome.len();
                 self.kept.remove(&executed.position);
             }
         }
+        self.release(source, 0, count);
     }
 
     /// Notes that a client has ended.
@@ -227,7 +298,7 @@ impl Memory {
         for other in others {
             self.finish(other, CallNumber::MAX);
             if let Some(known) = self.clients.remove(&other) {
-                self.commands -= known.executed.len();
+                self.release(known.source, 1, known.executed.len());
                 self.due.remove(&(known.due_ms, other));
             }
         }
@@ -279,7 +350,8 @@ impl Memory {
         let gone_ms = known.waits_until_ms.saturating_add(CLIENT_MARGIN_MS);
         let calls: Vec<CallNumber> = known.executed.keys().copied().collect();
         if known.has_ended || gone_ms <= self.now_ms {
-            self.commands -= calls.len();
+            let source = known.source;
+            self.release(source, 1, calls.len());
             calls.into_iter().for_each(|call| self.drop_outcome(client, call));
             self.clients.remove(&client);
             return;
@@ -583,6 +655,53 @@ mod tests {
         tried.memory.tick(MEMBER, 0);
         tried.memory.tick(MEMBER, 5000 + CLIENT_MARGIN_MS);
         assert_eq!((tried.memory.amounts(), tried.memory.commands()), ((0, 0), 0));
+    }
+
+    #[test]
+    fn lives_of_one_source_take_no_more_than_its_share_of_what_is_remembered() {
+        let mut tried = Tried::default();
+        let (greedy, honest) = (Source::of_host(9), Source::of_host(1));
+        // Small outcomes, each of a life of its own.
+        let mut lives = 0;
+        while tried.memory.has_share_for(Uid(1000 + lives), greedy) {
+            let client = Uid(1000 + lives);
+            assert_eq!(tried.command_with(client, 1, 1, Outcome::Reply(Bytes::new())), Known::New);
+            tried.memory.note_source(client, greedy);
+            lives += 1;
+        }
+        assert_eq!(lives as usize, REMEMBERED_CLIENTS_MAX / 2);
+        assert!(tried.memory.has_share_for(Uid(1000), greedy), "a client that is known needs no other place");
+        assert!(tried.memory.has_share_for(CLIENT, honest));
+        // The same number of commands is counted in the end as is there.
+        for client in 0..lives {
+            match client % 3 {
+                0 => tried.memory.end(Uid(1000 + client)),
+                1 => tried.memory.finish(Uid(1000 + client), 2),
+                _ => {}
+            }
+        }
+        let own = tried.memory.of_sources[&greedy];
+        assert_eq!((own.clients, own.commands), (lives as usize, tried.memory.commands()));
+        tried.memory.tick(MEMBER, 0);
+        tried.memory.tick(MEMBER, 5000 + CLIENT_MARGIN_MS);
+        assert!(tried.memory.of_sources.is_empty());
+        assert!(tried.memory.has_share_for(Uid(1), greedy));
+    }
+
+    #[test]
+    fn commands_of_one_source_take_no_more_than_its_share_whatever_their_lives() {
+        let mut tried = Tried::default();
+        let (greedy, honest) = (Source::of_host(9), Source::of_host(1));
+        let (mut client, mut commands) = (Uid(1000), 0);
+        while tried.memory.has_share_for(client, greedy) {
+            commands += 1;
+            tried.command_with(client, commands, 1, Outcome::Reply(Bytes::new()));
+            tried.memory.note_source(client, greedy);
+            client = Uid(1000 + commands / 50_000);
+        }
+        assert_eq!(commands as usize, COMMANDS_MAX / 2);
+        assert!(tried.memory.has_share_for(CLIENT, honest));
+        assert_eq!(tried.command(CLIENT, 1, 1), Known::New);
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //! | `waiting` | requests and own commands whose outcome is not known yet |
 //! | `handlers` | which member answers a request that names a handler |
 //! | `reads` | reads that wait for a confirmation or for a command |
+//! | `repeats` | how many repeats of refused commands are ordered |
 //! | `snapshot` | a state as parts named by digest, and what a donor answers |
 //! | `fetch` | how a newcomer gets the state |
 //! | `backlog` | events that a newcomer keeps until it has the state |
@@ -36,6 +37,7 @@ mod minimum;
 mod ordering;
 mod reads;
 mod recovering;
+mod repeats;
 mod replicated;
 mod snapshot;
 #[cfg(test)]
@@ -73,6 +75,7 @@ use handlers::Handlers;
 use memory::COMMAND_WAITS_MAX_MS;
 use minimum::{HeldBack, counted};
 use reads::Reads;
+use repeats::Repeats;
 use replicated::Replicated;
 use waiting::{Asked, Waiting};
 use word::Word;
@@ -106,6 +109,7 @@ pub struct Replica<S> {
     arriving: Option<Arriving<S>>,
     waiting: Waiting,
     reads: Reads,
+    repeats: Repeats,
     handlers: Handlers,
     agreement: Agreement,
     /// Messages to the group that this member has not seen in the order yet, besides commands.
@@ -194,6 +198,7 @@ impl<S: StateMachine> Replica<S> {
             replicated: None,
             arriving: None,
             reads: Reads::default(),
+            repeats: Repeats::default(),
             handlers: Handlers::default(),
             agreement: Agreement::default(),
             unseen: VecDeque::new(),

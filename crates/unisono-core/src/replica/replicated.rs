@@ -2,6 +2,7 @@
 //! members that have the state, and the digest of all outcomes.
 
 use super::Watched;
+use super::answering::NOT_WAITED_FOR;
 use super::chain::Chain;
 use super::disk::{DiskDurability, Escape, Heard};
 use super::durable::{Entry, Ledger, Mark, Place, Plan, What};
@@ -15,7 +16,7 @@ use crate::event::{Event, View};
 use crate::identity::{EpochId, Name, Seqno, Uid};
 use crate::locks::{LockRequest, LockTable};
 use crate::planted::Planted;
-use crate::rpc::{CallNumber, Request};
+use crate::rpc::{CallNumber, Request, Source};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
@@ -25,7 +26,7 @@ const HEAD_VERSION: u8 = 2;
 /// Bytes of applied entries after which all servers write a snapshot. The simulator's logs are short, and are to be cut
 /// too.
 const SNAPSHOT_AFTER_BYTES: u64 = if cfg!(feature = "planted") { 4 << 10 } else { 64 << 20 };
-const NO_ROOM: &[u8] = b"busy: no room: the service has too many clients or commands to remember; try again later; nothing happened";
+pub(super) const NO_ROOM: &[u8] = b"busy: no room: the service has too many clients or commands to remember; try again later; nothing happened";
 const OUTCOME_NOT_KEPT: &[u8] = b"the call happened, and its reply is not kept any longer";
 
 /// A copy. See the module.
@@ -608,16 +609,45 @@ impl<S: StateMachine> Replicated<S> {
         self.memory.commands()
     }
 
-    /// Returns the refusal of a command that is not to be ordered. One that was executed has its outcome, which differs.
-    pub(super) fn refuses(&self, request: &Request, watched: Watched) -> Option<Outcome> {
-        let is_repeat = request.again || self.memory.has_executed(request.client, request.call);
-        match is_repeat && !watched.broken(Planted::RepeatRefusedEarly) {
-            true => None,
-            false => match request.whole_bytes {
-                Some(bytes) => self.machine.admit_beginning(&request.payload, bytes),
-                None => self.machine.admit(&request.payload),
-            },
+    /// Returns the refusal of a command that this state does not admit.
+    pub(super) fn refuses(&self, request: &Request) -> Option<Outcome> {
+        match request.whole_bytes {
+            Some(bytes) => self.machine.admit_beginning(&request.payload, bytes),
+            None => self.machine.admit(&request.payload),
         }
+    }
+
+    /// True if an earlier attempt at this command has taken effect, or may yet, as the memory knows or the client says.
+    pub(super) fn is_repeat(&self, request: &Request, watched: Watched) -> bool {
+        (request.again || self.memory.has_executed(request.client, request.call))
+            && !watched.broken(Planted::RepeatRefusedEarly)
+    }
+
+    /// Returns the outcome of a command that has taken effect, or the refusal that stands for it; `None` if none is known here.
+    pub(super) fn remembered_outcome(&self, client: Uid, call: CallNumber) -> Option<Outcome> {
+        match self.memory.find(client, call)? {
+            Known::Executed(outcome) => Some(outcome),
+            Known::Dropped => Some(Outcome::Refuse(Bytes::from_static(OUTCOME_NOT_KEPT))),
+            Known::Finished => Some(Outcome::Refuse(Bytes::from_static(NOT_WAITED_FOR))),
+            Known::New | Known::NoRoom => None,
+        }
+    }
+
+    /// True if this command may be remembered as far as the share of its source goes. A command that was executed takes nothing.
+    pub(super) fn has_share_for(&self, request: &Request) -> bool {
+        self.memory.has_share_for(request.client, request.source)
+            || self.memory.has_executed(request.client, request.call)
+    }
+
+    /// Notes from which source this member received a command of a client.
+    pub(super) fn note_source(&mut self, client: Uid, source: Source) {
+        self.memory.note_source(client, source);
+    }
+
+    /// Returns the numbers of clients and commands that are remembered of each source.
+    #[cfg(test)]
+    pub(super) fn sources(&self) -> Vec<(usize, usize)> {
+        self.memory.sources()
     }
 
     pub(super) fn remembers_below(&self, client: Uid, below: CallNumber) -> bool {

@@ -6,7 +6,7 @@ use super::*;
 use crate::identity::Member;
 use crate::identity::{EpochId, Name, Port};
 use crate::quality::Quality;
-use crate::rpc::{RequestId, Wishes};
+use crate::rpc::{RequestId, Source, Wishes};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -310,6 +310,7 @@ impl Made {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(client),
+            source: Source::of_host(1),
             call,
             finished_below: 1,
             hops: 0,
@@ -559,6 +560,7 @@ fn asked(index: u32, client: u64, call: CallNumber, again: bool, payload: &'stat
         id: RequestId::numbered(index),
         port: Port(1),
         client: Uid(client),
+        source: Source::of_host(1),
         call,
         finished_below: 1,
         hops: 0,
@@ -664,6 +666,7 @@ fn reads_wait_for_a_confirmation_and_what_it_names() {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(77),
+            source: Source::of_host(1),
             call: u64::from(index),
             finished_below: 1,
             hops: 0,
@@ -899,9 +902,12 @@ fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
     made.holds = true;
     let deadline = NOW + Duration::from_secs(9);
     // None of them has more than its share.
-    let client = |call: u32| u64::from(77 + call % 8);
+    let client = |call: u32| u64::from(1000 + call);
     for call in 1..=200 {
-        made.request(1, call, client(call), call.into(), large);
+        let source = Source::of_host(call as u8);
+        let request = Request { source, ..asked(call, client(call), call.into(), false, large) };
+        made.replica(1).handle_request(NOW, request);
+        made.settle();
         let number = made.replica(2).command(NOW, large.into(), deadline);
         made.settle();
         assert_eq!(u64::from(call), number);
@@ -911,8 +917,10 @@ fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
         }
     }
     let taken = waiting::WAITING_BYTES_MAX / (LARGE.len() + word::COMMAND_HEAD_BYTES);
-    assert_eq!(made.answer(taken as u32), None);
-    assert!(made.answer(taken as u32 + 1).unwrap().starts_with("refused: busy: 64 MiB"));
+    // What is left in the end is less than twice as long: none has a share of more than half of it.
+    let of_clients = (1..=200).filter(|call| made.answer(*call).is_none()).count();
+    assert_eq!(of_clients, taken - 1);
+    assert!(made.answer(taken as u32).unwrap().starts_with("refused: busy: too many bytes"));
     let busy: Vec<CommandNumber> = made.done(2).iter().map(|(number, _)| *number).collect();
     assert_eq!(busy, (taken as u64 + 1..=200).collect::<Vec<_>>());
     assert!(made.done(2).iter().all(|(_, done)| *done == Err(CommandFailure::Busy)));
@@ -923,8 +931,8 @@ fn commands_beyond_the_bytes_that_may_wait_are_refused_as_busy() {
     made.reset_without(&[]);
     assert_eq!(made.answer(300), made.answer(1));
     assert_eq!((waiting_bytes(&made, 1), waiting_bytes(&made, 2)), ((0, 0), (0, 0)));
-    assert_eq!(made.replicas[&1].position(), 2 * taken as u64);
-    assert_eq!(made.replicas[&1].account().commands, 2 * taken);
+    assert_eq!(made.replicas[&1].position(), (of_clients + taken) as u64);
+    assert_eq!(made.replicas[&1].account().commands, of_clients + taken);
 }
 
 #[test]
@@ -975,6 +983,39 @@ fn large_commands_of_one_client_follow_each_other() {
 }
 
 #[test]
+fn lives_of_one_source_take_half_of_the_waiting_bytes_and_others_have_a_share_still() {
+    let mut made = Made::of(&[1]);
+    made.replica(1).settings.message_bytes_max = 32 << 20;
+    made.holds = true;
+    for index in 1..=100 {
+        let payload = alloc::vec![b'x'; 1 << 20].into();
+        let request = Request { payload, ..asked(index, 1000 + u64::from(index), 1, false, "") };
+        made.replica(1).handle_request(NOW, request);
+    }
+    assert!(made.replica(1).account().waiting_bytes <= waiting::WAITING_BYTES_MAX / 2);
+    let payload = alloc::vec![b'x'; 15 << 20].into();
+    let source = Source::of_host(2);
+    made.replica(1).handle_request(NOW, Request { payload, source, ..asked(101, 77, 1, false, "") });
+    made.settle();
+    assert!(made.answer(100).unwrap().starts_with("refused: busy"));
+    assert_eq!(made.answer(101), None, "it waits");
+    made.replica(1).handle_timeout(NOW + Duration::from_secs(6));
+    assert_eq!(made.replica(1).account().waiting_bytes, 0);
+    made.replica(1).handle_request(NOW, asked(102, 78, 1, false, "x"));
+    made.settle();
+    assert_eq!(made.answer(102), None, "what waits no longer counts in no share");
+}
+
+#[test]
+fn commands_count_in_the_share_of_the_source_from_which_they_came() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "a");
+    made.request(1, 2, 78, 1, "b");
+    let sources = |made: &Made, uid: u64| made.replicas[&uid].replicated.as_ref().unwrap().sources();
+    assert_eq!((sources(&made, 1), sources(&made, 2)), (vec![(2, 2)], vec![]));
+}
+
+#[test]
 fn a_command_may_wait_for_an_hour_and_no_longer() {
     let mut made = Made::of(&[1]);
     made.holds = true;
@@ -983,6 +1024,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             id: RequestId::numbered(index),
             port: Port(1),
             client: Uid(77),
+            source: Source::of_host(1),
             call: index.into(),
             finished_below: 1,
             hops: 0,
@@ -1269,4 +1311,41 @@ fn an_answer_waits_for_the_last_of_the_resets_that_lie_ahead() {
     assert!(made.words(1).contains(&"kept".into()) && made.answer(1).is_none());
     made.reset_without(&[2]);
     assert!(made.answer(1).is_some());
+}
+
+#[test]
+fn a_client_without_a_right_gets_few_commands_into_the_order_though_it_marks_each_as_a_repeat() {
+    let mut made = Made::of(&[1, 2]);
+    made.request(1, 1, 77, 1, "key");
+    made.request(1, 2, 77, 2, "open");
+    made.request(1, 3, 77, 3, "close");
+    let from = |host: u8, request| Request { source: Source::of_host(host), ..request };
+    for index in 100..300 {
+        made.replica(1).handle_request(NOW, from(9, asked(index, 99, index.into(), true, "open")));
+    }
+    let ordered = made.replicas[&1].position() - 3;
+    assert!(ordered <= 32, "{ordered} of 200");
+    made.settle();
+    // Of those that were executed, the outcome is the answer.
+    made.replica(1).handle_request(NOW, from(9, asked(4, 77, 2, true, "open")));
+    made.replica(1).handle_request(NOW, from(9, asked(5, 77, 2, false, "open")));
+    // Another host has a share still.
+    made.replica(1).handle_request(NOW, from(8, asked(6, 88, 1, true, "open")));
+    let large = Request { payload: alloc::vec![b'x'; 1 << 20].into(), ..asked(7, 99, 7, true, "") };
+    assert!(!made.replica(1).repeats.take(NOW, &large));
+    made.settle();
+    assert_eq!(made.answer(6).unwrap(), "refused: no key");
+    let seqno = made.seqno;
+    made.replica(1).handle_confirmed(seqno);
+    made.settle();
+    assert_eq!((made.answer(4), made.answer(5)), (made.answer(2), made.answer(2)));
+    let refused = made.answer(299).unwrap();
+    assert!(refused.starts_with("refused: busy: ") && refused.ends_with("; nothing happened"), "{refused}");
+    assert_eq!(made.replicas[&1].position(), 3 + 32 + 1);
+    // A second later there is room again.
+    let later = NOW + Duration::from_secs(1);
+    made.replica(1).handle_request(later, from(9, asked(8, 99, 8, true, "open")));
+    made.settle();
+    assert_eq!(made.answer(8).unwrap(), "refused: no key");
+    made.assert_all_agree();
 }

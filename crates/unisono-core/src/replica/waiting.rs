@@ -4,7 +4,8 @@ use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
 use crate::quality::Quality;
-use crate::rpc::{CallNumber, Request, RequestId};
+use crate::rpc::{CallNumber, Request, RequestId, Source};
+use crate::shares::Bound;
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, btree_map};
@@ -15,6 +16,8 @@ use bytes::Bytes;
 pub(super) const WAITING_BYTES_MAX: usize = 64 << 20;
 /// The same of one client: large commands of one client follow each other.
 const CLIENT_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
+/// The same of all clients, with the share of a source address. The number of commands is bounded by the queue of requests.
+const WAITING: Bound = Bound { most: WAITING_BYTES_MAX, part: 2 };
 
 /// The commands, by client and number.
 pub(super) struct Waiting {
@@ -25,14 +28,17 @@ pub(super) struct Waiting {
     commands: BTreeMap<(Uid, CallNumber), Entry>,
     /// Bytes of their messages.
     bytes: usize,
-    /// The same of each client.
+    /// The same of each client, and of each source address.
     of_clients: BTreeMap<Uid, usize>,
+    of_sources: BTreeMap<Source, usize>,
 }
 
 struct Entry {
     /// Requests to answer; there are several if a client repeated its call.
     requests: Vec<Asked>,
     own: Option<CommandNumber>,
+    /// In whose share it is: the source of its first request.
+    source: Option<Source>,
     payload: Bytes,
     quality: Quality,
     finished_below: CallNumber,
@@ -64,11 +70,19 @@ pub(super) struct Waiters {
     /// Requests to answer.
     pub(super) requests: Vec<Asked>,
     pub(super) own: Option<CommandNumber>,
+    pub(super) source: Option<Source>,
 }
 
 impl Waiting {
     pub(super) fn new(client: Uid) -> Waiting {
-        Waiting { client, begun: 0, commands: BTreeMap::new(), bytes: 0, of_clients: BTreeMap::new() }
+        Waiting {
+            client,
+            begun: 0,
+            commands: BTreeMap::new(),
+            bytes: 0,
+            of_clients: BTreeMap::new(),
+            of_sources: BTreeMap::new(),
+        }
     }
 
     /// Returns the bytes of the messages of all commands that wait.
@@ -83,10 +97,12 @@ impl Waiting {
 
     /// True if a request may be added: a repeat of one that waits takes no room.
     pub(super) fn has_room_for(&self, request: &Request) -> bool {
-        let bytes = request.payload.len();
+        let bytes = request.payload.len() + COMMAND_HEAD_BYTES;
         let of_client = self.of_clients.get(&request.client).copied().unwrap_or(0);
-        let has_share = of_client == 0 || of_client + bytes + COMMAND_HEAD_BYTES <= CLIENT_WAITING_BYTES_MAX;
-        self.commands.contains_key(&(request.client, request.call)) || has_share && self.has_room(bytes)
+        let of_source = self.of_sources.get(&request.source).copied().unwrap_or(0);
+        let has_share = of_client == 0 || of_client + bytes <= CLIENT_WAITING_BYTES_MAX;
+        let has_room = self.is_empty() || WAITING.admits(self.bytes, of_source, bytes);
+        self.commands.contains_key(&(request.client, request.call)) || has_share && has_room
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -97,20 +113,19 @@ impl Waiting {
     pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);
-        let (bytes, of_client) = (&mut self.bytes, self.of_clients.entry(request.client).or_default());
-        let entry = self.commands.entry(key).or_insert_with(|| {
-            let entry = Entry {
-                requests: Vec::new(),
-                own: None,
-                quality: request.wishes.map_or(Quality::ORDERED, |wishes| wishes.quality),
-                payload: request.payload,
-                finished_below: request.finished_below,
-                deadline: request.deadline,
-                submitted_in: None,
-            };
-            *bytes += entry.bytes();
-            *of_client += entry.bytes();
-            entry
+        let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
+        if !self.commands.contains_key(&key) {
+            self.count(key.0, Some(source), length);
+        }
+        let entry = self.commands.entry(key).or_insert_with(|| Entry {
+            requests: Vec::new(),
+            own: None,
+            source: Some(source),
+            quality: request.wishes.map_or(Quality::ORDERED, |wishes| wishes.quality),
+            payload: request.payload,
+            finished_below: request.finished_below,
+            deadline: request.deadline,
+            submitted_in: None,
         });
         entry.requests.push(asked);
         entry.deadline = entry.deadline.max(deadline);
@@ -132,10 +147,10 @@ impl Waiting {
         let finished_below = self.first_own().unwrap_or(number);
         let (requests, submitted_in) = (Vec::new(), service);
         let quality = Quality::ORDERED;
-        let entry =
-            Entry { requests, own: Some(number), payload, quality, finished_below, deadline, submitted_in };
+        let (own, source) = (Some(number), None);
+        let entry = Entry { requests, own, source, payload, quality, finished_below, deadline, submitted_in };
         let ordered = entry.ordered(now, key);
-        self.count(key.0, entry.bytes());
+        self.count(key.0, None, entry.bytes());
         self.commands.insert(key, entry);
         (number, ordered)
     }
@@ -169,8 +184,8 @@ impl Waiting {
             return None;
         }
         let entry = self.commands.remove(&(client, call))?;
-        release(&mut self.bytes, &mut self.of_clients, client, entry.bytes());
-        Some(Waiters { requests: entry.requests, own: entry.own })
+        self.release(client, &entry);
+        Some(Waiters { requests: entry.requests, own: entry.own, source: entry.source })
     }
 
     /// Takes out all requests of callers. Own commands stay.
@@ -187,8 +202,8 @@ impl Waiting {
     pub(super) fn take_own(&mut self, earlier: Waiting) {
         self.begun = earlier.begun;
         for (key, entry) in earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some()) {
-            self.count(key.0, entry.bytes());
-            self.commands.insert(key, Entry { requests: Vec::new(), ..entry });
+            self.count(key.0, None, entry.bytes());
+            self.commands.insert(key, Entry { requests: Vec::new(), source: None, ..entry });
         }
     }
 
@@ -226,31 +241,44 @@ impl Waiting {
         own
     }
 
-    fn count(&mut self, client: Uid, bytes: usize) {
+    /// Notes that a command waits.
+    fn count(&mut self, client: Uid, source: Option<Source>, bytes: usize) {
         self.bytes += bytes;
         *self.of_clients.entry(client).or_default() += bytes;
+        if let Some(source) = source {
+            *self.of_sources.entry(source).or_default() += bytes;
+        }
+    }
+
+    /// Notes that a command does not wait any longer.
+    fn release(&mut self, client: Uid, entry: &Entry) {
+        self.bytes -= entry.bytes();
+        subtract(&mut self.of_clients, client, entry.bytes());
+        if let Some(source) = entry.source {
+            subtract(&mut self.of_sources, source, entry.bytes());
+        }
     }
 
     /// Drops those for which `stays` is false.
     fn retain(&mut self, mut stays: impl FnMut(&mut Entry) -> bool) {
-        let (bytes, of_clients) = (&mut self.bytes, &mut self.of_clients);
-        self.commands.retain(|(client, _), entry| {
+        let mut commands = core::mem::take(&mut self.commands);
+        commands.retain(|(client, _), entry| {
             let stays = stays(entry);
             if !stays {
-                release(bytes, of_clients, *client, entry.bytes());
+                self.release(*client, entry);
             }
             stays
         });
+        self.commands = commands;
     }
 }
 
-/// Notes that a client's command does not wait any longer.
-fn release(all: &mut usize, of_clients: &mut BTreeMap<Uid, usize>, client: Uid, bytes: usize) {
-    *all -= bytes;
-    if let btree_map::Entry::Occupied(mut own) = of_clients.entry(client) {
-        *own.get_mut() -= bytes;
-        if *own.get() == 0 {
-            own.remove();
+/// Subtracts from a count, which is forgotten at 0.
+fn subtract<K: Ord>(counts: &mut BTreeMap<K, usize>, of: K, bytes: usize) {
+    if let btree_map::Entry::Occupied(mut count) = counts.entry(of) {
+        *count.get_mut() -= bytes;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }

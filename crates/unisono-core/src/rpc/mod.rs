@@ -16,6 +16,7 @@ mod types;
 mod watch;
 mod work;
 
+pub use crate::shares::Source;
 pub use crate::wire::{CALL_BYTES_MAX, Cookie, HANDLER_BYTES_MAX, HOPS_MAX, Proof, PublicKey, Wishes};
 pub use agreement::{KeyAgreement, Pair};
 pub use proof::{PortProof, PortProver, PrivatePort};

@@ -119,7 +119,7 @@ impl Outgoing {
     }
 
     /// True if a part can be sent now.
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         let in_flight = self.under_way.len() - self.settled;
         let has_new =
             self.base + self.under_way.len() < self.parts() && self.under_way.len() < PARTS_WINDOW_MAX;

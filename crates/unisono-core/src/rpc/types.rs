@@ -5,6 +5,7 @@ use crate::config::check_between;
 use crate::debug_as_sentence;
 use crate::error::ConfigError;
 use crate::identity::{GroupTag, Port, Uid};
+use crate::shares::Source;
 use crate::time::Time;
 use crate::wire::{CALL_BYTES_MAX, Wishes};
 use alloc::boxed::Box;
@@ -137,6 +138,8 @@ pub struct Request {
     pub port: Port,
     /// Uid of the client.
     pub client: Uid,
+    /// The client's address, as shares count it. Lives of clients are free, addresses are not.
+    pub source: Source,
     /// Number of the call; the same if the call was passed on, or is repeated after a server's death.
     pub call: CallNumber,
     /// The client knows the outcomes of all its calls with numbers below this, and repeats none of them.

@@ -27,6 +27,8 @@ pub struct CallAccount {
     pub taken_bytes: usize,
     /// Bytes of replies that are kept until their arrival is known.
     pub kept_bytes: usize,
+    /// Large replies of which a part may be sent now. Those whose parts are all under way are not looked at.
+    pub sending: usize,
 }
 
 impl Endpoint {

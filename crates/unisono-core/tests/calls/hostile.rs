@@ -187,6 +187,28 @@ fn the_clients_of_one_address_cannot_take_all_slots() {
 }
 
 #[test]
+fn the_clients_of_one_address_lose_their_own_replies_first_whatever_their_lives() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| BytesMut::zeroed(1 << 20).freeze());
+    let mut news = |uid, number| {
+        let cookie = if number == 2 { cookie_for(&mut world, uid, port) } else { None };
+        let request = small_request(port, (0, 1), cookie);
+        let is_kept = ask(&mut world, uid, number, request).any(|frame| matches!(frame, Frame::Reply(_)));
+        (is_kept, world.host(1).endpoint.account().kept_bytes)
+    };
+    assert!(news(FROM_OTHER_HOST, 2).0);
+    // None of these lives has more than its share.
+    for uid in 10_000..10_150 {
+        assert!(news(uid, 2).0);
+    }
+    assert!(!news(10_000, 3).0, "it was dropped");
+    let (is_kept, kept_bytes) = news(FROM_OTHER_HOST, 3);
+    assert!(is_kept, "the oldest of all");
+    assert_eq!(kept_bytes, 64 << 20);
+}
+
+#[test]
 fn a_session_gets_slots_in_order() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);
@@ -339,7 +361,19 @@ fn a_copy_of_a_question_gets_the_same_answer_again() {
     world.run(MS * 20);
     assert_eq!(ask(&mut world, 9, 3, &question).collect::<Vec<_>>(), first);
     assert_eq!(signed(&mut world, 1), 1);
-    // Another life, and another address, ask another question with the same words.
+    // From another address it is a recording.
+    for port in 100..200 {
+        let datagram = sealed_frame(9, 1000 + u64::from(port), &question);
+        let now = world.now;
+        world.host(1).endpoint.handle_datagram(
+            now,
+            ([10, 0, 0, 9], port).into(),
+            BytesMut::from(&datagram[..]),
+        );
+        world.drain(1);
+    }
+    assert_eq!(signed(&mut world, 1), 1);
+    // Another life asks another question with the same words.
     assert!(ask(&mut world, 10, 1, &question).next().is_some_and(|answer| answer != first[0]));
     world.run(MS * 40);
     assert!(ask(&mut world, 9, 4, &question).next().is_some_and(|answer| answer != first[0]), "a later one");
@@ -544,7 +578,8 @@ fn ask(world: &mut World, uid: u64, number: u64, said: impl Into<Said>) -> std::
     let host = world.host(1);
     host.endpoint.handle_datagram(now, from, BytesMut::from(&datagram[..]));
     while let Some(request) = host.endpoint.poll_request(now) {
-        host.endpoint.reply(now, request.id, request.payload.clone()).unwrap();
+        let reply = host.answers.map_or(request.payload.clone(), |answers| answers(&request));
+        host.endpoint.reply(now, request.id, reply).unwrap();
         host.requests.push(request);
     }
     let (mut out, mut frames) = (Vec::new(), Vec::new());

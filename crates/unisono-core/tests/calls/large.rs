@@ -319,6 +319,36 @@ fn a_client_that_acknowledges_nothing_loses_its_own_replies() {
     assert!(outcomes.iter().any(Result::is_ok), "the last ones");
 }
 
+#[test]
+fn large_replies_whose_parts_are_under_way_are_looked_at_only_in_time() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| BytesMut::zeroed(MIB).freeze());
+    let calls: Vec<_> = (10..30)
+        .map(|host| {
+            world.start(host);
+            (host, world.call(host, port, b"much", 60 * SECONDS))
+        })
+        .collect();
+    world.fate = Box::new(
+        |from, _, _, datagram| {
+            if from == 1 && datagram.len() > 1300 { vec![] } else { vec![Duration::ZERO] }
+        },
+    );
+    let mut resent = 0;
+    for _ in 0..10 {
+        world.run(100 * MS);
+        let host = world.host(1);
+        assert_eq!((host.endpoint.account().sending, host.endpoint.account().kept_bytes), (0, 20 * MIB));
+        resent = host.endpoint.counters().parts_resent;
+    }
+    assert!(resent > 0, "lost parts go again");
+    world.all_arrives();
+    for (host, call) in calls {
+        assert!(world.wait(host, call).1.is_ok());
+    }
+}
+
 /// A tenth of the datagrams is lost, a tenth arrives twice, and all are reordered.
 pub(crate) fn bad_network(seed: u64) -> Decide {
     let mut random = unisono_core::Random::from_u64(seed);

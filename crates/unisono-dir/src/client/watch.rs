@@ -17,6 +17,8 @@ use unisono_table::{
 const WAITS_FOR: Duration = Duration::from_secs(10);
 /// Time after which a watch asks again that found no server with room for it, and no changes.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Pause after the answer of a server that is behind.
+const BEHIND_PAUSE: Duration = Duration::from_millis(20);
 /// Number of times that all servers are asked how they are, if none says that it serves.
 const LOOKS_MAX: u32 = 5;
 
@@ -181,7 +183,12 @@ impl Watch {
         match heard(outcome) {
             Heard::Reply(reply) => {
                 let reply = Reply::decode(&reply).ok_or(ClientError::Unreadable)?;
-                self.take(port, reply.result)
+                let is_behind = self.is_behind(&reply);
+                let changes = self.take(port, reply.result)?;
+                if is_behind {
+                    thread::sleep(BEHIND_PAUSE);
+                }
+                Ok(changes)
             }
             Heard::OtherInstance => Err(ClientError::OtherInstance),
             Heard::DidNotHappen | Heard::Declined(_) | Heard::Unclear => {
@@ -192,6 +199,11 @@ impl Watch {
                 Ok(changes)
             }
         }
+    }
+
+    /// True if a server says that it has not got to the place of this watch yet.
+    fn is_behind(&self, reply: &Reply) -> bool {
+        matches!(&reply.result, Err(refusal) if matches!(refusal.reason, Reason::Future { .. }))
     }
 
     /// Takes what a server at this port said.

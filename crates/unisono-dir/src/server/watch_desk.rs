@@ -1,16 +1,19 @@
 //! Holds watches while the server serves. One thread takes them, another one looks at them after each change.
 
 use super::{Shared, spawn};
+use crate::machine::Directory;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use unisono::rpc::{PrivatePort, Request, Server};
+use unisono::rpc::{PrivatePort, Request, Server, Source};
 use unisono_table::{WATCHES_MAX, Watches};
 
 /// Interval at which the desk looks whether this server still serves.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Number of watches that are looked at while the state is locked.
 const LOOKED_AT_MAX: usize = 64;
-/// Refusal of a watch beyond the maximum of a server or of a client, part of the protocol: the client pauses before it asks
+/// Number of watches that are taken while the state is locked; each may have a path to walk.
+const TAKEN_MAX: usize = 16;
+/// Refusal of a watch beyond the maximum of a server, of a client or of a source address, part of the protocol: the client pauses before it asks
 /// again.
 pub(crate) const TOO_MANY: &str = "this server holds as many watches as it may, or as it may for this client";
 /// Refusal, after which a client asks another server.
@@ -18,11 +21,12 @@ const NOT_HERE: &str = "this server does not serve at present";
 
 /// Requests that were taken and not looked at yet.
 type Taken = Arc<Mutex<Vec<Request>>>;
+type Held = Watches<Request, Source>;
 
 /// Holds watches until the server has ended.
 pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
     let (begun, taken) = (Instant::now(), Taken::default());
-    let (mut watches, mut open) = (Watches::default(), None::<Server>);
+    let (mut watches, mut open) = (Held::default(), None::<Server>);
     while !shared.has_ended() {
         match (shared.is_serving(), &open) {
             (true, None) => open = begin(shared, port, &taken),
@@ -34,24 +38,17 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
         }
         let now = begun.elapsed();
         let new = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
-        for request in new {
-            let question = request.payload().clone();
-            match watches.take(now, request.client().0, request, &question) {
-                Ok(()) => {}
-                Err((request, Some(reply))) => drop(request.reply(reply)),
-                Err((request, None)) => drop(request.refuse(TOO_MANY)),
-            }
-        }
+        take(shared, &mut watches, now, new);
         // Before looking, so that no change is missed.
         shared.signal.set_awaited(true);
-        let mut left = watches.len();
-        while left > 0 {
-            let some = left.min(LOOKED_AT_MAX);
-            left -= some;
-            let answered = shared.replica.look(|directory| watches.answer(now, directory.table(), some));
-            for (request, reply) in answered {
+        while !watches.is_empty() {
+            let look = |directory: &Directory| watches.answer(now, directory.table(), LOOKED_AT_MAX);
+            for (request, reply) in shared.replica.look(look) {
                 // If this fails, the client does not wait any longer.
                 let _ = request.reply(reply);
+            }
+            if !watches.has_due() {
+                break;
             }
         }
         let due = watches.due().map_or(LOOKS_EVERY, |due| due.saturating_sub(begun.elapsed()));
@@ -59,6 +56,27 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
     }
     if let Some(server) = open {
         end(&server, &taken, &mut watches);
+    }
+}
+
+/// Holds those watches that may be held, and answers the others.
+fn take(shared: &Shared, watches: &mut Held, now: Duration, new: Vec<Request>) {
+    let mut new = new.into_iter();
+    while new.len() > 0 {
+        let some = new.by_ref().take(TAKEN_MAX);
+        let not_held: Vec<_> = shared.replica.look(|directory| {
+            let take = |request: Request| {
+                let (question, client) = (request.payload().clone(), request.client().0);
+                watches.take(now, (client, request.source()), request, &question, directory.table()).err()
+            };
+            some.filter_map(take).collect()
+        });
+        for (request, reply) in not_held {
+            match reply {
+                Some(reply) => drop(request.reply(reply)),
+                None => drop(request.refuse(TOO_MANY)),
+            }
+        }
     }
 }
 
@@ -76,7 +94,7 @@ fn begin(shared: &Arc<Shared>, port: &PrivatePort, taken: &Taken) -> Option<Serv
 }
 
 /// Closes the port, and sends all clients elsewhere.
-fn end(server: &Server, taken: &Taken, watches: &mut Watches<Request>) {
+fn end(server: &Server, taken: &Taken, watches: &mut Held) {
     // Waits for no request: all are refused below.
     let _ = server.drain(Duration::ZERO);
     let new = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));

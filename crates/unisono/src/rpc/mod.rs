@@ -100,7 +100,7 @@ pub(crate) use server::answer_all;
 pub use server::{Answer, Request, Requests, ServeOptions, Server, Target};
 pub use unisono_core::rpc::{
     AnswerError, BUSY_NOW, CallCounters, CallNumber, CallSettings, ForwardError, HANDLER_BYTES_MAX,
-    NOTHING_HAPPENED, ServeError, Wishes,
+    NOTHING_HAPPENED, ServeError, Source, Wishes,
 };
 
 use std::time::Duration;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError, RequestId, Wishes};
+use unisono_core::rpc::{self, AnswerError, CallNumber, ForwardError, RequestId, Source, Wishes};
 use unisono_core::{Member, Time, Uid};
 
 pub use unisono_core::rpc::ServeOptions;
@@ -349,6 +349,11 @@ impl Request {
     /// Returns the uid of the client: one life of one process.
     pub fn client(&self) -> Uid {
         self.asked.client
+    }
+
+    /// Returns the client's address, as shares count it.
+    pub fn source(&self) -> Source {
+        self.asked.source
     }
 
     /// Returns what the client asks beside the request, if anything. A replica heeds it; a service of another kind may.

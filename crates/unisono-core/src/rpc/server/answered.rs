@@ -1,7 +1,8 @@
 //! The last answers to questions for a port, so that a copy of a question costs no signature.
 //!
 //! A copy gets the same answer again, byte for byte, because the client may have missed it. A copy that follows its
-//! answer at once gets none: the client had no time to miss it.
+//! answer at once gets none: the client had no time to miss it. Nor does one that comes from another address, which is not the
+//! client's: a recording costs no signature, from however many ports it is sent.
 
 use crate::identity::Port;
 use crate::rpc::common::Sender;
@@ -36,8 +37,8 @@ struct Answer {
 pub(super) enum Known {
     /// It is new.
     No,
-    /// It was answered a moment ago.
-    JustAnswered,
+    /// It was answered a moment ago, or came from another address.
+    Copy,
     /// It gets this answer again.
     Again(Box<PortHere>),
 }
@@ -51,13 +52,14 @@ impl Answered {
         (nonce, port, key): (u64, Port, PublicKey),
     ) -> Known {
         let is_it = |answer: &&mut Answer| {
-            (answer.to.uid, answer.to.address) == (from.uid, from.address)
+            answer.to.uid == from.uid
                 && (answer.here.nonce, answer.here.port, answer.key) == (nonce, port, key)
                 && now.since(answer.made_at) < KEPT_FOR
         };
         match self.0.iter_mut().rev().find(is_it) {
             None => Known::No,
-            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::JustAnswered,
+            Some(answer) if answer.to.address != from.address => Known::Copy,
+            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::Copy,
             Some(answer) => {
                 answer.sent_at = now;
                 Known::Again(answer.here.clone())

@@ -86,7 +86,7 @@ impl Server {
         if common.agreement.uid_of(&opening.key) != from.uid {
             return false;
         }
-        if !self.agreements.spend(now) {
+        if !self.agreements.spend(now, from.address.ip().into()) {
             common.probe(Probe::ProofBudgetSpent);
             return false;
         }
@@ -115,10 +115,10 @@ impl Server {
         let signs_each = common.broken(Planted::SignsEachCopy);
         match self.answered.find(now, from, (nonce, port, key)) {
             Known::Again(here) if !signs_each => return common.post(from.address, Frame::PortHere(here)),
-            Known::JustAnswered if !signs_each => return,
+            Known::Copy if !signs_each => return,
             _ => {}
         }
-        if !self.proofs.spend(now) && !signs_each {
+        if !self.proofs.spend(now, from.address.ip().into()) && !signs_each {
             common.probe(Probe::ProofBudgetSpent);
             return;
         }
@@ -364,11 +364,12 @@ impl Server {
 
     pub(in crate::rpc) fn handle_got(&mut self, now: Time, common: &mut Common, from: Sender, got: &Got) {
         let attempt = got.attempt;
-        if let Some((_, slot)) = self.attempt_of(now, common, from, attempt)
+        if let Some((id, slot)) = self.attempt_of(now, common, from, attempt)
             && let State::Replied(kept) = &mut slot.state
             && let Some(transfer) = &mut kept.transfer
         {
-            transfer.note_got(now, got);
+            transfer.parts.note_got(now, got);
+            self.attend(common, (id, attempt.slot, attempt.number));
         } else {
             common.counters.stale += 1;
         }

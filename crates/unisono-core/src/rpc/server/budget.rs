@@ -9,12 +9,15 @@ use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
 use crate::time::Time;
 use crate::wire::{Grant, SLOTS_MAX};
+use alloc::collections::VecDeque;
 use alloc::collections::btree_map::Entry;
 
 /// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Bytes of kept replies beyond which a client's own oldest ones are dropped, if there is no room for all.
+/// Bytes of kept replies beyond which the oldest ones of a client, or of a source address, are dropped if there is no room for
+/// all and it gets one more.
 const KEPT_SHARE: usize = KEPT_BYTES_MAX / 8;
+const KEPT_SOURCE_SHARE: usize = KEPT_BYTES_MAX / 4;
 /// Maximum number of slots of all sessions, and share of an address.
 pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
 /// Maximum number of sessions, and share of an address.
@@ -52,8 +55,11 @@ pub(super) struct Budget {
     pub(super) kept: usize,
 }
 
+/// Kept replies, the oldest first: session, slot and number. Some are not kept any more.
+pub(super) type KeptList = VecDeque<(SessionId, u16, u64)>;
+
 /// What the sessions of one source address have.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct OfSource {
     pub(super) sessions: usize,
     pub(super) slots: usize,
@@ -61,6 +67,10 @@ pub(super) struct OfSource {
     pub(super) bytes: usize,
     /// Number of requests that are incomplete.
     pub(super) incomplete: usize,
+    pub(super) kept_bytes: usize,
+    /// Number of replies that are kept.
+    kept_count: usize,
+    kept: KeptList,
 }
 
 impl OfSource {
@@ -85,6 +95,12 @@ impl Server {
         session.kept_bytes = session.kept_bytes + taken.kept_bytes() - left.kept_bytes();
         let is_kept = |state: &State| usize::from(matches!(state, State::Replied(_)));
         budget.kept = budget.kept + is_kept(taken) - is_kept(left);
+        if is_kept(taken) + is_kept(left) > 0
+            && let Some(of_source) = self.sources.get_mut(&source)
+        {
+            of_source.kept_bytes = of_source.kept_bytes + taken.kept_bytes() - left.kept_bytes();
+            of_source.kept_count = of_source.kept_count + is_kept(taken) - is_kept(left);
+        }
         match (left.is_in_progress(), taken.is_in_progress()) {
             (false, true) => {
                 budget.busy_sessions += usize::from(session.in_progress == 0);
@@ -145,21 +161,23 @@ impl Server {
 
     /// True if one more session may be opened from this address.
     pub(super) fn has_session_for(&self, source: Source) -> bool {
-        SESSIONS.admits(self.sessions.len(), self.of_source(source).sessions, 1)
+        let own = self.sources.get(&source).map_or(0, |own| own.sessions);
+        SESSIONS.admits(self.sessions.len(), own, 1)
     }
 
     /// True if a session that was opened from this address may have this many more slots.
     pub(super) fn has_slots_for(&self, source: Source, more: usize) -> bool {
-        SLOTS.admits(self.budget.slots, self.of_source(source).slots, more)
+        let own = self.sources.get(&source).map_or(0, |own| own.slots);
+        SLOTS.admits(self.budget.slots, own, more)
     }
 
     /// True if a large request of this many bytes may come from this address, to be incomplete for a while.
     pub(super) fn has_room_for(&self, source: Source, bytes: usize) -> bool {
         let all = self.budget.receiving_bytes + self.budget.taken_bytes;
-        let (own, incomplete) = (self.of_source(source), self.incomplete.len());
+        let own = self.sources.get(&source).map_or((0, 0), |own| (own.bytes, own.incomplete));
         // Requests that are whole have half of the queues in any case: those drain.
         let places = Bound { most: (self.budget.queues_max / 2).max(1), part: 4 };
-        LARGE.admits(all, own.bytes, bytes) && places.admits(incomplete, own.incomplete, 1)
+        LARGE.admits(all, own.0, bytes) && places.admits(self.incomplete.len(), own.1, 1)
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the
@@ -216,10 +234,6 @@ impl Server {
         self.change_bytes(source, bytes, 0);
     }
 
-    fn of_source(&self, source: Source) -> OfSource {
-        self.sources.get(&source).copied().unwrap_or_default()
-    }
-
     /// Notes a session that was opened from this address.
     pub(super) fn add_session(&mut self, source: Source) {
         self.sources.entry(source).or_default().sessions += 1;
@@ -247,7 +261,7 @@ impl Server {
     // --- kept replies ---
 
     /// Notes the reply that was kept last, and drops older ones while all have too many bytes: first the oldest ones of its
-    /// client, if that has more than its share; then the oldest of all.
+    /// client, if that has more than its share; then those of its source address, likewise; then the oldest of all.
     pub(super) fn keep_reply(&mut self, common: &mut Common, id: SessionId, slot: u16, number: u64) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.kept.push_back((slot, number));
@@ -258,19 +272,35 @@ impl Server {
                 });
             }
         }
+        let sessions = &self.sessions;
+        let is_kept = |(id, slot, number): &(SessionId, u16, u64)| {
+            let last = sessions.get(*id).and_then(|session| session.slots.get(usize::from(*slot)));
+            last.is_some_and(|last| last.keeps(*number))
+        };
         self.kept.push_back((id, slot, number));
         if self.kept.len() > 2 * self.budget.kept + KEPT_LISTED_MIN {
-            let sessions = &self.sessions;
-            self.kept.retain(|(id, slot, number)| {
-                let last = sessions.get(*id).and_then(|session| session.slots.get(usize::from(*slot)));
-                last.is_some_and(|last| last.keeps(*number))
-            });
+            self.kept.retain(is_kept);
+        }
+        let source = sessions.get(id).map(|session| session.source);
+        if let Some(of_source) = source.and_then(|source| self.sources.get_mut(&source)) {
+            of_source.kept.push_back((id, slot, number));
+            if of_source.kept.len() > 2 * of_source.kept_count + SESSION_LISTED_MIN {
+                of_source.kept.retain(is_kept);
+            }
         }
         while self.budget.kept_bytes > KEPT_BYTES_MAX
             && let Some(session) = self.sessions.get_mut(id)
             && session.kept_bytes > KEPT_SHARE
             && session.kept.len() > 1
             && let Some((slot, number)) = session.kept.pop_front()
+        {
+            self.drop_reply(common, id, slot, number);
+        }
+        while self.budget.kept_bytes > KEPT_BYTES_MAX
+            && let Some(of_source) = source.and_then(|source| self.sources.get_mut(&source))
+            && of_source.kept_bytes > KEPT_SOURCE_SHARE
+            && of_source.kept.len() > 1
+            && let Some((id, slot, number)) = of_source.kept.pop_front()
         {
             self.drop_reply(common, id, slot, number);
         }

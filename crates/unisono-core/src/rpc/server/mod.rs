@@ -73,8 +73,10 @@ pub(super) struct Server {
     last_taken: Port,
     /// Sessions with answers to send.
     due: VecDeque<SessionId>,
-    /// Large replies being sent.
+    /// Large replies of which a part may be sent: session, slot and number.
     sending: VecDeque<(SessionId, u16, u64)>,
+    /// All large replies that are being sent, by the time at which each is looked at.
+    transfers: BTreeSet<(Time, SessionId, u16, u64)>,
     wake: Time,
     sweep_at: Time,
 }
@@ -127,6 +129,7 @@ impl Server {
             last_taken: Port::default(),
             due: VecDeque::new(),
             sending: VecDeque::new(),
+            transfers: BTreeSet::new(),
             wake: Time::NEVER,
             sweep_at: Time::NEVER,
         }
@@ -285,6 +288,7 @@ impl Server {
             id: RequestId { index, generation },
             port,
             client: session.client,
+            source,
             call: asked.call,
             finished_below: asked.finished_below,
             hops,
@@ -381,6 +385,7 @@ impl Server {
             receiving_bytes: self.budget.receiving_bytes,
             taken_bytes: self.budget.taken_bytes,
             kept_bytes: self.budget.kept_bytes,
+            sending: self.sending.len(),
             ..CallAccount::default()
         }
     }

@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
+use core::time::Duration;
 
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
@@ -92,7 +93,24 @@ pub(in crate::rpc) struct Kept {
     /// Maximum number of parts of a large reply under way.
     pub(in crate::rpc) parts_max: u16,
     /// Transfer of a large reply in parts.
-    pub(in crate::rpc) transfer: Option<Box<Outgoing>>,
+    pub(super) transfer: Option<Box<Sending>>,
+}
+
+/// A large reply that is being sent.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) parts: Outgoing,
+    /// It is in the queue of replies of which a part may be sent.
+    pub(super) is_queued: bool,
+    /// When it is looked at next, whether parts of it are lost or its client is silent.
+    pub(super) look_at: Time,
+}
+
+impl Sending {
+    /// Returns when it is to be looked at. A client is silent if nothing has come of it in that time.
+    pub(super) fn due_at(&self, silence: Duration) -> Time {
+        self.parts.resend_at().unwrap_or(self.parts.heard_at() + silence)
+    }
 }
 
 impl Session {

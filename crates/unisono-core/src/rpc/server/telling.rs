@@ -3,7 +3,7 @@
 //! Only the slots' numbers are queued, so a datagram always carries the latest state.
 
 use super::Server;
-use super::session::{Kept, Slot, State};
+use super::session::{Sending, Slot, State};
 use super::sessions::SessionId;
 use crate::rpc::common::Common;
 use crate::rpc::output::{Correspondent, Letter, Packet};
@@ -64,6 +64,9 @@ impl Server {
                     slot.is_to_tell = false;
                     if sends_parts {
                         self.sending.push_back((id, number, attempt.number));
+                        let look_at = now + common.settings.silence;
+                        self.transfers.insert((look_at, id, number, attempt.number));
+                        self.wake = self.wake.min(look_at);
                     }
                 }
                 session.to_tell.pop_front();
@@ -90,24 +93,46 @@ impl Server {
         common: &mut Common,
         packet: &mut Packet<'_>,
     ) -> Option<Letter> {
-        for _ in 0..self.sending.len() {
-            let (id, slot, number) = self.sending.pop_front()?;
-            let Some(session) = self.sessions.get_mut(id) else { continue };
-            let address = session.address;
-            let Some(place) = session.attempt(slot, number) else { continue };
-            let State::Replied(Kept { transfer: Some(transfer), .. }) = &mut place.state else { continue };
-            let part = transfer.next(now, Attempt { to: id.client, slot, number }, true);
-            if let Some(at) = transfer.resend_at() {
-                self.wake = self.wake.min(at);
-            }
-            self.sending.push_back((id, slot, number));
-            if let Some((part, again)) = part {
-                common.counters.parts_resent += u64::from(again);
-                packet.for_client(id.client).frame(&Frame::Part(part));
-                return Some((address, Correspondent::Client(id)));
-            }
+        while let Some(name) = self.sending.pop_front() {
+            let (id, slot, number) = name;
+            let Some(sending) = self.sending(name) else { continue };
+            let attempt = Attempt { to: id.client, slot, number };
+            sending.is_queued = false;
+            let Some((part, again)) = sending.parts.next(now, attempt, true) else { continue };
+            common.counters.parts_resent += u64::from(again);
+            packet.for_client(id.client).frame(&Frame::Part(part));
+            self.attend(common, name);
+            let address = self.sessions.get(id)?.address;
+            return Some((address, Correspondent::Client(id)));
         }
         None
+    }
+
+    /// Returns a large reply that is being sent.
+    pub(super) fn sending(&mut self, (id, slot, number): (SessionId, u16, u64)) -> Option<&mut Sending> {
+        match &mut self.sessions.get_mut(id)?.attempt(slot, number)?.state {
+            State::Replied(kept) => kept.transfer.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// Queues a large reply if a part of it may be sent, and sees to it that it is looked at no later than it has to be.
+    pub(super) fn attend(&mut self, common: &Common, name: (SessionId, u16, u64)) {
+        let Some(sending) = self.sending(name) else { return };
+        let is_ready = sending.parts.is_ready();
+        let queues = is_ready && !sending.is_queued;
+        sending.is_queued |= is_ready;
+        let (due_at, look_at) = (sending.due_at(common.settings.silence), sending.look_at);
+        sending.look_at = look_at.min(due_at);
+        let (id, slot, number) = name;
+        if due_at < look_at {
+            self.transfers.remove(&(look_at, id, slot, number));
+            self.transfers.insert((due_at, id, slot, number));
+            self.wake_by(due_at);
+        }
+        if queues {
+            self.sending.push_back(name);
+        }
     }
 }
 
@@ -119,7 +144,9 @@ fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
         return false;
     }
     let part_bytes = common.part_bytes();
-    kept.transfer = Some(Box::new(Outgoing::new(now, kept.reply.clone(), part_bytes, kept.parts_max.into())));
+    let parts = Outgoing::new(now, kept.reply.clone(), part_bytes, kept.parts_max.into());
+    let look_at = now + common.settings.silence;
+    kept.transfer = Some(Box::new(Sending { parts, is_queued: true, look_at }));
     true
 }
 
@@ -131,7 +158,7 @@ fn write_state(writer: &mut Writer<'_>, attempt: Attempt, grant: Grant, slot: &m
         State::Queued(..) | State::InHand => Frame::Working { attempt, grant },
         State::Replied(kept) => {
             let payload = match &kept.transfer {
-                Some(transfer) => transfer.announced(),
+                Some(transfer) => transfer.parts.announced(),
                 // Lent to the frame: a copy of the handle could cost an allocation.
                 None => Payload::Whole(core::mem::take(&mut kept.reply)),
             };

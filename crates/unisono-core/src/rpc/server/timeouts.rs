@@ -15,6 +15,8 @@ use core::time::Duration;
 
 /// A session is forgotten when nothing was received in it for 60 s and nothing is in progress.
 pub(in crate::rpc) const SESSION_IDLE: Duration = Duration::from_secs(60);
+/// Interval after which a large reply is looked at again that has nothing due, at least.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// Interval between two searches for idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
@@ -76,22 +78,30 @@ impl Server {
     /// Sends lost parts again, and stops sending to a client that has been silent for too long; the client may ask
     /// again. Returns when to look again.
     fn sending_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
-        let mut next = None;
-        for _ in 0..self.sending.len() {
-            let Some((id, slot, number)) = self.sending.pop_front() else { break };
+        while let Some(&(look_at, id, slot, number)) = self.transfers.first()
+            && look_at <= now
+        {
+            self.transfers.pop_first();
             let session = self.sessions.get_mut(id);
-            let Some(place) = session.and_then(|session| session.attempt(slot, number)) else { continue };
-            let State::Replied(kept) = &mut place.state else { continue };
-            let Some(transfer) = &mut kept.transfer else { continue };
-            if transfer.is_over() || now.since(transfer.heard_at()) > common.settings.silence {
+            let place = session.and_then(|session| session.attempt(slot, number)).map(|slot| &mut slot.state);
+            let Some(State::Replied(kept)) = place else { continue };
+            let Some(sending) = kept.transfer.as_deref_mut().filter(|sending| sending.look_at == look_at)
+            else {
+                continue;
+            };
+            let silence = common.settings.silence;
+            let parts = &mut sending.parts;
+            if parts.is_over() || now.since(parts.heard_at()) > silence {
                 kept.transfer = None;
                 continue;
             }
-            transfer.handle_timeout(now);
-            next = earlier(next, transfer.resend_at());
-            self.sending.push_back((id, slot, number));
+            parts.handle_timeout(now);
+            // Nothing is due at this moment any more.
+            sending.look_at = sending.due_at(silence).max(now + LOOK_AGAIN_AFTER);
+            self.transfers.insert((sending.look_at, id, slot, number));
+            self.attend(common, (id, slot, number));
         }
-        next
+        self.transfers.first().map(|(look_at, ..)| *look_at)
     }
 
     /// Gives up incomplete requests of which no part arrives any more. Returns when to look again.

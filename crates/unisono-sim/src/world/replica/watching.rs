@@ -9,7 +9,7 @@ use crate::record::DirectoryRecord;
 use crate::world::{Trigger, World};
 use bytes::Bytes;
 use std::time::Duration;
-use unisono_core::rpc::{CallFailure, CallNumber, Endpoint, Request};
+use unisono_core::rpc::{CallFailure, CallNumber, Endpoint, Request, Source};
 use unisono_core::{Time, Uid};
 use unisono_table::{Answer, Query, Reason, Reply, Request as TableRequest, Table, Watches};
 
@@ -23,7 +23,7 @@ pub(crate) const WATCH: u32 = 1 << 31;
 /// The watches that a server holds.
 #[derive(Default)]
 pub(super) struct Desk {
-    watches: Watches<Held>,
+    watches: Watches<Held, Source>,
     /// Number of the last command when this server began to serve.
     served_from: u64,
 }
@@ -72,7 +72,14 @@ impl Server {
             }
         }
         let held = Held { request: request.id, name: (request.client, request.call), from };
-        match self.desk.watches.take(since_begin(cx.local), held.name.0.0, held, &question) {
+        let holder = (request.client.0, request.source);
+        let directory = self.replica.machine().and_then(|machine| machine.directory());
+        let Some(directory) = directory else {
+            _ = endpoint.refuse(cx.local, request.id, Bytes::from_static(NOT_HERE));
+            return;
+        };
+        let table = directory.table();
+        match self.desk.watches.take(since_begin(cx.local), holder, held, &question, table) {
             Ok(()) => {}
             Err((held, Some(reply))) => _ = endpoint.reply(cx.local, held.request, directory::answer(&reply)),
             Err((held, None)) => _ = endpoint.refuse(cx.local, held.request, Bytes::from_static(NOT_HERE)),

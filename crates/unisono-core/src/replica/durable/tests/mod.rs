@@ -7,7 +7,7 @@ use super::super::disk::{Created, DiskDurability, Loaded};
 use super::super::*;
 use super::{DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Job, JobNumber};
 use crate::identity::{EpochId, Member, Name, Port};
-use crate::rpc::RequestId;
+use crate::rpc::{RequestId, Source};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -329,6 +329,7 @@ impl Made {
             id: RequestId::numbered(index),
             port: Port::default(),
             client: Uid(5),
+            source: Source::of_host(1),
             call: index.into(),
             finished_below: 0,
             hops: 0,
