@@ -3,6 +3,7 @@
 use super::laboratory::{Laboratory, Side};
 use super::points::{Point, Use, points};
 use super::quantities;
+use super::ring::Manner;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,12 @@ use toml::Value;
 const FITTED_WITHIN: f64 = 0.03;
 /// Rounding of the numbers that are compared.
 const ROUNDING: f64 = 1e-9;
+
+/// How else than as a ring our core runs in RMP's place: with a sequencer, and with its own timers alone.
+pub const SEQUENCER: &str = "sequencer";
+/// See [`SEQUENCER`].
+pub const OWN_TIMERS: &str = "own timers";
+const OTHERWISE: [(&str, Manner); 2] = [(SEQUENCER, Manner::Sequencer), (OWN_TIMERS, Manner::OwnTimers)];
 
 /// A point and its numbers.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +44,9 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// That of our own core on the testbed.
     pub ours: Option<f64>,
+    /// The same where our core runs otherwise than for `ours`, by what differs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ours_otherwise: BTreeMap<&'static str, f64>,
     /// That of real processes on this machine.
     pub here: Option<f64>,
     /// Unit of `here`.
@@ -101,6 +111,10 @@ pub fn run(
 fn row(point: &Point, lab: &Laboratory) -> Row {
     let found = quantities::measure(point, Side::Papers, lab);
     let ours = quantities::measure(point, Side::Ours, lab).number;
+    let otherwise = OTHERWISE.into_iter().filter_map(|(name, manner)| {
+        let number = quantities::of_ring(point, manner, lab).number?;
+        Some((name, number))
+    });
     let error = found.number.zip(point.value).map(|(simulated, paper)| match point.absolute {
         Some(_) => simulated - paper,
         None => simulated / paper - 1.0,
@@ -125,6 +139,7 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         paper: point.value,
         simulated: found.number,
         ours,
+        ours_otherwise: otherwise.collect(),
         here: None,
         here_unit: None,
         paper_ratio: None,
