@@ -39,4 +39,4 @@ pub use directory::{Operation, Service};
 pub use group::{Measured, Method, Trial};
 pub use laboratory::{Laboratory, Side};
 pub use points::{Point, Use, points};
-pub use rows::{OWN_TIMERS, Row, SEQUENCER, run, select};
+pub use rows::{InLab, OWN_TIMERS, Row, SEQUENCER, ratios, run, select};

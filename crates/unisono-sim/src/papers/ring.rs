@@ -98,8 +98,7 @@ impl Ring {
         self.sources[desk.node].is_sending = false;
         let window = if self.transfer.one_at_a_time { 1 } else { WINDOW };
         let now = self.clock(desk.now);
-        let quality =
-            if self.manner == Manner::Unordered { Quality::UNORDERED } else { Quality::ORDERED };
+        let quality = if self.manner == Manner::Unordered { Quality::UNORDERED } else { Quality::ORDERED };
         for _ in 0..BURST {
             if self.sources[desk.node].under_way == window {
                 return;
@@ -321,7 +320,8 @@ mod tests {
 
     #[test]
     fn ordered_messages_take_a_datagram_more_than_unordered_ones() {
-        let [ordered, unordered] = [Manner::Ring, Manner::Unordered].map(|manner| run(ONE, manner).ordered_ms);
+        let [ordered, unordered] =
+            [Manner::Ring, Manner::Unordered].map(|manner| run(ONE, manner).ordered_ms);
         assert!((1.6..2.2).contains(&(ordered / unordered)), "{ordered} {unordered}");
     }
 
