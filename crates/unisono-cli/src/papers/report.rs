@@ -191,16 +191,20 @@ fn table_of_rows(page: &mut String, rows: &[Row]) {
             figures::error(row),
             shown(row.ours),
             row.unit.clone(),
-            figures::here(row),
-            why.into(),
         ];
-        let _ =
-            writeln!(page, "<tr>{}</tr>", cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat());
+        let cells = cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
+        let words = [figures::here(row), why.into()]
+            .map(|text| format!("<td class=\"words\">{}</td>", escaped(&text)))
+            .concat();
+        let _ = writeln!(page, "<tr>{cells}{words}</tr>");
     }
     page.push_str("</table></div>\n");
 }
 
 fn table_of_exceptions(page: &mut String, rows: &[Row]) {
+    if !rows.iter().any(|row| row.use_ == Use::Exception) {
+        return;
+    }
     page.push_str(
         "<h2>Exceptions</h2>\n<p>The testbed does not predict these, and does not have to.</p>\n<table>\n\
          <tr><th>point</th><th>paper</th><th>simulated</th><th>unit</th><th>why</th></tr>\n",
@@ -209,7 +213,7 @@ fn table_of_exceptions(page: &mut String, rows: &[Row]) {
     for row in rows.iter().filter(|row| row.use_ == Use::Exception) {
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
             row.point,
             shown(row.paper),
             shown(row.simulated),
@@ -221,11 +225,15 @@ fn table_of_exceptions(page: &mut String, rows: &[Row]) {
 }
 
 fn table_of_ring(page: &mut String, rows: &[Row]) {
+    let of_ring = figures::ring(rows);
+    if of_ring.is_empty() {
+        return;
+    }
     page.push_str(
         "<h2>The ring in RMP's place</h2>\n<table>\n<tr><th>point</th><th>conditions</th><th>RMP, simulated</th>\
          <th>our ring</th><th>with its own timers alone</th><th>our sequencer</th><th>unit</th></tr>\n",
     );
-    for (row, numbers) in figures::ring(rows) {
+    for (row, numbers) in of_ring {
         let cells = numbers.map(|number| format!("<td>{number}</td>")).concat();
         let _ = writeln!(
             page,
