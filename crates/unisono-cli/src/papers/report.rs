@@ -15,8 +15,10 @@ use unisono_sim::papers::{Costs, Row, Use};
 
 const TITLE: &str = "The papers, re-run";
 
-/// What the horizontal axis of a figure can be: the first of these that varies within it.
-const AXES: [&str; 6] = ["members", "senders", "groups", "clients", "r", "destinations"];
+/// What the horizontal axis of a figure can be: the first of these that varies within it. Members often follow another one.
+const AXES: [&str; 6] = ["groups", "r", "senders", "clients", "members", "destinations"];
+/// An exception that is farther out on the axis than this multiple of all other rows would squeeze them.
+const FAR_OUT: f64 = 3.0;
 
 /// Makes the folder before anything is measured.
 pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
@@ -76,6 +78,7 @@ fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for ((what, unit), rows) in quantities {
         let Some(axis) = AXES.into_iter().find(|axis| varies(&rows, axis)) else { continue };
+        let rows = without_far_exceptions(rows, axis);
         if let Some(svg) = draw(&on_testbed(&rows, axis), axis, unit) {
             found.push((format!("{figure}: {what}"), svg));
         }
@@ -87,6 +90,14 @@ fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+fn without_far_exceptions<'a>(rows: Vec<&'a Row>, axis: &str) -> Vec<&'a Row> {
+    let is_exception = |row: &&Row| row.use_ == Use::Exception;
+    let others = rows.iter().filter(|row| !is_exception(row)).filter_map(|row| number(row, axis));
+    let most = others.fold(0.0, f64::max);
+    let is_far = |row: &&Row| is_exception(row) && number(row, axis).is_some_and(|x| x > FAR_OUT * most);
+    rows.into_iter().filter(|row| !is_far(row)).collect()
 }
 
 fn number(row: &Row, key: &str) -> Option<f64> {

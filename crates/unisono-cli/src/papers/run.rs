@@ -72,7 +72,7 @@ pub(super) fn run(command: &Run, output: &Output) -> Result<(), Problem> {
     let mut rows = unisono_sim::papers::run(&points, &lab, threads, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     if !command.quick {
-        here::measure(&mut rows)?;
+        here::measure(&mut rows, began);
     }
     for row in &rows {
         tell(row, output)?;
