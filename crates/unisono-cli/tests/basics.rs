@@ -274,13 +274,6 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         &["sim", "replay", "1", "--profile", "unheard-of"],
         &["sim", "enumerate", "--history", "crash4@1"],
         &["sim", "enumerate", "--steps", "5"],
-        &["papers", "run", "KT94"],
-        &["papers", "run", "KT93-27", "--quick", "--report", "/dev/null/report"],
-        &["papers", "predict", "delay", "--members", "1"],
-        &["papers", "predict", "delay", "--members", "4", "--resilience", "4"],
-        &["papers", "predict", "delay", "--set", "nonsense=x2"],
-        &["papers", "predict", "throughput", "--set", "copy=-1"],
-        &["papers", "predict", "delay", "--members", "3", "--senders", "4"],
         &["rpc", "call", ""],
         &["rpc", "call", "two\nlines", "x"],
         &["rpc", "call", "x", "y", "--deadline", "soon"],
@@ -293,6 +286,28 @@ fn bad_usage_and_bad_configuration_are_status_2() {
         let output = unisono(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert!(!output.stderr.is_empty(), "{arguments:?} prints no error");
+    }
+}
+
+#[test]
+fn bad_parameters_of_the_papers_are_named() {
+    for (arguments, word) in [
+        (&["predict", "delay", "--members", "1"][..], "members"),
+        (&["predict", "delay", "--members", "4", "--resilience", "4"], "resilience"),
+        (&["predict", "delay", "--set", "nonsense=x2"], "nonsense"),
+        (&["predict", "delay", "--set", "copy"], "copy"),
+        (&["predict", "delay", "--set", "copy=-1"], "copy"),
+        (&["predict", "delay", "--set", "rho=2"], "rho"),
+        (&["predict", "throughput", "--members", "3", "--senders", "4"], "senders"),
+        (&["predict", "throughput", "--members", "30", "--groups", "100"], "groups"),
+        (&["run", "all", "--quick", "--set", "copy=x-2"], "copy"),
+        (&["run", "KT93-27", "KT94"], "KT94"),
+        (&["run", "KT93-27", "--quick", "--report", "/dev/null/report"], "/dev/null/report"),
+    ] {
+        let output = unisono(&[&["papers"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?} does not name {word}: {said}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! How numbers are written, and which rows make a curve.
 
 use std::collections::BTreeMap;
-use unisono_sim::papers::{Row, Use};
+use unisono_sim::papers::{OWN_TIMERS, Row, SEQUENCER, Use};
 
 /// Returns the number with four digits, or more before the point.
 pub(super) fn number(value: f64) -> String {
@@ -34,12 +34,36 @@ pub(super) fn conditions(row: &Row) -> String {
     SHOWN.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns what real processes gave, in words, with the ratios to the figure's first row.
+/// Returns what real processes gave, in words, with the ratios to the figure's first row; empty if there is nothing.
 pub(super) fn here(row: &Row) -> String {
-    let (Some(here), Some(unit)) = (row.here, &row.here_unit) else { return String::new() };
     let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "–".into(), number);
-    let (here_ratio, paper_ratio) = (ratio(row.here_ratio), ratio(row.paper_ratio));
-    format!("; here {} {unit} ({here_ratio} times the first row; paper {paper_ratio})", number(here))
+    let mut words = Vec::new();
+    if let (Some(here), Some(unit)) = (row.here, &row.here_unit) {
+        words.push(format!("loopback {} {unit}, times the first {}", number(here), ratio(row.here_ratio)));
+    }
+    for (network, found) in &row.here_lab {
+        words.push(format!("lab {network} {}, times the first {}", number(found.number), ratio(found.ratio)));
+    }
+    if words.is_empty() {
+        return String::new();
+    }
+    let compared = match row.paper_ratio {
+        Some(_) => format!("paper {}", ratio(row.paper_ratio)),
+        None => format!("testbed {}", ratio(row.simulated_ratio)),
+    };
+    format!("{}; {compared}", words.join("; "))
+}
+
+/// Returns the rows that our ring measures in RMP's place, each with RMP's number, the ring's, that of the ring with its own
+/// timers alone, and that of a group with a sequencer, as text.
+pub(super) fn ring(rows: &[Row]) -> Vec<(&Row, [String; 4])> {
+    let shown = |number: Option<&f64>| number.map_or_else(String::new, |found| self::number(*found));
+    let of_ring = rows.iter().filter(|row| !row.ours_otherwise.is_empty());
+    let numbers = |row: &Row| {
+        let otherwise = |name| shown(row.ours_otherwise.get(name));
+        [shown(row.simulated.as_ref()), shown(row.ours.as_ref()), otherwise(OWN_TIMERS), otherwise(SEQUENCER)]
+    };
+    of_ring.map(|row| (row, numbers(row))).collect()
 }
 
 /// Finds, for each figure with at least three of the paper's numbers of one kind, how far its first number is from the

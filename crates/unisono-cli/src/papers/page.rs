@@ -20,6 +20,7 @@ pub(super) fn page(rows: &[Row], costs: &Costs) -> String {
             "{lost}" => points(&mut page, rows, &[Use::Print]),
             "{constants}" => constants(&mut page, rows),
             "{ours}" => ours(&mut page, rows),
+            "{ring}" => ring(&mut page, rows),
             "{costs}" => parameters(&mut page, costs),
             text => {
                 let _ = writeln!(page, "{text}");
@@ -94,6 +95,15 @@ fn ours(page: &mut String, rows: &[Row]) {
     }
     let all = rows.iter().filter(|row| row.ours.is_some() && is_compared(row)).count();
     let _ = writeln!(page, "\n{misses} of {all} delays and throughputs.");
+}
+
+fn ring(page: &mut String, rows: &[Row]) {
+    page.push_str("| point | conditions | RMP, simulated | our ring | with its own timers alone | our sequencer | unit |\n");
+    page.push_str("|---|---|---|---|---|---|---|\n");
+    for (row, numbers) in figures::ring(rows) {
+        let (conditions, numbers) = (figures::conditions(row), numbers.join(" | "));
+        let _ = writeln!(page, "| {} | {conditions} | {numbers} | {} |", row.point, row.unit);
+    }
 }
 
 fn is_compared(row: &Row) -> bool {

@@ -1,6 +1,7 @@
 //! `--report DIR`: one page with a plot for each figure.
 
 use super::figures;
+use super::here::SLOW;
 use crate::bench::report::{Curve, Look, draw, escaped, head};
 use crate::output::Output;
 use crate::problem::Problem;
@@ -14,8 +15,10 @@ use unisono_sim::papers::{Costs, Row, Use};
 
 const TITLE: &str = "The papers, re-run";
 
-/// What the horizontal axis of a figure can be: the first of these that varies within it.
-const AXES: [&str; 6] = ["members", "senders", "groups", "clients", "r", "destinations"];
+/// What the horizontal axis of a figure can be: the first of these that varies within it. Members often follow another one.
+const AXES: [&str; 6] = ["groups", "r", "senders", "clients", "members", "destinations"];
+/// An exception that is farther out on the axis than this multiple of all other rows would squeeze them.
+const FAR_OUT: f64 = 3.0;
 
 /// Makes the folder before anything is measured.
 pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
@@ -29,8 +32,12 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
 pub(super) fn write(folder: &Path, rows: &[Row], costs: &Costs, output: &Output) -> Result<(), Problem> {
     let mut page = head(TITLE);
     page.push_str(
-        "<p>Dots: the paper. Lines: its protocol on a simulated testbed of its time. Dashed: our own \
-         protocol on the same testbed.</p>\n<h2>Figures</h2>\n",
+        "<p>Dots: the paper, whose figures are lost where there are none. Lines: its protocol on a simulated testbed of its \
+         time. Dashed: our own protocol on the same testbed; in WMK94's figures, as a ring.</p>\n\
+         <p>Plots that end in <i>here</i> show real processes on this machine, as ratios to the figure's first row. Absolute \
+         times of today's machines mean nothing beside those of 1990. Lines: loopback. Dashed: hosts of their own on a \
+         shared segment of 10 Mbit/s. Grey: the paper, or the testbed where the paper's numbers are lost.</p>\n\
+         <h2>Figures</h2>\n",
     );
     for (figure, rows) in by_figure(rows) {
         for (number, (caption, svg)) in plots(&figure, &rows).into_iter().enumerate() {
@@ -39,6 +46,8 @@ pub(super) fn write(folder: &Path, rows: &[Row], costs: &Costs, output: &Output)
             let _ = writeln!(page, "<figure><figcaption>{}</figcaption>{svg}</figure>", escaped(&caption));
         }
     }
+    table_of_exceptions(&mut page, rows);
+    table_of_ring(&mut page, rows);
     table_of_rows(&mut page, rows);
     table_of_constants(&mut page, rows);
     table_of_costs(&mut page, costs);
@@ -59,18 +68,36 @@ fn by_figure(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
     figures
 }
 
-/// Draws a plot for each quantity of a figure that has a curve.
+/// Draws the plots of each quantity of a figure that has a curve: the testbed's numbers beside the paper's, and how those of
+/// real processes grow.
 fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
     let mut quantities: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.simulated.is_some()) {
         quantities.entry((&row.what, &row.unit)).or_default().push(row);
     }
-    let plot = |((what, unit), rows): ((&str, &str), Vec<&Row>)| {
-        let axis = AXES.into_iter().find(|axis| varies(&rows, axis))?;
-        let svg = draw(&curves(&rows, axis), axis, unit)?;
-        Some((format!("{figure}: {what}"), svg))
-    };
-    quantities.into_iter().filter_map(plot).collect()
+    let mut found = Vec::new();
+    for ((what, unit), rows) in quantities {
+        let Some(axis) = AXES.into_iter().find(|axis| varies(&rows, axis)) else { continue };
+        let rows = without_far_exceptions(rows, axis);
+        if let Some(svg) = draw(&on_testbed(&rows, axis), axis, unit) {
+            found.push((format!("{figure}: {what}"), svg));
+        }
+        let here = here(&rows, axis);
+        if here.iter().any(|curve| curve.look != Look::Floor && !curve.points.is_empty())
+            && let Some(svg) = draw(&here, axis, "times the first row")
+        {
+            found.push((format!("{figure}: {what}, here"), svg));
+        }
+    }
+    found
+}
+
+fn without_far_exceptions<'a>(rows: Vec<&'a Row>, axis: &str) -> Vec<&'a Row> {
+    let is_exception = |row: &&Row| row.use_ == Use::Exception;
+    let others = rows.iter().filter(|row| !is_exception(row)).filter_map(|row| number(row, axis));
+    let most = others.fold(0.0, f64::max);
+    let is_far = |row: &&Row| is_exception(row) && number(row, axis).is_some_and(|x| x > FAR_OUT * most);
+    rows.into_iter().filter(|row| !is_far(row)).collect()
 }
 
 fn number(row: &Row, key: &str) -> Option<f64> {
@@ -82,30 +109,78 @@ fn varies(rows: &[&Row], axis: &str) -> bool {
     values.next().is_some_and(|first| values.any(|other| other != first))
 }
 
-/// Returns a curve for each set of other conditions: the paper's dots, the simulated line, and ours.
-fn curves(rows: &[&Row], axis: &str) -> Vec<Curve> {
-    let mut families: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        let other = |key: &&str| !AXES.contains(key);
-        let keys = ["bytes", "method", "service", "op"].into_iter().filter(|key| other(key));
-        let word = |key: &str| row.conditions.get(key).map(|value| format!("{key} {value}"));
-        families.entry(keys.filter_map(word).collect::<Vec<_>>().join(", ")).or_default().push(row);
-    }
-    let mut curves = Vec::new();
-    for (family, rows) in families {
-        let points = |of: fn(&Row) -> Option<f64>| {
-            let mut points: Vec<(f64, f64)> =
-                rows.iter().filter_map(|row| Some((number(row, axis)?, of(row)?))).collect();
-            points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            points
+/// Returns the rows of each set of other conditions that varies within the figure, with these in words.
+fn families<'a>(rows: &[&'a Row], axis: &str) -> Vec<(String, Vec<&'a Row>)> {
+    let keys: Vec<&str> = ["members", "bytes", "method", "service", "op"]
+        .into_iter()
+        .filter(|key| *key != axis && has_several(rows, key) && !follows(rows, key, axis))
+        .collect();
+    let mut families: Vec<(String, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(|row| number(row, axis).is_some()) {
+        let word = |key: &&str| {
+            let value = row.conditions.get(*key)?;
+            Some(value.as_str().map_or_else(|| format!("{key} {value}"), String::from))
         };
-        let family = family.replace('"', "");
-        let mut curve = |label: &str, look, of| {
-            curves.push(Curve { label: format!("{label} {family}"), look, points: points(of) });
+        let name = keys.iter().filter_map(word).collect::<Vec<_>>().join(", ");
+        match families.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, of_family)) => of_family.push(row),
+            None => families.push((name, vec![row])),
+        }
+    }
+    families
+}
+
+fn has_several(rows: &[&Row], key: &str) -> bool {
+    rows.iter().any(|row| row.conditions.get(key) != rows[0].conditions.get(key))
+}
+
+/// True if a condition has one value for each on the axis, as where all members send, or are needed for r.
+fn follows(rows: &[&Row], key: &str, axis: &str) -> bool {
+    rows.iter().all(|row| {
+        let same = rows.iter().filter(|other| other.conditions.get(axis) == row.conditions.get(axis));
+        same.into_iter().all(|other| other.conditions.get(key) == row.conditions.get(key))
+    })
+}
+
+fn points(rows: &[&Row], axis: &str, of: impl Fn(&Row) -> Option<f64>) -> Vec<(f64, f64)> {
+    let mut points: Vec<(f64, f64)> =
+        rows.iter().filter_map(|row| Some((number(row, axis)?, of(row)?))).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    points
+}
+
+/// Returns curves for each family: the simulated line, ours, and the paper's dots.
+fn on_testbed(rows: &[&Row], axis: &str) -> Vec<Curve> {
+    let mut curves = Vec::new();
+    for (family, rows) in families(rows, axis) {
+        let mut curve = |label: &str, look, of: fn(&Row) -> Option<f64>| {
+            let points = points(&rows, axis, of);
+            curves.push(Curve { label: format!("{label} {family}").trim().into(), look, points });
         };
         curve("simulated", Look::Line, |row| row.simulated);
         curve("ours", Look::Dashed, |row| row.ours);
         curve("paper", Look::Dots, |row| row.paper);
+    }
+    curves
+}
+
+/// Returns curves for each family: loopback, the slow segment, and grey what the paper says, or the testbed where that is
+/// lost. All are ratios to the figure's first row.
+fn here(rows: &[&Row], axis: &str) -> Vec<Curve> {
+    let is_known = rows.iter().filter(|row| row.paper.is_some()).count() > 1;
+    let mut curves = Vec::new();
+    for (family, rows) in families(rows, axis) {
+        let mut curve = |label: &str, look, of: &dyn Fn(&Row) -> Option<f64>| {
+            let points = points(&rows, axis, of);
+            curves.push(Curve { label: format!("{label} {family}").trim().into(), look, points });
+        };
+        curve("loopback", Look::Line, &|row| row.here_ratio);
+        curve("10 Mbit/s", Look::Dashed, &|row| row.here_lab.get(SLOW)?.ratio);
+        if is_known {
+            curve("paper", Look::Floor, &|row| row.paper_ratio);
+        } else {
+            curve("testbed", Look::Floor, &|row| row.simulated_ratio);
+        }
     }
     curves
 }
@@ -127,13 +202,59 @@ fn table_of_rows(page: &mut String, rows: &[Row]) {
             figures::error(row),
             shown(row.ours),
             row.unit.clone(),
-            figures::here(row).trim_start_matches("; ").into(),
-            why.into(),
         ];
-        let _ =
-            writeln!(page, "<tr>{}</tr>", cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat());
+        let cells = cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
+        let words = [figures::here(row), why.into()]
+            .map(|text| format!("<td class=\"words\">{}</td>", escaped(&text)))
+            .concat();
+        let _ = writeln!(page, "<tr>{cells}{words}</tr>");
     }
     page.push_str("</table></div>\n");
+}
+
+fn table_of_exceptions(page: &mut String, rows: &[Row]) {
+    if !rows.iter().any(|row| row.use_ == Use::Exception) {
+        return;
+    }
+    page.push_str(
+        "<h2>Exceptions</h2>\n<p>The testbed does not predict these, and does not have to.</p>\n<table>\n\
+         <tr><th>point</th><th>paper</th><th>simulated</th><th>unit</th><th>why</th></tr>\n",
+    );
+    let shown = |number: Option<f64>| number.map_or_else(String::new, figures::number);
+    for row in rows.iter().filter(|row| row.use_ == Use::Exception) {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
+            row.point,
+            shown(row.paper),
+            shown(row.simulated),
+            row.unit,
+            escaped(row.why.as_deref().unwrap_or_default())
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+fn table_of_ring(page: &mut String, rows: &[Row]) {
+    let of_ring = figures::ring(rows);
+    if of_ring.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>The ring in RMP's place</h2>\n<table>\n<tr><th>point</th><th>conditions</th><th>RMP, simulated</th>\
+         <th>our ring</th><th>with its own timers alone</th><th>our sequencer</th><th>unit</th></tr>\n",
+    );
+    for (row, numbers) in of_ring {
+        let cells = numbers.map(|number| format!("<td>{number}</td>")).concat();
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td>{cells}<td>{}</td></tr>",
+            row.point,
+            figures::conditions(row),
+            row.unit
+        );
+    }
+    page.push_str("</table>\n");
 }
 
 fn table_of_constants(page: &mut String, rows: &[Row]) {

@@ -18,8 +18,9 @@ pub(super) const SEED: u64 = 1;
 const HELP: &str = "\
 NAME is a paper (KTHB89, KT93, KT96, KTV93, WMK94), a figure such as KT93-27, a point such as KT93-27-r1, or `all`.
 Each row gives the paper's number, that of the papers' protocol on a simulated testbed of its time, and that of our own
-protocol on the same testbed. Without --quick, benchmarks of real processes follow, for groups of at most 16; that takes
-about ten minutes for all.
+protocol on the same testbed. Without --quick, benchmarks of real processes follow, with at most 16 members: on loopback and,
+for root, in labs with a segment of 10 Mbit/s and without a limit. Theirs are ratios to the figure's first row. For all that
+takes a quarter of an hour at most.
 
 Example:
   unisono papers run KT93-27 --quick";
@@ -71,7 +72,7 @@ pub(super) fn run(command: &Run, output: &Output) -> Result<(), Problem> {
     let mut rows = unisono_sim::papers::run(&points, &lab, threads, &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     if !command.quick {
-        here::measure(&mut rows)?;
+        here::measure(&mut rows, began);
     }
     for row in &rows {
         tell(row, output)?;
@@ -91,8 +92,9 @@ fn tell(row: &Row, output: &Output) -> Result<(), Problem> {
         Some(false) => output.tone(Tone::Bad, "OFF "),
         None => "    ".into(),
     };
+    let here = figures::here(row);
     output.say(format_args!(
-        "{verdict} {:30} {:>8} {:>8} {:>8} {:6} {:>8}  {}{}",
+        "{verdict} {:30} {:>8} {:>8} {:>8} {:6} {:>8}  {}{}{}",
         row.point,
         shown(row.paper),
         shown(row.simulated),
@@ -100,7 +102,8 @@ fn tell(row: &Row, output: &Output) -> Result<(), Problem> {
         row.unit,
         figures::error(row),
         figures::conditions(row),
-        figures::here(row)
+        if here.is_empty() { "" } else { "; here " },
+        here
     ))?;
     Ok(output.object(row)?)
 }

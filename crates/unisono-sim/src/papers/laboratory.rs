@@ -4,6 +4,7 @@ use super::calls::{self, Called, Rates};
 use super::costs::{Costs, MachineName};
 use super::directory::{Directory, Operation, Service};
 use super::group::{Measured, Trial};
+use super::ring::Manner;
 use super::rmp::{Transfer, Transferred};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -45,6 +46,7 @@ pub struct Laboratory {
     pub(super) seed: u64,
     trials: Known<(Trial, Side), Measured>,
     transfers: Known<Transfer, Transferred>,
+    ours: Known<(Transfer, Manner), Transferred>,
     draws: Known<(usize, usize), Rates>,
     rpcs: Known<MachineName, Called>,
     directory: OnceLock<Directory>,
@@ -58,6 +60,7 @@ impl Laboratory {
             seed,
             trials: Known::default(),
             transfers: Known::default(),
+            ours: Known::default(),
             draws: Known::default(),
             rpcs: Known::default(),
             directory: OnceLock::new(),
@@ -77,6 +80,12 @@ impl Laboratory {
     pub(super) fn transfer(&self, transfer: Transfer) -> Transferred {
         let transfer = Transfer { seed: self.seed + transfer.seed, ..transfer };
         self.transfers.get(transfer, || transfer.run(&self.costs, TRANSFER_MESSAGES))
+    }
+
+    /// Returns what a transfer by our own core measured.
+    pub(super) fn ours(&self, transfer: Transfer, manner: Manner) -> Transferred {
+        let transfer = Transfer { seed: self.seed + transfer.seed, ..transfer };
+        self.ours.get((transfer, manner), || transfer.ours(&self.costs, manner, TRANSFER_MESSAGES))
     }
 
     /// Returns what a call without work at its server measured.

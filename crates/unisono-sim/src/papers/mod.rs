@@ -9,7 +9,9 @@
 //! | `testbed` | these together, in simulated time, and what a protocol has to be to run on it |
 //! | `costs` | every cost of a machine, with its origin |
 //! | `protocol`, `product` | the papers' group protocol; our own core |
-//! | `calls`, `directory`, `rmp` | calls; the directory services; RMP |
+//! | `calls`, `directory` | calls; the directory services |
+//! | `rmp`, `ring` | RMP; our own core in its place, as a ring |
+//! | `gathering` | how groups of our core come together before a trial |
 //! | `group`, `ledger`, `laboratory` | trials of groups, their measurements, and many of them at once |
 //! | `points`, `quantities`, `rows` | the papers' numbers; how each is measured; both side by side |
 
@@ -18,6 +20,7 @@ mod costs;
 mod directory;
 mod ethernet;
 mod flip;
+mod gathering;
 mod group;
 mod laboratory;
 mod ledger;
@@ -26,6 +29,7 @@ mod points;
 mod product;
 mod protocol;
 mod quantities;
+mod ring;
 mod rmp;
 mod rows;
 mod testbed;
@@ -35,4 +39,4 @@ pub use directory::{Operation, Service};
 pub use group::{Measured, Method, Trial};
 pub use laboratory::{Laboratory, Side};
 pub use points::{Point, Use, points};
-pub use rows::{Row, run, select};
+pub use rows::{InLab, OWN_TIMERS, Row, SEQUENCER, ratios, run, select};

@@ -9,7 +9,8 @@ use super::directory::{Directory, Operation, Service};
 use super::group::{Measured, Method, Trial};
 use super::laboratory::{Laboratory, Side};
 use super::points::{Point, Use};
-use super::rmp::Transfer;
+use super::ring::Manner;
+use super::rmp::{Transfer, Transferred};
 
 /// What a row measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,9 +51,19 @@ pub(super) fn measure(point: &Point, side: Side, lab: &Laboratory) -> Found {
         return found;
     }
     match side {
-        Side::Ours => Found::NOTHING,
+        Side::Ours => of_ring(point, Manner::Ring, lab),
         Side::Papers => of_system(point, lab),
     }
+}
+
+/// Measures a point of RMP with our own core, ordered in this manner.
+pub(super) fn of_ring(point: &Point, manner: Manner, lab: &Laboratory) -> Found {
+    if point.paper() != "WMK94" || matches!(point.use_, Use::Given | Use::Quote) {
+        return Found::NOTHING;
+    }
+    of_transfers(point, lab, &|transfer| lab.ours(transfer, manner), &|transfer| {
+        lab.ours(transfer, Manner::Unordered).ordered_ms
+    })
 }
 
 // --- groups: KTHB89, KT93, KT96 ---
@@ -234,31 +245,46 @@ fn of_directory(point: &Point, lab: &Laboratory) -> Found {
 }
 
 fn of_rmp(point: &Point, lab: &Laboratory) -> Found {
+    let ethernet = 1000.0 * lab.costs.machine(MachineName::Sparc5).mbit_per_s / 8.0;
+    match point.what.as_str() {
+        "times the Ethernet" => Found::number(AGGREGATE_KB_PER_S / ethernet),
+        "bound of KTHB89's protocol" => Found::number(bound(lab)),
+        "time on the wire, PB, 8 KB" => Found::number(2.0 * bits_ms(point, lab)),
+        "time on the wire, RMP, 8 KB" => Found::number(bits_ms(point, lab) + ack_ms(lab)),
+        _ => of_transfers(point, lab, &|transfer| lab.transfer(transfer), &|transfer| {
+            lab.transfer(transfer).received_ms
+        }),
+    }
+}
+
+/// Measures what a point asks of transfers. `received_ms` says when the others have a message that is alone.
+fn of_transfers(
+    point: &Point,
+    lab: &Laboratory,
+    run: &dyn Fn(Transfer) -> Transferred,
+    received_ms: &dyn Fn(Transfer) -> f64,
+) -> Found {
     let members = point.number("members").or(point.number("destinations")).unwrap_or(1);
     let ethernet = 1000.0 * lab.costs.machine(MachineName::Sparc5).mbit_per_s / 8.0;
     let file = |members, senders, source_delivers, seed| {
         let bytes = FILE_PACKET_BYTES;
-        lab.transfer(Transfer { members, senders, source_delivers, bytes, one_at_a_time: false, seed })
-            .kb_per_s
+        run(Transfer { members, senders, source_delivers, bytes, one_at_a_time: false, seed }).kb_per_s
     };
     let to_others = |members| file(members, 1, false, 0);
-    let alone = |members| {
-        let source_delivers = false;
-        lab.transfer(Transfer {
-            members,
-            senders: 1,
-            source_delivers,
-            bytes: 0,
-            one_at_a_time: true,
-            seed: 0,
-        })
+    let alone = |members| Transfer {
+        members,
+        senders: 1,
+        source_delivers: false,
+        bytes: 0,
+        one_at_a_time: true,
+        seed: 0,
     };
     let is_flat = |of: &dyn Fn(usize) -> f64| {
         let numbers = [1, 2, 4, 8].map(of);
         let [least, most] = [f64::min, f64::max].map(|pick| numbers.into_iter().fold(numbers[0], pick));
         Found::rule(most / least, most / least <= 1.15)
     };
-    let latency = |members| alone(members).ordered_ms;
+    let latency = |members| run(alone(members)).ordered_ms;
     match (point.what.as_str(), point.use_) {
         ("throughput to one", Use::Order) => is_flat(&to_others),
         // The paper says nothing of the group: eight members, as where its largest aggregate was measured.
@@ -268,11 +294,7 @@ fn of_rmp(point: &Point, lab: &Laboratory) -> Found {
         ("latency", Use::Order) => is_flat(&latency),
         ("latency", _) => Found::number(latency(members)),
         ("throughput, all members", _) => Found::number(members as f64 * file(members, 1, true, 0)),
-        ("times the Ethernet", _) => Found::number(AGGREGATE_KB_PER_S / ethernet),
-        ("ordered over unordered", _) => Found::number(latency(3) / alone(3).received_ms),
-        ("bound of KTHB89's protocol", _) => Found::number(bound(lab)),
-        ("time on the wire, PB, 8 KB", _) => Found::number(2.0 * bits_ms(point, lab)),
-        ("time on the wire, RMP, 8 KB", _) => Found::number(bits_ms(point, lab) + ack_ms(lab)),
+        ("ordered over unordered", _) => Found::number(latency(3) / received_ms(alone(3))),
         ("packets", _) if point.text("load") == Some("high") => {
             let senders = point.number("senders").unwrap_or(1);
             let load = Transfer {
@@ -283,9 +305,9 @@ fn of_rmp(point: &Point, lab: &Laboratory) -> Found {
                 one_at_a_time: false,
                 seed: 0,
             };
-            Found::number(lab.transfer(load).multicasts)
+            Found::number(run(load).multicasts)
         }
-        ("packets", _) => Found::number(alone(3).multicasts),
+        ("packets", _) => Found::number(run(alone(3)).multicasts),
         ("throughput, 4 and 8 senders", _) => {
             let spread = |senders| {
                 let rates: Vec<f64> = (0..SEEDS).map(|seed| file(8, senders, true, seed)).collect();

@@ -14,18 +14,18 @@ use super::testbed::{Desk, Occupant, Testbed};
 use std::collections::BTreeMap;
 
 /// Packets that a source has under way (assumed).
-const WINDOW: u64 = 24;
+pub(super) const WINDOW: u64 = 24;
 /// Packets that a source sends before it reads what has arrived (assumed).
-const BURST: u64 = 2;
+pub(super) const BURST: u64 = 2;
 /// Time until a site confirms the token with a null ACK (assumed).
 const CONFIRM_NANOS: u64 = 20_000_000;
 /// Time until what the Ethernet gave up is sent again: it stands for RMP's timers, which follow its round trips (assumed).
-const AGAIN_NANOS: u64 = 5_000_000;
+pub(super) const AGAIN_NANOS: u64 = 5_000_000;
 /// Pause of a source that sends one message at a time: longer than any null ACK takes.
-const PAUSE_NANOS: u64 = 60_000_000;
+pub(super) const PAUSE_NANOS: u64 = 60_000_000;
 /// Bytes by which an ACK names a packet (assumed).
 const NAME_BYTES: u64 = 8;
-const NANOS_MAX: u64 = 3_600_000_000_000;
+pub(super) const NANOS_MAX: u64 = 3_600_000_000_000;
 
 /// A ring and what its sources send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,7 +116,7 @@ struct Ring {
 }
 
 impl Transfer {
-    fn nodes(&self) -> usize {
+    pub(super) fn nodes(&self) -> usize {
         self.members + usize::from(!self.source_delivers)
     }
 

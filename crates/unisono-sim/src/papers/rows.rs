@@ -3,6 +3,7 @@
 use super::laboratory::{Laboratory, Side};
 use super::points::{Point, Use, points};
 use super::quantities;
+use super::ring::Manner;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,12 @@ use toml::Value;
 const FITTED_WITHIN: f64 = 0.03;
 /// Rounding of the numbers that are compared.
 const ROUNDING: f64 = 1e-9;
+
+/// How else than as a ring our core runs in RMP's place: with a sequencer, and with its own timers alone.
+pub const SEQUENCER: &str = "sequencer";
+/// See [`SEQUENCER`].
+pub const OWN_TIMERS: &str = "own timers";
+const OTHERWISE: [(&str, Manner); 2] = [(SEQUENCER, Manner::Sequencer), (OWN_TIMERS, Manner::OwnTimers)];
 
 /// A point and its numbers.
 #[derive(Clone, Debug, Serialize)]
@@ -37,14 +44,22 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// That of our own core on the testbed.
     pub ours: Option<f64>,
+    /// The same where our core runs otherwise than for `ours`, by what differs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ours_otherwise: BTreeMap<&'static str, f64>,
     /// That of real processes on this machine.
     pub here: Option<f64>,
     /// Unit of `here`.
     pub here_unit: Option<String>,
     /// The paper's number over that of the figure's first row.
     pub paper_ratio: Option<f64>,
+    /// The same of `simulated`.
+    pub simulated_ratio: Option<f64>,
     /// The same of `here`.
     pub here_ratio: Option<f64>,
+    /// What real processes give where each has a host of its own, by the network that joins these.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub here_lab: BTreeMap<&'static str, InLab>,
     /// Simulated over paper, less 1; the difference if the point bounds that.
     pub error: Option<f64>,
     /// Bound of the error.
@@ -55,6 +70,15 @@ pub struct Row {
     pub why: Option<String>,
     /// Why our own core differs.
     pub ours_why: Option<String>,
+}
+
+/// A number of real processes on hosts of their own.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct InLab {
+    /// The number, in the unit of `here`.
+    pub number: f64,
+    /// Its ratio to that of the figure's first row.
+    pub ratio: Option<f64>,
 }
 
 /// Returns the points that one of these names means: `all`, a paper, a figure, or a point.
@@ -101,6 +125,10 @@ pub fn run(
 fn row(point: &Point, lab: &Laboratory) -> Row {
     let found = quantities::measure(point, Side::Papers, lab);
     let ours = quantities::measure(point, Side::Ours, lab).number;
+    let otherwise = OTHERWISE.into_iter().filter_map(|(name, manner)| {
+        let number = quantities::of_ring(point, manner, lab).number?;
+        Some((name, number))
+    });
     let error = found.number.zip(point.value).map(|(simulated, paper)| match point.absolute {
         Some(_) => simulated - paper,
         None => simulated / paper - 1.0,
@@ -125,10 +153,13 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         paper: point.value,
         simulated: found.number,
         ours,
+        ours_otherwise: otherwise.collect(),
         here: None,
         here_unit: None,
         paper_ratio: None,
+        simulated_ratio: None,
         here_ratio: None,
+        here_lab: BTreeMap::new(),
         error,
         tolerance,
         good,
@@ -139,14 +170,28 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
 
 /// Adds the ratios to the figure's first row of the same quantity.
 fn with_ratios(mut rows: Vec<Row>) -> Vec<Row> {
-    let mut first: BTreeMap<(String, String), f64> = BTreeMap::new();
-    for row in &mut rows {
-        if let Some(paper) = row.paper {
-            let base = *first.entry((row.figure.clone(), row.what.clone())).or_insert(paper);
-            row.paper_ratio = (base != 0.0).then(|| paper / base);
-        }
+    for (row, ratio) in ratios(&rows, |row| row.paper) {
+        rows[row].paper_ratio = Some(ratio);
+    }
+    for (row, ratio) in ratios(&rows, |row| row.simulated) {
+        rows[row].simulated_ratio = Some(ratio);
     }
     rows
+}
+
+/// Returns the ratios of these numbers to that of the first row of the same figure and quantity that has one, with the
+/// places of their rows.
+pub fn ratios(rows: &[Row], number: impl Fn(&Row) -> Option<f64>) -> Vec<(usize, f64)> {
+    let mut first: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, row) in rows.iter().enumerate() {
+        let Some(number) = number(row) else { continue };
+        let base = *first.entry((&row.figure, &row.what)).or_insert(number);
+        if base != 0.0 {
+            found.push((place, number / base));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #ddd; text-align: right; white-space: nowrap; }
 th { vertical-align: bottom; white-space: normal; }
+td.words { text-align: left; white-space: normal; min-width: 20rem; }
 .facts td { text-align: left; white-space: normal; } .facts td:first-child { color: #666; }
 code { font-size: .95em; }
 ";
