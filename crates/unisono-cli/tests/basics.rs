@@ -304,7 +304,7 @@ fn bad_parameters_of_the_papers_are_named() {
         (&["run", "KT93-27", "KT94"], "KT94"),
         (&["run", "KT93-27", "--quick", "--report", "/dev/null/report"], "/dev/null/report"),
     ] {
-        let output = unisono(&[&["papers"], arguments].concat());
+        let output = unisono([&["papers"], arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(word), "{arguments:?} does not name {word}: {said}");
