@@ -50,8 +50,8 @@ pub(crate) struct Scope {
 impl Scope {
     fn of(&mut self, view: &Members, last_alone: bool) -> u8 {
         if self.hops == 0 || !Arc::ptr_eq(view, &self.view) {
-            let asked = view.iter().map(|member| member.hops);
-            let hops = if last_alone { asked.last() } else { asked.max() };
+            let mut asked = view.iter().map(|member| member.hops);
+            let hops = if last_alone { asked.next_back() } else { asked.max() };
             self.hops = hops.unwrap_or(Member::HOPS_DEFAULT);
             self.view = view.clone();
         }
