@@ -8,6 +8,7 @@
 use crate::shares::{Bound, Source};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
+use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
 /// Interval in which the budget grows by one signature: 1,000 per second. Each takes 30 to 100 µs of a processor.
@@ -24,11 +25,13 @@ pub(super) struct WorkBudget {
     grown_at: Time,
     /// What was spent for each source and has not grown again, up to `SIGNATURES_AT_ONCE` for all.
     of_sources: BTreeMap<Source, u32>,
+    /// The source that got the last one that grew.
+    turn: Option<Source>,
 }
 
 impl WorkBudget {
     pub(super) fn new(now: Time) -> WorkBudget {
-        WorkBudget { left: SIGNATURES_AT_ONCE, grown_at: now, of_sources: BTreeMap::new() }
+        WorkBudget { left: SIGNATURES_AT_ONCE, grown_at: now, of_sources: BTreeMap::new(), turn: None }
     }
 
     /// Spends one signature for a source and returns true; returns false if none is left, or if the source has its share.
@@ -56,11 +59,13 @@ impl WorkBudget {
         is_admitted
     }
 
-    /// What has grown again is taken from those that spent the most.
+    /// Gives what has grown to those that spent, in turn: one that spends less than an equal part has its share again.
     fn give_back(&mut self, grown: u32) {
         for _ in 0..grown {
-            let most = self.of_sources.iter().max_by_key(|(_, spent)| **spent).map(|(source, _)| *source);
-            let Some(source) = most else { return };
+            let after = self.turn.map_or(Unbounded, Excluded);
+            let next = self.of_sources.range((after, Unbounded)).next().or(self.of_sources.first_key_value());
+            let Some(source) = next.map(|(source, _)| *source) else { return };
+            self.turn = Some(source);
             if let Some(spent) = self.of_sources.get_mut(&source) {
                 *spent -= 1;
                 if *spent == 0 {
