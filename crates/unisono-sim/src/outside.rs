@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes};
 use std::collections::BTreeMap;
 use unisono_core::outside::{Call, Fate, Position, Sender, SenderError};
 use unisono_core::rpc::CallFailure;
-use unisono_core::{Phase, Quality, Random, Uid};
+use unisono_core::{Phase, Quality, Random, SendError, Uid};
 
 /// Separates the random stream of these choices from others.
 const OUTSIDE: u64 = 0x6f75_7473_6964_6521;
@@ -228,7 +228,12 @@ impl Director {
         if let Some(error) = client.sender.error()
             && !std::mem::replace(&mut client.is_over, true)
         {
-            let was_refused = !matches!(error, SenderError::NotFound | SenderError::NoAnswer);
+            let was_refused = match error {
+                SenderError::NotFound | SenderError::NoAnswer => false,
+                // Such a group refuses the quality majority by name.
+                SenderError::Refused(reason) => *reason != SendError::QuorumsDoNotIntersect.to_string(),
+                _ => true,
+            };
             besides.push(Beside::GaveUpOutside { client: number, was_refused });
         }
         for beside in besides {
