@@ -361,7 +361,7 @@ fn a_copy_of_a_question_gets_the_same_answer_again() {
     world.run(MS * 20);
     assert_eq!(ask(&mut world, 9, 3, &question).collect::<Vec<_>>(), first);
     assert_eq!(signed(&mut world, 1), 1);
-    // From another address it is a recording.
+    // From many addresses it is a recording.
     for port in 100..200 {
         let datagram = sealed_frame(9, 1000 + u64::from(port), &question);
         let now = world.now;
@@ -372,12 +372,27 @@ fn a_copy_of_a_question_gets_the_same_answer_again() {
         );
         world.drain(1);
     }
-    assert_eq!(signed(&mut world, 1), 1);
+    assert_eq!(signed(&mut world, 1), 4);
     // Another life asks another question with the same words.
     assert!(ask(&mut world, 10, 1, &question).next().is_some_and(|answer| answer != first[0]));
     world.run(MS * 40);
     assert!(ask(&mut world, 9, 4, &question).next().is_some_and(|answer| answer != first[0]), "a later one");
-    assert_eq!(signed(&mut world, 1), 3);
+    assert_eq!(signed(&mut world, 1), 6);
+}
+
+#[test]
+fn a_client_that_asks_from_two_addresses_is_answered_at_both() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    let question = Frame::LocatePort { nonce: 7, port, key: KEY };
+    let answer = ask(&mut world, 9, 1, &question).next();
+    world.recorded = Some(1);
+    let before = world.recording.len();
+    world.put(6, 1, true, sealed_frame(9, 2, &question), WAY);
+    world.run(MS * 2);
+    let others: Vec<Frame> =
+        world.recording[before..].iter().flat_map(|datagram| frames_of(datagram)).collect();
+    assert!(answer.is_some() && matches!(others[..], [Frame::PortHere(_)]), "{others:?}");
 }
 
 #[test]

@@ -242,6 +242,7 @@ mod tests {
         deliver(&mut given_up, OTHER, 0);
         given_up.bad(FromOutside::default());
         let mut refused = fixture(Quality::ORDERED);
+        told(&mut refused, 0, Fate::NotSent, None);
         beside(&mut refused, Beside::GaveUpOutside { client: 7, was_refused: false });
         refused.good(FromOutside::default());
         beside(&mut refused, Beside::GaveUpOutside { client: 7, was_refused: true });
