@@ -15,7 +15,7 @@ use bytes::{BufMut, Bytes};
 use std::collections::BTreeMap;
 use unisono_core::outside::{Call, Fate, Position, Sender, SenderError};
 use unisono_core::rpc::CallFailure;
-use unisono_core::{Phase, Quality, Random, SendError, Uid};
+use unisono_core::{GroupConfig, Phase, Quality, Random, Uid};
 
 /// Separates the random stream of these choices from others.
 const OUTSIDE: u64 = 0x6f75_7473_6964_6521;
@@ -90,9 +90,18 @@ struct Calling {
 
 impl Outsiders {
     /// Draws the choices for a seed.
-    pub(crate) fn draw(seed: u64, profile: Profile, planted: Option<Planted>) -> Outsiders {
+    pub(crate) fn draw(
+        seed: u64,
+        profile: Profile,
+        config: &GroupConfig,
+        planted: Option<Planted>,
+    ) -> Outsiders {
         let mut random = Random::from_u64(OUTSIDE ^ seed ^ (profile as u64 + 1) << 56);
-        let takes_part = matches!(profile, Profile::Swarm | Profile::Crash) && random.chance(0.125);
+        // Two parts of a group may go on beside each other if its quorums do not intersect, and a client that goes from one to
+        // the other sends twice what the other lacks.
+        let takes_part = matches!(profile, Profile::Swarm | Profile::Crash)
+            && random.chance(0.125)
+            && config.quorums_intersect();
         let hosts = if takes_part { random.between(1, 3) } else { 0 };
         let mut outsiders = Outsiders {
             every: random.pick(&[20, 50, 200]) * MILLISECOND,
@@ -228,12 +237,7 @@ impl Director {
         if let Some(error) = client.sender.error()
             && !std::mem::replace(&mut client.is_over, true)
         {
-            let was_refused = match error {
-                SenderError::NotFound | SenderError::NoAnswer => false,
-                // Such a group refuses the quality majority by name.
-                SenderError::Refused(reason) => *reason != SendError::QuorumsDoNotIntersect.to_string(),
-                _ => true,
-            };
+            let was_refused = !matches!(error, SenderError::NotFound | SenderError::NoAnswer);
             besides.push(Beside::GaveUpOutside { client: number, was_refused });
         }
         for beside in besides {
