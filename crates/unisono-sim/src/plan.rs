@@ -117,7 +117,7 @@ const RUSH: u64 = 0x7275_7368_2121_2121;
 /// And runs in which the order changes.
 const SWITCHES: u64 = 0x7377_6974_6368_2121;
 
-/// Most participants of a formation: the smallest datagram drawn has room for 12.
+/// Most participants of a formation: the smallest datagram drawn has room for 12, and for 11 if the quorum names them too.
 const FORMATION_MAX: usize = 12;
 
 /// How the group begins.
@@ -505,8 +505,7 @@ impl Plan {
     /// All members form the group together. The network has all its errors from the start, but no process crashes
     /// during the formation: a restarted one might found a second group.
     fn form(&mut self, random: &mut Random) {
-        if self.long_names || self.members > FORMATION_MAX {
-            // A formation must fit one datagram.
+        if !self.formation_fits() {
             return;
         }
         let members = self.members as u64;
@@ -514,6 +513,12 @@ impl Plan {
         let at_least = random.between(members / 2 + 1, members) as u16;
         self.beginning = Beginning::Formation { at_least, within, joins: false };
         self.parts.chaos = 4 * SECOND;
+    }
+
+    /// True if a formation of all members fits one datagram.
+    fn formation_fits(&self) -> bool {
+        let named = usize::from(matches!(self.config.quorum, Quorum::MajorityOf(_)));
+        !self.long_names && self.members <= FORMATION_MAX - named
     }
 
     /// In some worlds messages wait while the group has few members.
@@ -530,8 +535,8 @@ impl Plan {
         if let Beginning::Formation { joins, .. } = &mut self.beginning {
             *joins = joins_first;
         }
-        let fits = !self.long_names && self.members <= FORMATION_MAX;
-        if fits && matches!(self.beginning, Beginning::Founder | Beginning::Formation { .. }) {
+        if self.formation_fits() && matches!(self.beginning, Beginning::Founder | Beginning::Formation { .. })
+        {
             let within = random.duration(500, 3_000);
             self.forms_again = random.chance(0.3).then_some(within);
         }

@@ -52,8 +52,15 @@ impl Round {
                 self.shown.clear();
                 None
             }
-            _ => {
+            Entry::Join(_) | Entry::Leave(_) => {
+                self.passes = 0;
                 // A leave of the member that has the token names another one.
+                if let Entry::Leave(leaver) = entry {
+                    self.site = self.site.filter(|site| site != leaver);
+                }
+                None
+            }
+            Entry::Reset(_) | Entry::Base(_) => {
                 (self.passes, self.site) = (0, None);
                 self.shown.clear();
                 None
@@ -192,6 +199,20 @@ mod tests {
         );
         let early = fault(&[pass(1), pass(2), message(), pass(3), pass(0), pass(2)]);
         assert_eq!(early.as_deref(), Some("Life(1) is left out"), "it had the token before the message");
+    }
+
+    #[test]
+    fn a_join_and_a_leave_leave_what_was_shown_and_a_switch_does_not() {
+        let order = Entry::Order { is_ring: true, sequencer: Life(2) };
+        let before = [pass(1), message(), pass(2)];
+        for (change, left_out) in [
+            (Entry::Join(Life(9)), None),
+            (Entry::Leave(Life(9)), None),
+            (order, Some("Life(1) is left out".to_owned())),
+        ] {
+            let log = [&before[..], &[change, pass(3), pass(0), pass(2)]].concat();
+            assert_eq!(fault(&log), left_out);
+        }
     }
 
     #[test]

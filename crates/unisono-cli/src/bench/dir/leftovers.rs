@@ -3,8 +3,11 @@
 
 use super::target::ROWS;
 use super::team::Team;
+use super::worker::Seat;
+use crate::bench::replica::disks::{last_snapshot, next_snapshot};
 use crate::problem::Problem;
 use crate::progress;
+use std::path::PathBuf;
 use std::time::Duration;
 use unisono_dir::Table;
 
@@ -18,7 +21,14 @@ const SHORT: Duration = Duration::from_secs(2);
 /// are not of the measured directory itself, of all servers together.
 pub(super) fn count(mut team: Team) -> Result<u64, Problem> {
     let telling = progress::tell_if_long(SHORT, || "fills the logs until all servers write snapshots …");
+    let last = |seat: &Seat| Ok((seat.data.clone(), last_snapshot(&seat.data)?));
+    let before: anyhow::Result<Vec<(PathBuf, u64)>> = team.seats().iter().map(last).collect();
+    let before = before.map_err(Problem::failed)?;
     team.fill_logs(FILL_BYTES)?;
+    // A server that ends leaves the snapshot that it is writing.
+    for (folder, number) in before {
+        next_snapshot(&folder, number).map_err(Problem::failed)?;
+    }
     team.end_servers()?;
     team.dismiss();
     drop(telling);

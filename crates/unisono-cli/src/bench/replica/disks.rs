@@ -15,6 +15,12 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Time within which a snapshot is written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(60);
+/// Interval of looking for it.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
 /// A folder for the files of one run, removed at its end.
 pub(in crate::bench) struct Disks {
@@ -78,6 +84,30 @@ impl Drop for Disks {
 pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
+}
+
+/// Returns the highest number of a snapshot in a server's folder, 0 if it has none.
+pub(in crate::bench) fn last_snapshot(folder: &Path) -> anyhow::Result<u64> {
+    let names = files(folder)?;
+    let number = |path: &PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_prefix("snapshot-")?;
+        name.split_once('-')?.1.parse::<u64>().ok()
+    };
+    Ok(names.iter().filter_map(number).max().unwrap_or(0))
+}
+
+/// Waits until a server's folder has a snapshot with a higher number, and returns that.
+pub(in crate::bench) fn next_snapshot(folder: &Path, before: u64) -> anyhow::Result<u64> {
+    let until = Instant::now() + WRITTEN_WITHIN;
+    loop {
+        match last_snapshot(folder)? {
+            number if number > before => return Ok(number),
+            _ if Instant::now() > until => {
+                anyhow::bail!("no snapshot was written in {} within {WRITTEN_WITHIN:?}", folder.display())
+            }
+            _ => std::thread::sleep(LOOKS_EVERY),
+        }
+    }
 }
 
 /// Processes, each of which appends to a file of its own and syncs it.

@@ -1,15 +1,14 @@
 //! How long updates wait beside a snapshot that all servers write, and without one.
 
 use super::Bench;
-use super::disks::files;
+use super::disks::next_snapshot;
 use super::worker::{Asks, PART_BYTES, Part};
 use crate::bench::statistics::quantile;
 use crate::output::rounded;
 use crate::problem::Problem;
 use crate::progress;
 use serde_json::{Value, json};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Number of snapshots.
 const SNAPSHOTS: usize = 5;
@@ -27,10 +26,6 @@ const LOADED: Duration = Duration::from_secs(3);
 const TIMED_BYTES_MIN: u64 = 1 << 10;
 /// Commands under way.
 const IN_FLIGHT: usize = 16;
-/// Time within which a snapshot counts.
-const COUNTS_WITHIN: Duration = Duration::from_secs(60);
-/// Interval of looking for it.
-const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
 impl Bench<'_> {
     /// Measures the slowest update of loads with a snapshot, between each two of which `parts` parts change, and of loads
@@ -60,7 +55,7 @@ impl Bench<'_> {
             let mut took = load(&mut staff)?;
             logged = (logged + took.len() as u64 * (bytes + ENTRY_BYTES)).saturating_sub(DUE_AFTER_BYTES);
             beside.push(quantile(&mut took, 1.0));
-            shown = next_snapshot(&folder, shown)?;
+            shown = next_snapshot(&folder, shown).map_err(Problem::failed)?;
             bar.inc(1);
         }
         bar.finish_and_clear();
@@ -90,24 +85,5 @@ impl Bench<'_> {
             "slowest_without_p50_us": p50_without,
         });
         Ok((lines, figures))
-    }
-}
-
-/// Waits until a server's folder has a snapshot with a higher number, and returns that.
-fn next_snapshot(folder: &Path, before: u64) -> Result<u64, Problem> {
-    let until = Instant::now() + COUNTS_WITHIN;
-    loop {
-        let names = files(folder).map_err(|error| Problem::failed(format!("{error:#}")))?;
-        let number = names.iter().filter_map(|path| {
-            let name = path.file_name()?.to_str()?.strip_prefix("snapshot-")?;
-            name.split_once('-')?.1.parse::<u64>().ok()
-        });
-        match number.max() {
-            Some(number) if number > before => return Ok(number),
-            _ if Instant::now() > until => {
-                return Err(Problem::failed("no snapshot was written beside the load"));
-            }
-            _ => std::thread::sleep(LOOKS_EVERY),
-        }
     }
 }
