@@ -163,6 +163,9 @@ impl Group {
     /// Serves a NACK for these seqnos.
     pub(crate) fn handle_nack(&mut self, from: Uid, ranges: &[(Seqno, Seqno)]) {
         let Some(address) = self.peers.address(from) else { return };
+        if self.is_ring() && self.own_term_is_in(ranges) {
+            self.peers.note_term_requested(from);
+        }
         let base = self.log.base();
         if ranges.first().is_some_and(|range| range.0 <= base) {
             self.probe(Probe::AskedForGone);
@@ -184,6 +187,13 @@ impl Group {
             }
             self.serve(address, self.epoch_tag, None, first, last);
         }
+    }
+
+    /// True if all that this member numbered in its last term is in one of these ranges.
+    fn own_term_is_in(&self, ranges: &[(Seqno, Seqno)]) -> bool {
+        let own = self.order.numbered_by_us();
+        own.after < own.through
+            && ranges.iter().any(|range| range.0 <= own.after + 1 && own.through <= range.1)
     }
 
     /// Queues entries to be sent to one address.

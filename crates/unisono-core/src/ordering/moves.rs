@@ -135,6 +135,7 @@ impl Group {
             self.log.drop_waiting();
         }
         self.note_pass_taken(now);
+        self.peers.judge_term(now);
         self.order.ring.take(now, self.log.delivered());
         self.forget_awaited();
         self.beat_soon(now);

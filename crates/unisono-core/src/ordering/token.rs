@@ -27,10 +27,6 @@ const KEPT_FOR: Duration = Duration::from_millis(150);
 /// A member gives the token on when its application has taken nothing for this time, and messages wait for that.
 const STUCK_AFTER: Duration = Duration::from_millis(10);
 
-/// After so many passes in a row that were taken only when they were repeated, the first repetition goes by name: members
-/// that are reached by copies may have told the successor, which says nothing about the multicast.
-const REPEATED_MAX: u8 = 3;
-
 /// What a member of a ring knows of the token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
@@ -51,8 +47,6 @@ pub(super) struct Ring {
     /// How this member's last pass was said so far, and when it was given.
     said: Said,
     passed_at: Time,
-    /// Number of the last passes in a row that were taken only when they were repeated.
-    repeated: u8,
     /// How long after a pass of this member another one is seen to have the token.
     takes: RoundTrip,
     /// The member to which this one has sent messages by name that have no seqno yet.
@@ -102,9 +96,8 @@ impl Ring {
 
     /// Notes that this member takes the token.
     pub(super) fn take(&mut self, now: Time, delivered: Seqno) {
-        let Ring { unshown, asked_at, submitted_to, takes, repeated, .. } = *self;
-        let taken = (now, delivered);
-        *self = Ring { unshown, asked_at, submitted_to, takes, repeated, taken, ..Ring::default() };
+        let Ring { unshown, asked_at, submitted_to, takes, .. } = *self;
+        *self = Ring { unshown, asked_at, submitted_to, takes, taken: (now, delivered), ..Ring::default() };
     }
 
     /// Notes that this member has passed the token on. Returns the time after which it repeats the pass: on a slow path it
@@ -116,20 +109,13 @@ impl Ring {
 
     /// Notes that the last pass is said again. Returns true if it is to go by name: it was repeated to all in vain.
     fn repeat(&mut self) -> bool {
-        let again = self.said == Said::ToAll && self.repeated < REPEATED_MAX;
-        self.said = if again { Said::Again } else { Said::ByName };
-        !again
+        self.said = if self.said == Said::ToAll { Said::Again } else { Said::ByName };
+        self.said == Said::ByName
     }
 
     /// Notes that a later member acts, and returns how the pass was said until then.
     fn take_said(&mut self) -> Said {
-        let said = core::mem::take(&mut self.said);
-        match said {
-            Said::Nothing => {}
-            Said::Again => self.repeated = self.repeated.saturating_add(1),
-            Said::ToAll | Said::ByName => self.repeated = 0,
-        }
-        said
+        core::mem::take(&mut self.said)
     }
 
     /// Notes that the last pass was taken after no longer than the path needs.
@@ -420,24 +406,6 @@ mod tests {
             (false, Said::Again),
             "the next pass goes to all again"
         );
-    }
-
-    // Another member that got a copy may have told the successor each time.
-    #[test]
-    fn after_three_passes_in_a_row_that_were_taken_late_the_next_goes_by_name_at_once() {
-        let mut ring = Ring::default();
-        let is_repeated_by_name = |ring: &mut Ring| {
-            ring.take(at(0), 0);
-            ring.pass(at(0));
-            ring.repeat()
-        };
-        for _ in 0..REPEATED_MAX {
-            assert!(!is_repeated_by_name(&mut ring));
-            assert_eq!(ring.take_said(), Said::Again);
-        }
-        assert!(is_repeated_by_name(&mut ring));
-        assert_eq!(ring.take_said(), Said::ByName);
-        assert!(!is_repeated_by_name(&mut ring), "this was judged; the next pass goes to all again");
     }
 
     #[test]

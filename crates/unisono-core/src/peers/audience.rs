@@ -66,7 +66,7 @@ impl Addressing {
         self.computed_at = Some((peers.changes(), role_changes));
         let Means { announces, .. } = *means;
         let all_hear = if announces { peers.all_hear_multicast() } else { means.multicast_heard };
-        let hearers = peers.iter().filter(|peer| peer.hears_multicast()).count();
+        let hearers = peers.iter().filter(|peer| peer.is_reached_by_multicast()).count();
         let enough = match means.transport {
             Transport::Unicast => false,
             Transport::Multicast => hearers > 0 || (!announces && all_hear),
@@ -74,7 +74,7 @@ impl Addressing {
         };
         let multicast = enough && (announces || all_hear) && !means.is_unheard;
         let is_reached =
-            |peer: &&Peer| multicast && (if announces { peer.hears_multicast() } else { all_hear });
+            |peer: &&Peer| multicast && (if announces { peer.is_reached_by_multicast() } else { all_hear });
         self.audience.multicast = multicast;
         self.audience.addresses.clear();
         self.audience.addresses.extend(peers.iter().filter(|peer| !is_reached(peer)).map(Peer::address));

@@ -7,6 +7,7 @@
 //! datagram reaches all of them.
 
 mod audience;
+mod deafness;
 mod detector;
 mod peer;
 
@@ -26,6 +27,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::SocketAddr;
+use deafness::Deafness;
 use detector::Probing;
 
 /// Why this member deals with a peer.
@@ -42,10 +44,12 @@ pub(crate) enum Standing {
 /// What is known of one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    // The audience depends on these three; `Peers` counts their changes.
+    // The audience depends on these four; `Peers` counts their changes.
     member: Member,
     standing: Standing,
     hears_multicast: bool,
+    /// Whether it hears this member's own multicasts.
+    deafness: Deafness,
     /// It holds everything through here, data included.
     received: Seqno,
     /// It knows everything through here to be accepted.
@@ -85,7 +89,7 @@ pub(crate) struct Peer {
 pub(crate) struct Peers {
     table: Table<Box<Peer>>,
     /// Number of changes after which a datagram for all may have to reach them otherwise: a peer comes or goes, another
-    /// change of the view is in the log, or a peer reports otherwise whether it hears the multicast.
+    /// change of the view is in the log, a peer reports otherwise whether it hears the multicast, or is found to be deaf to this member.
     changes: u64,
 }
 
@@ -170,6 +174,20 @@ impl Peers {
             self.changes += 1;
         }
         true
+    }
+
+    /// Notes that a peer requests the whole of this member's last term in a ring.
+    pub(crate) fn note_term_requested(&mut self, uid: Uid) {
+        if let Some(peer) = self.get_mut(uid) {
+            peer.deafness.note_requested();
+        }
+    }
+
+    /// Judges by this member's last term in a ring which peers hear its multicasts.
+    pub(crate) fn judge_term(&mut self, now: Time) {
+        for (_, peer) in self.table.iter_mut() {
+            self.changes += u64::from(peer.deafness.judge(now));
+        }
     }
 
     /// Returns the number of changes of what the audience depends on.

@@ -3,6 +3,7 @@
 //! What a peer is known to hold only rises within an epoch. [`Peer::begin_epoch`] alone lowers it, to what the reset
 //! kept.
 
+use super::deafness::Deafness;
 use super::{Peer, Standing};
 use crate::allowance::Allowance;
 use crate::identity::{Member, MessageNumber, Seqno, Uid};
@@ -20,6 +21,7 @@ impl Peer {
             member,
             standing,
             hears_multicast: false,
+            deafness: Deafness::default(),
             received,
             accepted: received,
             delivered: received,
@@ -102,6 +104,11 @@ impl Peer {
     /// True if it hears the group's multicast, by its own last report.
     pub(crate) fn hears_multicast(&self) -> bool {
         self.hears_multicast
+    }
+
+    /// True if it is reached by this member's multicasts, as far as that is known.
+    pub(super) fn is_reached_by_multicast(&self) -> bool {
+        self.hears_multicast && !self.deafness.is_deaf()
     }
 
     /// True if it has shown that it entered the present epoch.
