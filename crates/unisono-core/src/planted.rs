@@ -202,6 +202,8 @@ named! {
         WaitingDroppedAtPass,
         /// In a ring a pass is repeated by its giver alone.
         PassToldByGiverAlone,
+        /// In a ring a member that hears all but this one's multicasts is not sent copies.
+        DeafMemberUnnoticed,
         /// In a ring the token rests as soon as its holder knows that enough members hold the last message, its sender or not.
         OwnHoldingCounted,
         /// In a ring each member bounds the bytes that it numbers itself, not those that all number.

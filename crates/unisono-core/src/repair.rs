@@ -163,7 +163,7 @@ impl Group {
     /// Serves a NACK for these seqnos.
     pub(crate) fn handle_nack(&mut self, from: Uid, ranges: &[(Seqno, Seqno)]) {
         let Some(address) = self.peers.address(from) else { return };
-        if self.is_ring() && self.own_term_is_in(ranges) {
+        if self.is_ring() && self.own_term_is_in(ranges) && !self.broken(Planted::DeafMemberUnnoticed) {
             self.peers.note_term_requested(from);
         }
         let base = self.log.base();

@@ -74,6 +74,11 @@ impl Ring {
         self.unshown = Some((seqno, needed.max(known)));
     }
 
+    /// Forgets the last message if it is no later than this.
+    fn forget_through(&mut self, seqno: Seqno) {
+        self.unshown = self.unshown.filter(|(last, _)| *last > seqno);
+    }
+
     /// Notes that this member numbered a message.
     pub(super) fn note_numbered(&mut self) {
         self.has_numbered = true;
@@ -214,9 +219,8 @@ impl Group {
     /// Returns the member that has to show that it holds the last message, if one has to: `next`, if only this member
     /// has not shown it. Where messages wait for room all have to.
     fn site_to_show(&mut self, ring: &[Uid], next: Uid) -> Option<Uid> {
-        // What is freed is held by all. Below a switch of the order members have reported what they hold.
-        let below = self.log.base().max(self.log.history().order_since());
-        self.order.ring.unshown = self.order.ring.unshown.filter(|(seqno, _)| *seqno > below);
+        // What is freed is held by all. What was ordered before a switch is accepted by reports, as with a sequencer.
+        self.order.ring.forget_through(self.log.base().max(self.log.history().order_since()));
         let (seqno, needed) = self.order.ring.unshown?;
         let members = ring.len() + 1;
         let needed = if self.order.shut_since.is_some() { members } else { needed.min(members) };
@@ -380,6 +384,10 @@ mod tests {
             ring.note_message(seqno, needed);
         }
         assert_eq!(ring.unshown, Some((3, 4)));
+        ring.forget_through(2);
+        assert_eq!(ring.unshown, Some((3, 4)));
+        ring.forget_through(3);
+        assert_eq!(ring.unshown, None);
     }
 
     #[test]

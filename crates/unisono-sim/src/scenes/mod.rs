@@ -36,6 +36,7 @@ pub(crate) fn of(bug: Planted) -> Option<Scene> {
         Planted::AskedAtRestNamesItself => Some(ring::joiners_at_rest),
         Planted::WaitingDroppedAtPass => Some(ring::lossless_load),
         Planted::PassToldByGiverAlone => Some(ring::pass_told_by_others),
+        Planted::DeafMemberUnnoticed => Some(ring::deaf_to_one),
         Planted::OwnHoldingCounted => Some(ring::passes_alone),
         Planted::OwnBytesAloneCounted => Some(ring::a_socket_holds_it),
         _ => None,

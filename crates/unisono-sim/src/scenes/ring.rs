@@ -40,6 +40,8 @@ struct Circle {
     flights: Vec<Flight>,
     /// The network carries nothing from the first of these to the second.
     cut: Option<(usize, usize)>,
+    /// The second of these hears no multicast of the first.
+    deaf: Option<(usize, usize)>,
     /// The only member that processes ask that look for the group, if there is no multicast to find it.
     seed: Option<usize>,
     /// The member whose application takes no events.
@@ -66,6 +68,7 @@ impl Circle {
             groups: Vec::new(),
             flights: Vec::new(),
             cut: None,
+            deaf: None,
             seed: None,
             stuck: None,
             frozen: None,
@@ -224,7 +227,8 @@ impl Circle {
         for place in (0..self.groups.len()).filter(|place| *place != from && self.cut != Some((from, *place)))
         {
             let copies = addresses.iter().filter(|known| **known == address(place as u8)).map(|_| Way::Copy);
-            let ways = is_multicast.then_some(Way::Multicast).into_iter().chain(copies);
+            let is_heard = is_multicast && self.deaf != Some((from, place));
+            let ways = is_heard.then_some(Way::Multicast).into_iter().chain(copies);
             for way in ways {
                 self.flights.push(Flight { from, to: place, way, bytes: bytes.to_vec() });
             }
@@ -314,6 +318,17 @@ pub(super) fn pass_told_by_others(bug: Option<Planted>) -> Option<&'static str> 
     }
     let came = circle.received[0] - before;
     (came < 5).then_some("ring_goes_on")
+}
+
+/// One member hears the multicasts of all others but one, while all send. It requests what that one numbers a few times, and
+/// then gets copies.
+pub(super) fn deaf_to_one(bug: Option<Planted>) -> Option<&'static str> {
+    let mut circle = Circle::new(4, GroupConfig::default(), by_multicast(), bug)?;
+    load(&mut circle, Duration::from_millis(100), 1, 100);
+    let before = circle.nacks;
+    circle.deaf = Some((0, 1));
+    load(&mut circle, Duration::from_millis(500), 1, 100);
+    (circle.nacks - before > 20).then_some("the_deaf_get_copies")
 }
 
 /// Each member in turn sends a message that all must hold, twice. It costs its datagram, its number and a pass of each
