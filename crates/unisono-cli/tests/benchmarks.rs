@@ -111,8 +111,10 @@ fn passes_of_the_token_are_counted_and_are_no_hand_overs() {
 #[test]
 fn calls_are_measured_beside_their_floor() {
     let _alone = alone();
-    let run = ["rpc", "--calls", "100", "--seconds", "1", "--in-flight", "4", "--servers", "2"];
+    let run = ["rpc", "--calls", "100", "--seconds", "1", "--in-flight", "4", "--servers", "2", "--outside"];
     let fields = [
+        "outside_p50_us",
+        "ratio_call_send",
         "p50_us",
         "max_us",
         "alone_p50_us",

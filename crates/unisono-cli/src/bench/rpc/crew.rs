@@ -1,6 +1,6 @@
 //! Controls the servers and clients whose calls are measured, from the measuring process.
 
-use super::worker::{Answer, Assignment, Instruction, Loaded};
+use super::worker::{Answer, Assignment, Instruction, Loaded, Part};
 use crate::bench::latency::member::Usage;
 use crate::bench::side::UNTIMED;
 use crate::location::Location;
@@ -30,12 +30,35 @@ impl Calling {
         bytes: usize,
         settings: &Settings,
     ) -> Result<Calling, Problem> {
+        let part = |index: usize| if index < servers { Part::Server } else { Part::Client };
+        let parts = locations.iter().enumerate().map(|(index, location)| (part(index), location));
+        Calling::start_parts(parts, servers, bytes, settings)
+    }
+
+    /// Starts a group of two members, one at each location, and beside the second, which is open, a process that sends to
+    /// the group from outside: its calls are messages.
+    pub(super) fn start_outside(
+        locations: &[Location; 2],
+        bytes: usize,
+        settings: &Settings,
+    ) -> Result<Calling, Problem> {
+        let [first, second] = locations;
+        let parts = [(Part::Founder, first), (Part::Relay, second), (Part::Outsider, second)];
+        Calling::start_parts(parts.into_iter(), 2, bytes, settings)
+    }
+
+    fn start_parts<'a>(
+        parts: impl Iterator<Item = (Part, &'a Location)>,
+        servers: usize,
+        bytes: usize,
+        settings: &Settings,
+    ) -> Result<Calling, Problem> {
         let service = format!("bench-{:08x}", lot(1 << 32)?);
         let mut calling = Calling { crew: Crew::new(), servers };
-        for (index, location) in locations.iter().enumerate() {
+        for (part, location) in parts {
             let assignment = Assignment {
                 service: service.clone(),
-                serves: index < servers,
+                part,
                 bytes,
                 location: location.clone(),
                 settings: settings.clone(),

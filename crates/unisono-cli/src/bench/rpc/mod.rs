@@ -13,6 +13,7 @@ use super::side::{Side, UNTIMED, blocks};
 use super::statistics::{Ratio, median};
 use super::{Protocol, Summary};
 use crate::arguments::{self, Common};
+use crate::location::Location;
 use crate::output::{Output, rounded, several};
 use crate::problem::Problem;
 use crate::progress;
@@ -60,6 +61,10 @@ pub(crate) struct Rpc {
     #[arg(long, value_name = "TIME", default_value_t = 5, value_parser = units::whole_seconds(1..=3600))]
     seconds: u64,
 
+    /// Also time messages that a process sends to a group from outside, and compare one with a call and a message of a member
+    #[arg(long)]
+    outside: bool,
+
     /// On which processors the processes of all sides run
     #[arg(long, value_enum, default_value_t)]
     placement: Placement,
@@ -98,6 +103,8 @@ struct Single {
     group: Side,
     /// Empty calls, to compare with the group's messages, which are empty.
     null: Side,
+    /// Empty messages from outside of a group.
+    outside: Side,
 }
 
 fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single, Problem> {
@@ -112,21 +119,31 @@ fn one_at_a_time(command: &Rpc, bytes: usize, ground: &Ground) -> Result<Single,
     let wanted = Wanted { protocol: Protocol::default(), bytes: 0 };
     let mut group = Measured::start(&wanted, &locations, &ground.settings)?;
     let mut floor = Floor::start(&locations, bytes, None)?;
+    let mut outside = match <&[Location; 2]>::try_from(&locations[..]) {
+        Ok(locations) if command.outside => Some(Calling::start_outside(locations, 0, &ground.settings)?),
+        _ => None,
+    };
     let (rounds, block) = blocks(command.calls);
     let mut single = Single::default();
     let bar = progress::bar(rounds as u64, "rounds");
     for round in 0..rounds {
         // The order of the sides rotates from round to round.
-        for turn in 0..4 {
-            match (turn + round) % 4 {
+        for turn in 0..5 {
+            match (turn + round) % 5 {
                 0 => single.call.turn(&mut calling, Calling::usage, |calling| calling.call(block))?,
                 1 => single
                     .rpc
                     .turn(&mut floor, Usage::of, |floor| floor.measure(Path::Rpc, UNTIMED, block))?,
                 2 => single.group.turn(&mut group, Measured::usage, |group| group.measure(block))?,
-                _ => {
+                3 => {
                     if let Some(null) = &mut null {
                         single.null.turn(null, Calling::usage, |null| null.call(block))?;
+                    }
+                }
+                _ => {
+                    if let Some(outside) = &mut outside {
+                        let unknown = |_: &mut Calling| Ok(Usage::default());
+                        single.outside.turn(outside, unknown, |outside| outside.call(block))?;
                     }
                 }
             }
@@ -141,6 +158,10 @@ fn summary(command: &Rpc, single: &mut Single, load: &Load, shares: &[f64], seal
     let to_rpc = Ratio::of(&single.call.rounds, &single.rpc.rounds);
     let null = if command.bytes == 0 { &single.call.rounds } else { &single.null.rounds };
     let of_group = Ratio::of(&single.group.rounds, null);
+    let outside = command.outside.then(|| {
+        let pairs: Vec<f64> = null.iter().zip(&single.group.rounds).map(|(call, send)| call + send).collect();
+        Ratio::of(&single.outside.rounds, &pairs)
+    });
     let (rpc, group) = (single.rpc.us(0.5), single.group.us(0.5));
     let alone = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| single.call.us(part));
     let loaded = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| load.us(part));
@@ -185,11 +206,18 @@ fn summary(command: &Rpc, single: &mut Single, load: &Load, shares: &[f64], seal
             load.datagrams()
         ),
     ];
+    let outside_us = command.outside.then(|| single.outside.us(0.5));
+    if let (Some(ratio), Some(us)) = (&outside, outside_us) {
+        lines.push(format!(
+            "  from outside   p50 {us} us: a message takes {} times as long as a null call and a member's message (rounds {} to {})",
+            ratio.median, ratio.spread[0], ratio.spread[1]
+        ));
+    }
     if shares.len() > 1 {
         let words: Vec<String> = shares.iter().map(|share| format!("{share}")).collect();
         lines.push(format!("  by server      {}", words.join(", ")));
     }
-    let object = json!({
+    let mut object = json!({
         "bench": "rpc",
         "bytes": command.bytes,
         "in_flight": command.in_flight,
@@ -218,5 +246,10 @@ fn summary(command: &Rpc, single: &mut Single, load: &Load, shares: &[f64], seal
         "datagrams_per_call": rounded(if is_loaded { load.datagrams() } else { single.call.datagrams() }),
         "server_shares": shares,
     });
+    if let Some(ratio) = outside {
+        object["outside_p50_us"] = json!(outside_us);
+        object["ratio_call_send"] = json!(ratio.median);
+        object["ratio_call_send_spread"] = json!(ratio.spread);
+    }
     Summary::new(lines, command.ground.tell(object))
 }

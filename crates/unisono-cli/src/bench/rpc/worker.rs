@@ -1,4 +1,5 @@
-//! The processes whose calls are measured: servers that reply with the request, and clients.
+//! The processes whose calls are measured: servers that reply with the request, and clients. And those of a group that gets
+//! messages from outside: two members, and a process that sends to the second.
 
 use crate::connection;
 use crate::location::Location;
@@ -8,20 +9,34 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use unisono::Bytes;
 use unisono::rpc::{Client, Port, PrivatePort, ServeOptions, Server};
+use unisono::{Bytes, Group, GroupConfig, OutsideOptions, OutsideSender, Quality};
 
 /// Deadline of a call: 20 s.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The server or client that a process is.
+/// The part that a process plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// A server.
+    Server,
+    /// A client of the servers.
+    Client,
+    /// A member that founds the group, and is its sequencer.
+    Founder,
+    /// A member that joins it, and sends on what comes from outside.
+    Relay,
+    /// A process that sends to the group from outside.
+    Outsider,
+}
+
+/// The part of a process, and where it plays it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Assignment {
-    /// Name of the service.
+    /// Name of the service or group.
     pub(crate) service: String,
-    /// True for a server, false for a client.
-    pub(crate) serves: bool,
-    /// Size of a request and of its reply.
+    pub(crate) part: Part,
+    /// Size of a request and of its reply, or of a message.
     pub(crate) bytes: usize,
     pub(crate) location: Location,
     pub(crate) settings: Settings,
@@ -30,7 +45,7 @@ pub(crate) struct Assignment {
 /// An instruction to a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Make `untimed` and then `timed` calls, one at a time.
+    /// Make `untimed` and then `timed` calls, or send as many messages, one at a time.
     Call { untimed: usize, timed: usize },
     /// Keep `in_flight` calls under way for both times together, and count the calls answered in the timed one.
     Load { in_flight: usize, untimed_ms: u64, timed_ms: u64 },
@@ -76,36 +91,101 @@ pub(crate) struct Usage {
 /// Runs a measured process.
 pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> anyhow::Result<()> {
     assignment.location.enter()?;
-    let options = connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
-    let port = PrivatePort::from_name(&assignment.service);
-    let server = match assignment.serves {
-        true => Some(Server::new(&port, ServeOptions::default(), &options)?),
-        false => None,
-    };
-    let client = match &server {
-        Some(server) => server.client(),
-        None => Client::new(&options)?,
-    };
-    if let Some(server) = server {
-        let serve = move || server.serve(1, |request| request.payload().clone().into());
-        crate::threads::start("requests", serve)?;
-    }
-    let caller = Caller { client, port: port.public(), request: vec![b'x'; assignment.bytes].into() };
+    let subject = Subject::new(&assignment)?;
     processes::answer(&Answer::Ready)?;
     while let Some(instruction) = instructions.next()? {
-        let answer = match instruction {
-            Instruction::Call { untimed, timed } => {
-                caller.call(untimed).and_then(|_| caller.call(timed)).map(Answer::Took)
-            }
-            Instruction::Load { in_flight, untimed_ms, timed_ms } => {
-                let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
-                caller.load(in_flight, untimed, timed).map(Answer::Loaded)
-            }
-            Instruction::Usage => Ok(Answer::Usage(caller.usage())),
-        };
+        let answer = subject.follow(instruction);
         processes::answer(&answer.unwrap_or_else(|error| Answer::Trouble(format!("{error:#}"))))?;
     }
     Ok(())
+}
+
+/// What a process measures with.
+enum Subject {
+    Caller(Caller),
+    Member { _group: Group },
+    Outsider { sender: OutsideSender, message: Bytes },
+}
+
+impl Subject {
+    fn new(assignment: &Assignment) -> anyhow::Result<Subject> {
+        let options =
+            connection::options(&assignment.settings, None).map_err(|problem| problem.into_error())?;
+        let name = &assignment.service;
+        let port = PrivatePort::from_name(name);
+        let content = Bytes::from(vec![b'x'; assignment.bytes]);
+        let caller =
+            |client| Subject::Caller(Caller { client, port: port.public(), request: content.clone() });
+        Ok(match assignment.part {
+            Part::Server => {
+                let server = Server::new(&port, ServeOptions::default(), &options)?;
+                let client = server.client();
+                let serve = move || server.serve(1, |request| request.payload().clone().into());
+                crate::threads::start("requests", serve)?;
+                caller(client)
+            }
+            Part::Client => caller(Client::new(&options)?),
+            Part::Founder => {
+                let group = Group::create(name, GroupConfig::default(), &options)?;
+                Subject::member(group)?
+            }
+            Part::Relay => {
+                let group = connection::patiently(|| Group::join(name, "", &options))?;
+                group.open_to_outside()?;
+                Subject::member(group)?
+            }
+            Part::Outsider => Subject::Outsider {
+                sender: OutsideSender::new(name, OutsideOptions::default(), &options)?,
+                message: content,
+            },
+        })
+    }
+
+    fn member(group: Group) -> anyhow::Result<Subject> {
+        let receiving = group.clone();
+        crate::threads::start("events", move || {
+            let mut events = Vec::new();
+            while receiving.receive_many(&mut events).is_ok() {
+                events.clear();
+            }
+        })?;
+        Ok(Subject::Member { _group: group })
+    }
+
+    fn follow(&self, instruction: Instruction) -> anyhow::Result<Answer> {
+        Ok(match (self, instruction) {
+            (_, Instruction::Call { untimed, timed }) => {
+                self.one_by_one(untimed)?;
+                Answer::Took(self.one_by_one(timed)?)
+            }
+            (Subject::Caller(caller), Instruction::Load { in_flight, untimed_ms, timed_ms }) => {
+                let [untimed, timed] = [untimed_ms, timed_ms].map(Duration::from_millis);
+                Answer::Loaded(caller.load(in_flight, untimed, timed)?)
+            }
+            (Subject::Caller(caller), Instruction::Usage) => Answer::Usage(caller.usage()),
+            (_, instruction) => anyhow::bail!("a process of a group cannot follow {instruction:?}"),
+        })
+    }
+
+    /// Makes `count` calls or sends `count` messages, one at a time. Returns the time of each, in nanoseconds.
+    fn one_by_one(&self, count: usize) -> anyhow::Result<Vec<u64>> {
+        let mut took = Vec::with_capacity(count);
+        for _ in 0..count {
+            let begin = Instant::now();
+            match self {
+                Subject::Caller(caller) => caller.call()?,
+                Subject::Outsider { sender, message } => {
+                    sender.send(message.clone(), Quality::ORDERED)?;
+                    let tally = sender.flush()?;
+                    let lost = tally.unknown + tally.not_sent;
+                    anyhow::ensure!(lost == 0, "{lost} messages from outside were lost");
+                }
+                Subject::Member { .. } => anyhow::bail!("a member calls nothing"),
+            }
+            took.push(nanoseconds(begin.elapsed()));
+        }
+        Ok(took)
+    }
 }
 
 struct Caller {
@@ -115,15 +195,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Makes `count` calls, one at a time. Returns the time of each, in nanoseconds.
-    fn call(&self, count: usize) -> anyhow::Result<Vec<u64>> {
-        let mut took = Vec::with_capacity(count);
-        for _ in 0..count {
-            let begin = Instant::now();
-            self.client.call_within(self.port, self.request.clone(), DEADLINE)?;
-            took.push(nanoseconds(begin.elapsed()));
-        }
-        Ok(took)
+    fn call(&self) -> anyhow::Result<()> {
+        Ok(drop(self.client.call_within(self.port, self.request.clone(), DEADLINE)?))
     }
 
     /// Keeps `in_flight` calls under way, and waits for them in the order in which they were begun.
