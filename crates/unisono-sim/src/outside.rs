@@ -69,6 +69,7 @@ struct Client {
     number: u32,
     uid: Uid,
     quality: Quality,
+    is_confirmed: bool,
     sender: Sender,
     messages: u64,
     /// Its call under way.
@@ -129,11 +130,13 @@ impl Outsiders {
 
     fn new_client(&mut self) -> Client {
         self.clients += 1;
+        let is_confirmed = self.random.chance(0.75);
         Client {
             number: self.clients,
             uid: Uid(self.random.next_u64()),
             quality: self.random.pick(&QUALITIES),
-            sender: Sender::new(false, Position::default()),
+            is_confirmed,
+            sender: Sender::new(!is_confirmed, Position::default()),
             messages: 0,
             call: None,
             is_over: false,
@@ -213,7 +216,8 @@ impl Director {
             payload.put_u32(client.number);
             payload.put_u64(client.messages);
             let (number, index, quality) = (client.number, client.messages, client.quality);
-            let beside = Beside::FromOutside { client: number, index, quality, hash: record::hash(&payload) };
+            let (is_confirmed, hash) = (client.is_confirmed, record::hash(&payload));
+            let beside = Beside::FromOutside { client: number, index, quality, is_confirmed, hash };
             client.messages += 1;
             client.sender.push(payload.into(), quality);
             self.world.recorder.note(self.world.now, 0, Life::WORLD, What::Beside(beside.into()));

@@ -28,6 +28,7 @@ struct Message {
     client: u32,
     index: u64,
     quality: Quality,
+    is_confirmed: bool,
     /// It has its place, or a member delivered it.
     has_place: bool,
     /// Its client knows that it is not sent.
@@ -44,9 +45,10 @@ struct Delivered {
 impl FromOutside {
     fn note(&mut self, beside: &Beside) -> Result<(), String> {
         match *beside {
-            Beside::FromOutside { client, index, quality, hash } => {
+            Beside::FromOutside { client, index, quality, is_confirmed, hash } => {
                 self.hashes.insert((client, index), hash);
-                let message = Message { client, index, quality, has_place: false, is_given_up: false };
+                let (has_place, is_given_up) = (false, false);
+                let message = Message { client, index, quality, is_confirmed, has_place, is_given_up };
                 self.messages.insert(hash, message);
             }
             Beside::ToldOutside { client, index, fate, taken_over } => {
@@ -77,7 +79,7 @@ impl FromOutside {
             delivered.indices.range(..first).next_back()
         });
         match (fate, earlier) {
-            (Fate::Accepted, _) if !message.has_place => {
+            (Fate::Accepted, _) if !message.has_place && message.is_confirmed => {
                 Err("it counts as accepted, and has no place".into())
             }
             (Fate::NotSent, _) if message.has_place => Err("it counts as not sent, and has its place".into()),
@@ -176,11 +178,13 @@ mod tests {
     const MEMBER: Life = Life(0);
     const OTHER: Life = Life(1);
 
-    /// A client has three messages to send; that with the index i has the hash i.
+    /// A client has three messages to send, of which it does not confirm the last; that with the index i has the hash i.
     fn fixture(quality: Quality) -> Fixture {
         let mut fixture = Fixture::of(2, 1);
         for index in 0..3 {
-            beside(&mut fixture, Beside::FromOutside { client: 7, index, quality, hash: index });
+            let (client, is_confirmed) = (7, index < 2);
+            let given = Beside::FromOutside { client, index, quality, is_confirmed, hash: index };
+            beside(&mut fixture, given);
         }
         fixture
     }
@@ -237,6 +241,9 @@ mod tests {
         let mut untold = fixture(Quality::ORDERED);
         told(&mut untold, 0, Fate::Accepted, None);
         untold.bad(FromOutside::default());
+        let mut unconfirmed = fixture(Quality::ORDERED);
+        told(&mut unconfirmed, 2, Fate::Accepted, None);
+        unconfirmed.good(FromOutside::default());
         let mut given_up = fixture(Quality::ORDERED);
         told(&mut given_up, 0, Fate::NotSent, None);
         deliver(&mut given_up, OTHER, 0);

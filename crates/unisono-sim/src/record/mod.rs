@@ -521,6 +521,8 @@ pub enum Beside {
         index: u64,
         /// What it asks for.
         quality: Quality,
+        /// False if the message counts as accepted as soon as a member has sent it.
+        is_confirmed: bool,
         /// Hash of the payload.
         hash: u64,
     },
