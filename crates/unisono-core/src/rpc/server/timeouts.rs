@@ -91,7 +91,7 @@ impl Server {
             };
             let silence = common.settings.silence;
             let parts = &mut sending.parts;
-            if parts.is_over() || now.since(parts.heard_at()) > silence {
+            if parts.is_over() || now.since(parts.heard_at()) >= silence {
                 kept.transfer = None;
                 continue;
             }
