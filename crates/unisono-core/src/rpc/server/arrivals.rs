@@ -115,7 +115,7 @@ impl Server {
         let signs_each = common.broken(Planted::SignsEachCopy);
         match self.answered.find(now, from, (nonce, port, key)) {
             Known::Again(here) if !signs_each => return common.post(from.address, Frame::PortHere(here)),
-            Known::Copy if !signs_each => return,
+            Known::JustAnswered if !signs_each => return,
             _ => {}
         }
         if !self.proofs.spend(now, from.address.ip().into()) && !signs_each {
