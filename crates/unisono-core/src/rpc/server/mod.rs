@@ -74,9 +74,9 @@ pub(super) struct Server {
     /// Sessions with answers to send.
     due: VecDeque<SessionId>,
     /// Large replies of which a part may be sent: session, slot and number.
-    sending: VecDeque<(SessionId, u16, u64)>,
+    parts_due: VecDeque<(SessionId, u16, u64)>,
     /// All large replies that are being sent, by the time at which each is looked at.
-    transfers: BTreeSet<(Time, SessionId, u16, u64)>,
+    look_times: BTreeSet<(Time, SessionId, u16, u64)>,
     wake: Time,
     sweep_at: Time,
 }
@@ -131,8 +131,8 @@ impl Server {
             kept: VecDeque::new(),
             last_taken: Port::default(),
             due: VecDeque::new(),
-            sending: VecDeque::new(),
-            transfers: BTreeSet::new(),
+            parts_due: VecDeque::new(),
+            look_times: BTreeSet::new(),
             wake: Time::NEVER,
             sweep_at: Time::NEVER,
         }
@@ -404,7 +404,7 @@ impl Server {
             receiving_bytes: self.budget.receiving_bytes,
             taken_bytes: self.budget.taken_bytes,
             kept_bytes: self.budget.kept_bytes,
-            sending: self.sending.len(),
+            sending: self.parts_due.len(),
             ..CallAccount::default()
         }
     }
