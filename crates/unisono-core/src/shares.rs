@@ -5,6 +5,8 @@
 //! it asks for. From there on, its share is a part of what is left, so that no number of addresses takes all: one that would have
 //! more is refused, and the others go on. `docs/protocol/rpc.md` lists the bounds with their shares.
 
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use core::net::{IpAddr, Ipv4Addr};
 
 /// A source address, as shares count it: an IPv4 address, or the first 64 bits of an IPv6 address, within which a host chooses
@@ -51,6 +53,35 @@ impl Bound {
         let (after, left) = (all.saturating_add(more), self.most.saturating_sub(all));
         let share = (left / self.part).max(1);
         after <= self.most && (after <= self.most / 2 || own.saturating_add(more) <= share)
+    }
+}
+
+/// How much of a bound each client has. One that has nothing takes no room.
+#[derive(Debug)]
+pub(crate) struct Counts<K>(BTreeMap<K, usize>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Counts<K> {
+        Counts(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Counts<K> {
+    pub(crate) fn get(&self, of: &K) -> usize {
+        self.0.get(of).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, of: K, more: usize) {
+        *self.0.entry(of).or_default() += more;
+    }
+
+    pub(crate) fn subtract(&mut self, of: K, fewer: usize) {
+        if let Entry::Occupied(mut count) = self.0.entry(of) {
+            *count.get_mut() -= fewer;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 

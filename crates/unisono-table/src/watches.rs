@@ -6,7 +6,8 @@
 //!
 //! A watch is held only with a capability that opens its directory, and its path is walked once, before that. After a change
 //! only the watches of its directory are looked at; those that ask from the future, once the table gets there. So a watcher
-//! costs the watchers of other directories nothing.
+//! costs the watchers of other directories nothing. The sources of watches that are to be looked at take turns, and so do the
+//! watches of one source: one that has much to search waits behind the others between its looks.
 
 use crate::capability::{Check, ObjectNumber};
 use crate::refusal::Reason;
@@ -17,6 +18,7 @@ use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::{BTreeMap, Entry};
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
 /// Maximum number of watches that a server holds.
@@ -25,6 +27,8 @@ pub const WATCHES_MAX: usize = 4096;
 pub const CLIENT_WATCHES_MAX: usize = 256;
 /// Share of a source once half of the watches are held: one in this many of those that are left.
 const SOURCE_PART: usize = 4;
+/// How many looks of one round may end with more to search: each has searched much of the history.
+const SEARCHES_MAX: usize = 4;
 /// Time after which a watch without changes gets an empty answer, and its client asks again.
 pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
 
@@ -38,7 +42,7 @@ pub struct Watches<R, S> {
     /// Watches from a number that the table has not got to, by that number.
     future: BTreeSet<(u64, u64)>,
     /// Watches that are to be looked at.
-    due: BTreeSet<u64>,
+    due: Due<S>,
     /// Number of the last command whose changes have been looked at.
     looked_through: u64,
     /// Number of watches of each client and each source that has any.
@@ -58,6 +62,43 @@ struct Watch<R, S> {
     from: u64,
     /// When it gets an empty answer, on the caller's clock.
     until: Duration,
+    /// Its turn, if it is due.
+    turn: Option<u64>,
+}
+
+/// The watches that are to be looked at, each once: by source, turn and number.
+#[derive(Debug)]
+struct Due<S> {
+    turns: BTreeSet<(S, u64, u64)>,
+    last_turn: u64,
+    /// Source of the last one that was taken out: the next source is next.
+    last_source: Option<S>,
+}
+
+impl<S: Copy + Ord> Due<S> {
+    /// Adds a watch unless it is there, behind the others of its source. Returns true if it was added.
+    fn add<R>(&mut self, id: u64, watch: &mut Watch<R, S>) -> bool {
+        let is_new = watch.turn.is_none();
+        if is_new {
+            self.last_turn += 1;
+            watch.turn = Some(self.last_turn);
+            self.turns.insert((watch.source, self.last_turn, id));
+        }
+        is_new
+    }
+
+    fn remove<R>(&mut self, id: u64, watch: &mut Watch<R, S>) {
+        if let Some(turn) = watch.turn.take() {
+            self.turns.remove(&(watch.source, turn, id));
+        }
+    }
+
+    /// Returns the watch whose turn it is.
+    fn next(&self) -> Option<u64> {
+        let after = |last: S| self.turns.range((Excluded((last, u64::MAX, u64::MAX)), Unbounded)).next();
+        let next = self.last_source.and_then(after).or_else(|| self.turns.first());
+        next.map(|(_, _, id)| *id)
+    }
 }
 
 impl<R, S> Default for Watches<R, S> {
@@ -67,7 +108,7 @@ impl<R, S> Default for Watches<R, S> {
             taken: 0,
             of_directories: BTreeMap::new(),
             future: BTreeSet::new(),
-            due: BTreeSet::new(),
+            due: Due { turns: BTreeSet::new(), last_turn: 0, last_source: None },
             looked_through: 0,
             of_clients: BTreeMap::new(),
             of_sources: BTreeMap::new(),
@@ -112,9 +153,10 @@ impl<R, S: Copy + Ord> Watches<R, S> {
         let directory = capability.object;
         let (proved_by, until) = (None, now + WATCH_HELD_MAX);
         let place = Place::of(capability);
-        self.held.insert(self.taken, Watch { client, source, request, place, proved_by, from, until });
+        let mut watch = Watch { client, source, request, place, proved_by, from, until, turn: None };
+        self.due.add(self.taken, &mut watch);
+        self.held.insert(self.taken, watch);
         self.of_directories.entry(directory).or_default().insert(self.taken);
-        self.due.insert(self.taken);
         Ok(())
     }
 
@@ -138,25 +180,28 @@ impl<R, S: Copy + Ord> Watches<R, S> {
 
     /// True if watches are still to be looked at in the state of the last look.
     pub fn has_due(&self) -> bool {
-        !self.due.is_empty()
+        !self.due.turns.is_empty()
     }
 
     /// Returns when the next watch gets an empty answer.
-    pub fn due(&self) -> Option<Duration> {
+    pub fn wake_at(&self) -> Option<Duration> {
         self.held.first_key_value().map(|(_, watch)| watch.until)
     }
 
-    /// Looks at the watches which the changes of this state concern, and at those whose time is over, at most at `most`; the
-    /// others are [due](Watches::has_due). Returns those that have an answer.
+    /// Looks at the watches which the changes of this state concern, and at those whose time is over, at most at `most`, and at
+    /// few that have much to search; the others are [due](Watches::has_due). Returns those that have an answer.
     pub fn answer(&mut self, now: Duration, table: &Table, most: usize) -> Vec<(R, Bytes)> {
         self.note_changes(table);
-        let mut answered = Vec::new();
+        let (mut answered, mut searches) = (Vec::new(), 0);
         for _ in 0..most {
-            // Ascending, so none waits for ever.
+            if searches == SEARCHES_MAX {
+                break;
+            }
             let late = self.held.first_key_value().filter(|(_, watch)| watch.until <= now).map(|(id, _)| *id);
-            let Some(id) = late.or_else(|| self.due.pop_first()) else { break };
-            self.due.remove(&id);
-            let Some(watch) = self.held.get_mut(&id) else { continue };
+            let Some(id) = late.or_else(|| self.due.next()) else { break };
+            let Some(watch) = self.held.get_mut(&id) else { break };
+            self.due.remove(id, watch);
+            self.due.last_source = Some(watch.source);
             match watch.look(now, table) {
                 Some(reply) => {
                     self.future.remove(&(watch.from, id));
@@ -164,7 +209,10 @@ impl<R, S: Copy + Ord> Watches<R, S> {
                 }
                 None if watch.from > table.number() + 1 => _ = self.future.insert((watch.from, id)),
                 // There is more to search.
-                None if watch.from <= table.number() => _ = self.due.insert(id),
+                None if watch.from <= table.number() => {
+                    searches += 1;
+                    self.due.add(id, watch);
+                }
                 None => {}
             }
         }
@@ -174,25 +222,30 @@ impl<R, S: Copy + Ord> Watches<R, S> {
     /// Finds the watches which the changes since the last look concern.
     fn note_changes(&mut self, table: &Table) {
         let number = table.number();
-        match table.touched.since(self.looked_through).filter(|_| self.looked_through <= number) {
+        let changes = table.touched.since(self.looked_through).filter(|_| self.looked_through <= number);
+        match changes {
             Some(changes) => {
-                for (_, directory) in changes {
-                    for id in self.of_directories.get(&directory).into_iter().flatten() {
-                        let is_new = self.due.insert(*id);
-                        if let Some(watch) = self.held.get_mut(id).filter(|_| is_new) {
-                            // Its directory was quiet until then, so what was dropped from the history does not concern it.
-                            watch.from = watch.from.max(self.looked_through + 1);
-                        }
+                // Each directory once, however often it changed.
+                let directories: BTreeSet<_> = changes.map(|(_, directory)| directory).collect();
+                let watches = directories.iter().filter_map(|directory| self.of_directories.get(directory));
+                for id in watches.flatten() {
+                    if let Some(watch) = self.held.get_mut(id)
+                        && self.due.add(*id, watch)
+                    {
+                        // Its directory was quiet until then, so what was dropped from the history does not concern it.
+                        watch.from = watch.from.max(self.looked_through + 1);
                     }
                 }
             }
-            None => self.due.extend(self.held.keys()),
+            None => self.held.iter_mut().for_each(|(id, watch)| _ = self.due.add(*id, watch)),
         }
         while let Some(&(from, id)) = self.future.first()
             && from <= number + 1
         {
             self.future.pop_first();
-            self.due.insert(id);
+            if let Some(watch) = self.held.get_mut(&id) {
+                self.due.add(id, watch);
+            }
         }
         self.looked_through = number;
     }
@@ -205,7 +258,8 @@ impl<R, S: Copy + Ord> Watches<R, S> {
 
     /// Lets a watch go that has an answer.
     fn release(&mut self, id: u64) -> Option<R> {
-        let watch = self.held.remove(&id)?;
+        let mut watch = self.held.remove(&id)?;
+        self.due.remove(id, &mut watch);
         subtract(&mut self.of_clients, watch.client);
         subtract(&mut self.of_sources, watch.source);
         if let Entry::Occupied(mut same) = self.of_directories.entry(watch.place.capability.object) {
@@ -448,6 +502,41 @@ mod tests {
     }
 
     #[test]
+    fn watches_that_have_much_to_search_hold_up_none_of_the_others() {
+        let (mut table, root) = founded(Limits { history_bytes: 1 << 30, ..Limits::default() });
+        ["a", "b", "b/x"].into_iter().for_each(|path| _ = make(&mut table, root, path));
+        let from = table.number() + 1;
+        // The history is searched in three looks.
+        for index in 0..(1 << 17) {
+            let place = in_root(root, "b/r");
+            let command = match index % 2 {
+                0 => Command::Append { place, capability: root, masks: None },
+                _ => Command::DeleteRow { place },
+            };
+            table.execute(command).result.unwrap();
+        }
+        let change = make(&mut table, root, "a/late");
+        let mut watches = Watches::default();
+        for index in 0..12 {
+            let costly = question(in_root(root, "a"), from);
+            watches.take(START, (7, 1), index, &costly, &table).unwrap();
+        }
+        let quick = question(in_root(root, "a"), table.number());
+        watches.take(START, (8, 1), 800, &quick, &table).unwrap();
+        watches.take(START, (9, 2), 900, &quick, &table).unwrap();
+        let mut looks = Vec::new();
+        while !watches.is_empty() {
+            let answered = watches.answer(START, &table, 64);
+            assert!(answered.iter().all(|(_, reply)| changes(reply).0 == [change]));
+            looks.push(answered.into_iter().map(|(index, _)| index).collect::<Vec<_>>());
+        }
+        assert_eq!(looks[0], [900], "another source has the second turn");
+        let at = looks.iter().position(|look| look.contains(&800));
+        assert!(at.is_some_and(|at| at <= 3), "{at:?}: it waits for one look at each of the others");
+        assert!(looks.len() >= 6, "{}: few of those that search are looked at at once", looks.len());
+    }
+
+    #[test]
     fn an_idle_watch_is_answered_in_time_and_is_never_too_old() {
         let limits = Limits { history_bytes: 1 << 10, ..Limits::default() };
         let (mut table, root) = founded(limits);
@@ -459,7 +548,7 @@ mod tests {
             make(&mut table, root, &format!("a-name-that-fills-the-history-{index}"));
             assert!(watches.answer(START, &table, 1).is_empty());
         }
-        assert_eq!(watches.due(), Some(WATCH_HELD_MAX));
+        assert_eq!(watches.wake_at(), Some(WATCH_HELD_MAX));
         let answered = watches.answer(WATCH_HELD_MAX, &table, 1);
         assert_eq!(changes(&answered[0].1), (vec![], table.number() + 1));
         // One that did not ask meanwhile learns it.
@@ -544,7 +633,7 @@ mod tests {
         assert!(unreadable.unwrap_err().1.is_some());
         watches.take(START, (7, 0), 5, &question(Place::of(root), 9), &table).unwrap();
         assert_eq!((watches.len(), watches.give_up().next()), (1, Some(5)));
-        assert_eq!((watches.len(), watches.due()), (0, None));
+        assert_eq!((watches.len(), watches.wake_at()), (0, None));
     }
 
     #[test]

@@ -21,8 +21,6 @@ const SEND_MAX: Duration = Duration::from_secs(10);
 /// A relay that leaves questions unanswered for this part of the time after which calls give a server up is left: the next
 /// one finds out what became of messages, so it costs little if the relay lives.
 const SILENCE_PART: u32 = 4;
-/// Least such time: what calls accept.
-const SILENCE_MIN: Duration = Duration::from_millis(5);
 /// Pause after a member had no room, or none became the relay.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum bytes of messages that wait to be sent, a single larger message excepted.
@@ -170,8 +168,7 @@ impl OutsideSender {
         options: &Options,
     ) -> Result<OutsideSender, OutsideError> {
         crate::reach::port(group)?;
-        let mut options = options.clone();
-        options.calls.silence = (options.calls.silence / SILENCE_PART).max(SILENCE_MIN);
+        let options = options.clone();
         let client = Client::new(&options)?;
         let (port, uid) = (open::port(group).public(), client.uid());
         let position = {
@@ -270,10 +267,9 @@ impl Inner {
             if call.pause {
                 thread::sleep(PAUSE);
             }
-            let answered = match call.to {
-                None => self.client.call_within(self.port, call.request, BEGIN_MAX),
-                Some(to) => self.client.call_at(self.port, to, call.request, SEND_MAX),
-            };
+            let deadline = if call.to.is_some() { SEND_MAX } else { BEGIN_MAX };
+            let within = (deadline, self.options.calls.silence / SILENCE_PART);
+            let answered = self.client.call_with_silence((self.port, call.to), call.request, within);
             let mut state = self.lock();
             state.sender.answered(answered.map_err(for_core));
             state.collect();

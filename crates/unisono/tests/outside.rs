@@ -3,8 +3,12 @@
 mod common;
 
 use common::{fresh_name, members, options, until, watchful};
+use std::net::UdpSocket;
 use std::thread;
-use unisono::{Event, Group, GroupConfig, OutsideError, OutsideOptions, OutsideSender, Quality, Uid};
+use unisono::rpc::Client;
+use unisono::{
+    Event, Group, GroupConfig, Options, OutsideError, OutsideOptions, OutsideSender, Quality, Settings, Uid,
+};
 
 /// Receives messages from outside until there are `count`, and returns their texts and who sent them on.
 fn from_outside(group: &Group, count: usize) -> Vec<(u64, Uid)> {
@@ -85,4 +89,23 @@ fn one_process_sends_to_a_group_by_one_sender_at_a_time_and_goes_on_with_its_num
     second.send("1", Quality::ORDERED).unwrap();
     assert_eq!(from_outside(&group, 1)[0].0, 1);
     assert_eq!(second.flush().unwrap().accepted, 1);
+}
+
+#[test]
+fn a_sender_and_a_client_with_the_same_options_share_a_named_port() {
+    let name = fresh_name("named");
+    let group = members(&name, 1).remove(0);
+    group.open_to_outside().unwrap();
+    // No other test binds this address, so the port stays free.
+    let free = UdpSocket::bind("127.0.0.8:0").unwrap().local_addr().unwrap();
+    let named = Options { bind: Some(free), ..options() };
+    let client = Client::new(&named).unwrap();
+    // It asks for more hops, which the client has then too.
+    let settings = Settings { hops: 2, ..named.settings.clone() };
+    let far = Options { settings, ..named };
+    let sender = OutsideSender::new(&name, OutsideOptions::default(), &far).unwrap();
+    sender.send("0", Quality::ORDERED).unwrap();
+    assert_eq!(from_outside(&group, 1)[0].0, 0);
+    assert_eq!(sender.flush().unwrap().accepted, 1);
+    assert_eq!((client.address(), client.counters().calls > 0), (free, true));
 }

@@ -26,7 +26,8 @@ pub(super) const BUSY: &[u8] =
     b"busy: too many bytes of commands wait here for their outcomes; try again later; nothing happened";
 /// Likewise: the client then knows that the outcome is unknown.
 const TOO_MANY_REPEATS: &[u8] =
-    b"busy: too many repeats arrive here of commands that are refused; try again later; nothing happened";
+    b"busy: more repeats of refused commands arrive here than are ordered in a second; try again \
+    later; nothing happened";
 /// Likewise.
 pub(super) fn waits_too_long(most: Duration) -> Bytes {
     let seconds = most.as_secs();
@@ -118,7 +119,8 @@ impl<S: StateMachine> Replica<S> {
     // --- commands that are refused before they are ordered ---
 
     /// Looks at a command, or at the beginning of a large one, with the state that is here. One that this state refuses waits
-    /// like a read for a confirmed state, which is asked again; any other is let through at once, and so are a few repeats.
+    /// like a read for a confirmed state, which is asked again; any other is let through at once, and so are a few repeats whose
+    /// outcomes are not known here.
     pub(super) fn look_at(&mut self, request: Request) {
         let refusal = match self.looks_at(&request) {
             true => self.refusal_of(&request),
@@ -167,23 +169,37 @@ impl<S: StateMachine> Replica<S> {
         self.replicated.as_ref().is_some_and(|state| state.is_repeat(request, self.watched))
     }
 
-    /// True if a command that the state refuses is a repeat, and may be ordered.
-    fn takes_repeat(&mut self, request: &Request) -> bool {
-        self.is_repeat(request) && self.repeats.take(self.now, request)
+    /// Returns the outcome of an earlier attempt at a command, if one is known here.
+    fn known_outcome(&self, request: &Request) -> Option<Outcome> {
+        let state = self.replicated.as_ref().filter(|_| self.is_repeat(request))?;
+        state.remembered_outcome(request.client, request.call)
     }
 
-    /// Answers a command that a confirmed state refuses: with its outcome, if an earlier attempt has one here.
-    fn answer_refused(&mut self, request: &Request, refusal: Outcome) {
-        let outcome = match self.is_repeat(request) {
-            false => refusal,
-            true => {
-                let state = self.replicated.as_ref();
-                let known = state.and_then(|state| state.remembered_outcome(request.client, request.call));
-                // An earlier attempt may take effect yet, and this refusal says nothing of it.
-                known.unwrap_or(Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)))
+    /// True if a command that the state refuses is a repeat whose outcome is not known here, and may be ordered.
+    fn takes_repeat(&mut self, request: &Request) -> bool {
+        self.is_repeat(request)
+            && self.known_outcome(request).is_none()
+            && self.repeats.take(self.now, request)
+    }
+
+    /// Answers a command that waited for a confirmed state, or lets it through.
+    fn serve_command(&mut self, request: Request) {
+        let is_repeat = self.is_repeat(&request);
+        let known = self.known_outcome(&request);
+        let outcome = match self.refusal_of(&request) {
+            // It has taken effect, whatever the state and the handlers are now.
+            _ if let Some(known) = known => known,
+            _ if !is_repeat && request.whole_bytes.is_none() && self.lacks_holder(&request) => {
+                return self.refuse_for_want_of_holder(&request);
             }
+            // Something was answered since that lets it through.
+            None => return self.let_through(request),
+            Some(_) if self.takes_repeat(&request) => return self.let_through(request),
+            // An earlier attempt may take effect yet, and this refusal says nothing of it.
+            Some(_) if is_repeat => Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)),
+            Some(refusal) => refusal,
         };
-        self.answer(Asked::of(request), &outcome);
+        self.answer(Asked::of(&request), &outcome);
     }
 
     /// Orders a caller's command.
@@ -261,19 +277,12 @@ impl<S: StateMachine> Replica<S> {
     fn serve_read(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-            Read::Request(request) if request.whole_bytes.is_none() && self.lacks_holder(&request) => {
-                self.refuse_for_want_of_holder(&request);
-            }
             Read::Request(request)
                 if request.whole_bytes.is_some() || S::kind(&request.payload) == Kind::Command =>
             {
-                match self.refusal_of(&request) {
-                    Some(_) if self.takes_repeat(&request) => self.let_through(request),
-                    Some(refusal) => self.answer_refused(&request, refusal),
-                    // Something was answered since that lets it through.
-                    None => self.let_through(request),
-                }
+                self.serve_command(request);
             }
+            Read::Request(request) if self.lacks_holder(&request) => self.refuse_for_want_of_holder(&request),
             Read::Request(request) => {
                 let outcome = self.read(&request.payload);
                 self.answer(Asked::of(&request), &outcome);

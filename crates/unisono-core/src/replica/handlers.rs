@@ -9,6 +9,7 @@
 //! The table belongs to the members of the present group, as the list of copies does. It has no part in what commands do,
 //! so a disk need not have it.
 
+use super::parked::{Parked, ParkedRequests};
 use super::waiting::Asked;
 use super::word::Word;
 use super::{Answer, Kind, Outcome, Output, Replica, StateMachine};
@@ -18,7 +19,7 @@ use crate::rpc::Request;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Wishes};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -32,13 +33,14 @@ const FORWARDS_MAX: u8 = 4;
 /// How long it waits the first time. Each further forward doubles it. The caller may have spent its forwards on a holder that
 /// is dead and come here when the next one holds the handler already: no further change would call for an answer.
 const WAITS_FOR_HOLDER: Duration = Duration::from_millis(250);
-/// How many such requests wait at one member.
-const PARKED_MAX: usize = 1024;
 
 /// No answer was worked out, and the command took no effect.
 const NOT_HELD: &[u8] = b"no member holds this handler; nothing happened";
 const HELD_NO_LONGER: &[u8] =
     b"no member holds this handler any longer; a command took effect, and its answer was not worked out";
+const HOLDER_IS_SILENT: &[u8] =
+    b"the member that holds this handler does not answer; if this was a command, it took effect, and \
+    its answer was not worked out";
 
 /// Why a handler was not claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -59,52 +61,24 @@ crate::debug_as_sentence!(HandlerError { BadName, TooMany });
 pub(super) struct Handlers {
     /// Those that it claims, in this life and the next ones.
     claimed: BTreeSet<Box<str>>,
-    /// Requests that wait for another holder, by handler.
-    parked: BTreeMap<Box<str>, Vec<Parked>>,
-}
-
-/// A request that has an outcome, and whose holder does not answer.
-#[derive(Debug)]
-struct Parked {
-    asked: Asked,
-    outcome: Outcome,
-    held_by: Uid,
-    /// When it is forwarded again to the same holder, or is past its deadline.
-    until: Time,
+    /// Requests that wait for another holder.
+    parked: ParkedRequests,
 }
 
 impl Handlers {
     /// Returns when [`Replica::answer_overdue`] has something to do.
     pub(super) fn wake_at(&self) -> Option<Time> {
-        self.parked.values().flatten().map(|parked| parked.until).min()
-    }
-
-    fn has_room(&self) -> bool {
-        self.parked.values().map(Vec::len).sum::<usize>() < PARKED_MAX
-    }
-
-    /// Takes out the requests for which `chosen` is true.
-    fn take_parked(&mut self, chosen: impl Fn(&str, &Parked) -> bool) -> Vec<(Box<str>, Parked)> {
-        let mut taken = Vec::new();
-        self.parked.retain(|handler, parked| {
-            taken.extend(
-                parked
-                    .extract_if(.., |parked| chosen(handler, parked))
-                    .map(|parked| (handler.clone(), parked)),
-            );
-            !parked.is_empty()
-        });
-        taken
+        self.parked.wake_at()
     }
 
     /// Takes out all requests.
-    pub(super) fn take_requests(&mut self) -> Vec<Asked> {
-        core::mem::take(&mut self.parked).into_values().flatten().map(|parked| parked.asked).collect()
+    pub(super) fn take_requests(&mut self) -> impl Iterator<Item = Asked> + use<> {
+        self.parked.take_all().map(|parked| parked.asked)
     }
 
     /// Returns what the next life of the member begins with.
     pub(super) fn into_next(self) -> Handlers {
-        Handlers { parked: BTreeMap::new(), ..self }
+        Handlers { parked: ParkedRequests::default(), ..self }
     }
 }
 
@@ -203,55 +177,51 @@ impl<S: StateMachine> Replica<S> {
                 Answer::Reply(self.taken_over(outcome.bytes()))
             }
             Some(holder) => match self.address_of(holder) {
-                Some(address) if asked.hops < FORWARDS_MAX || !self.handlers.has_room() => {
-                    Answer::Forward(address)
+                // It cannot be forwarded any further.
+                _ if asked.hops >= HOPS_MAX => Answer::Refuse(Bytes::from_static(HOLDER_IS_SILENT)),
+                Some(address) if asked.hops < FORWARDS_MAX => Answer::Forward(address),
+                _ if self.handlers.parked.has_room_for(asked.source) => {
+                    return self.park(asked, handler, outcome.clone(), holder);
                 }
-                _ => return self.park(asked, handler, outcome.clone(), holder),
+                Some(address) => Answer::Forward(address),
+                None => Answer::Refuse(Bytes::from_static(HOLDER_IS_SILENT)),
             },
         };
         self.outputs.push_back(Output::Answer(asked.id, answer));
     }
 
     fn park(&mut self, asked: Asked, handler: &str, outcome: Outcome, held_by: Uid) {
-        let waits = match asked.hops.saturating_sub(FORWARDS_MAX) {
-            // It cannot be forwarded any further.
-            _ if asked.hops >= HOPS_MAX => Duration::MAX,
-            again => WAITS_FOR_HOLDER * (1 << again),
-        };
+        let waits = WAITS_FOR_HOLDER * (1 << asked.hops.saturating_sub(FORWARDS_MAX));
         let until = asked.deadline.min(self.now + waits);
-        self.handlers.parked.entry(handler.into()).or_default().push(Parked {
-            asked,
-            outcome,
-            held_by,
-            until,
-        });
+        self.handlers.parked.add(until, Parked { asked, handler: handler.into(), outcome, held_by });
     }
 
-    /// Answers the requests whose handler has another holder now.
+    /// Answers the requests whose handler has another holder now, if the lines have changed.
     pub(super) fn answer_parked(&mut self) {
-        if self.handlers.parked.is_empty() {
+        let Some(state) = &mut self.replicated else { return };
+        if !state.take_lines_changed() || self.handlers.parked.is_empty() {
             return;
         }
-        let table = self.replicated.as_ref().map(|state| state.handlers());
-        let holder = |handler: &str| Some(table?.holder(handler)?.member);
-        let of_others = self.handlers.take_parked(|handler, parked| holder(handler) != Some(parked.held_by));
-        for (handler, parked) in of_others {
-            self.forward_or_answer(&handler, parked);
+        let table = state.handlers();
+        let holder = |handler: &str| Some(table.holder(handler)?.member);
+        for parked in self.handlers.parked.take_of_others(holder) {
+            self.forward_or_answer(parked);
         }
     }
 
     /// Forwards the requests that have waited for another holder long enough to the present one, and drops those that are
     /// past their deadlines.
     pub(super) fn answer_overdue(&mut self, now: Time) {
-        for (handler, parked) in self.handlers.take_parked(|_, parked| parked.until <= now) {
+        while let Some(parked) = self.handlers.parked.take_overdue(now) {
             if parked.asked.deadline > now {
-                self.forward_or_answer(&handler, parked);
+                self.forward_or_answer(parked);
             }
         }
     }
 
     /// A request that waited is forwarded as if it had not been before.
-    fn forward_or_answer(&mut self, handler: &str, parked: Parked) {
+    fn forward_or_answer(&mut self, parked: Parked) {
+        let handler = &parked.handler;
         let holder = self.handler_holder(handler).filter(|holder| *holder != self.me);
         match holder.and_then(|holder| self.address_of(holder)) {
             Some(address) => {

@@ -35,6 +35,7 @@ mod machine;
 mod memory;
 mod minimum;
 mod ordering;
+mod parked;
 mod reads;
 mod recovering;
 mod repeats;
@@ -440,7 +441,7 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         self.is_stopped = true;
-        let parked = self.handlers.take_requests().into_iter().map(|asked| asked.id);
+        let parked = self.handlers.take_requests().map(|asked| asked.id);
         let requests = self.waiting.take_requests().into_iter().chain(self.reads.take_requests());
         for (turn, id) in requests.chain(parked).enumerate() {
             self.pass_on(id, turn);

@@ -41,6 +41,8 @@ pub(super) struct Replicated<S> {
     minimum: Minimum,
     /// The members in the lines of handlers.
     handlers: LockTable,
+    /// True if they may have changed since [`Replicated::take_lines_changed`].
+    lines_changed: bool,
     view: Option<View>,
     /// Seqno of the last event that was applied.
     at: Seqno,
@@ -92,6 +94,7 @@ impl<S: StateMachine> Replicated<S> {
             copies: view.members.iter().map(|member| member.uid).collect(),
             minimum: Minimum::of(settings),
             handlers: LockTable::default(),
+            lines_changed: true,
             view: Some(view),
             at: 0,
             members_due: false,
@@ -129,6 +132,7 @@ impl<S: StateMachine> Replicated<S> {
             copies: BTreeSet::new(),
             minimum: Minimum::of(settings),
             handlers: LockTable::default(),
+            lines_changed: true,
             view: None,
             at: 0,
             members_due: false,
@@ -170,6 +174,7 @@ impl<S: StateMachine> Replicated<S> {
             copies,
             minimum: Minimum::of(settings),
             handlers,
+            lines_changed: true,
             view,
             at,
             members_due: false,
@@ -307,6 +312,7 @@ impl<S: StateMachine> Replicated<S> {
                 if watched.broken(Planted::HandlerOfDeadKept) {
                     self.handlers.plant(Planted::LockKeptByExcluded);
                 }
+                self.lines_changed = true;
                 // With its bounds reached, a claim is as if it had not been made.
                 if self.has_member(sender) {
                     let request = LockRequest { member: sender, clock_us: 0, waits: true };
@@ -315,6 +321,7 @@ impl<S: StateMachine> Replicated<S> {
                 Applied::Nothing
             }
             Word::GiveUp(name) => {
+                self.lines_changed = true;
                 if let Some(claim) = self.handlers.claim(&name, sender) {
                     _ = self.handlers.release(&name, sender, claim.number);
                 }
@@ -488,7 +495,7 @@ impl<S: StateMachine> Replicated<S> {
     /// generation, which names the members.
     pub(super) fn open(&mut self, (at, view): (Seqno, View), plan: &Plan, anew: Vec<Escape>) -> Applied {
         (self.at, self.copies) = (at, plan.good.keys().copied().collect());
-        self.handlers = LockTable::default();
+        (self.handlers, self.lines_changed) = (LockTable::default(), true);
         self.view = Some(view);
         let now_ms = self.memory.now_ms();
         if let Some(ledger) = &mut self.ledger {
@@ -547,6 +554,7 @@ impl<S: StateMachine> Replicated<S> {
         self.minimum.recount(Some(view), |uid| self.copies.contains(&uid));
         self.memory.retain_members(|member| view.contains(member));
         self.handlers.members(|member| view.contains(member));
+        self.lines_changed = true;
         if let Some(ledger) = &mut self.ledger {
             ledger.retain_members(|member| view.contains(member));
         }
@@ -582,6 +590,11 @@ impl<S: StateMachine> Replicated<S> {
     /// Returns the members in the lines of handlers.
     pub(super) fn handlers(&self) -> &LockTable {
         &self.handlers
+    }
+
+    /// Returns whether the lines of handlers may have changed since the last such look.
+    pub(super) fn take_lines_changed(&mut self) -> bool {
+        core::mem::take(&mut self.lines_changed)
     }
 
     pub(super) fn is_copy(&self, member: Uid) -> bool {

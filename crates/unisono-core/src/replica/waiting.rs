@@ -5,10 +5,10 @@ use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
 use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId, Source};
-use crate::shares::Bound;
+use crate::shares::{Bound, Counts};
 use crate::time::Time;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, btree_map};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -29,8 +29,8 @@ pub(super) struct Waiting {
     /// Bytes of their messages.
     bytes: usize,
     /// The same of each client, and of each source address.
-    of_clients: BTreeMap<Uid, usize>,
-    of_sources: BTreeMap<Source, usize>,
+    of_clients: Counts<Uid>,
+    of_sources: Counts<Source>,
 }
 
 struct Entry {
@@ -51,6 +51,7 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) id: RequestId,
+    pub(super) source: Source,
     /// How often it was passed on.
     pub(super) hops: u8,
     pub(super) deadline: Time,
@@ -61,7 +62,8 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn of(request: &Request) -> Asked {
         let handler = request.handler().map(Box::from);
-        Asked { id: request.id, hops: request.hops, deadline: request.deadline, handler }
+        let Request { id, source, hops, deadline, .. } = *request;
+        Asked { id, source, hops, deadline, handler }
     }
 }
 
@@ -80,8 +82,8 @@ impl Waiting {
             begun: 0,
             commands: BTreeMap::new(),
             bytes: 0,
-            of_clients: BTreeMap::new(),
-            of_sources: BTreeMap::new(),
+            of_clients: Counts::default(),
+            of_sources: Counts::default(),
         }
     }
 
@@ -98,8 +100,8 @@ impl Waiting {
     /// True if a request may be added: a repeat of one that waits takes no room.
     pub(super) fn has_room_for(&self, request: &Request) -> bool {
         let bytes = request.payload.len() + COMMAND_HEAD_BYTES;
-        let of_client = self.of_clients.get(&request.client).copied().unwrap_or(0);
-        let of_source = self.of_sources.get(&request.source).copied().unwrap_or(0);
+        let of_client = self.of_clients.get(&request.client);
+        let of_source = self.of_sources.get(&request.source);
         let has_share = of_client == 0 || of_client + bytes <= CLIENT_WAITING_BYTES_MAX;
         let has_room = self.is_empty() || WAITING.admits(self.bytes, of_source, bytes);
         self.commands.contains_key(&(request.client, request.call)) || has_share && has_room
@@ -244,18 +246,18 @@ impl Waiting {
     /// Notes that a command waits.
     fn count(&mut self, client: Uid, source: Option<Source>, bytes: usize) {
         self.bytes += bytes;
-        *self.of_clients.entry(client).or_default() += bytes;
+        self.of_clients.add(client, bytes);
         if let Some(source) = source {
-            *self.of_sources.entry(source).or_default() += bytes;
+            self.of_sources.add(source, bytes);
         }
     }
 
     /// Notes that a command does not wait any longer.
     fn release(&mut self, client: Uid, entry: &Entry) {
         self.bytes -= entry.bytes();
-        subtract(&mut self.of_clients, client, entry.bytes());
+        self.of_clients.subtract(client, entry.bytes());
         if let Some(source) = entry.source {
-            subtract(&mut self.of_sources, source, entry.bytes());
+            self.of_sources.subtract(source, entry.bytes());
         }
     }
 
@@ -270,16 +272,6 @@ impl Waiting {
             stays
         });
         self.commands = commands;
-    }
-}
-
-/// Subtracts from a count, which is forgotten at 0.
-fn subtract<K: Ord>(counts: &mut BTreeMap<K, usize>, of: K, bytes: usize) {
-    if let btree_map::Entry::Occupied(mut count) = counts.entry(of) {
-        *count.get_mut() -= bytes;
-        if *count.get() == 0 {
-            count.remove();
-        }
     }
 }
 

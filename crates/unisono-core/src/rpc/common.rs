@@ -30,7 +30,7 @@ const BESIDE_WHOLE_BYTES: usize = HEADER_BYTES + ENVELOPE_BYTES_MAX + FRAME_HEAD
 const BESIDE_FRAMES_BYTES: usize = HEADER_BYTES + FRAME_HEAD_BYTES + FrameKind::Envelope.body_bytes_min();
 
 /// Sender of a datagram: uid of its life, and address.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sender {
     pub(super) uid: Uid,
     pub(super) address: SocketAddr,

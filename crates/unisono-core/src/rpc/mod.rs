@@ -292,7 +292,7 @@ impl Endpoint {
         deadline: Duration,
         wishes: Wishes,
     ) -> Result<CallNumber, CallError> {
-        self.client.call(now, &mut self.common, (port, None), (request, wishes), deadline)
+        self.client.call(now, &mut self.common, (port, None), (request, wishes), (deadline, None))
     }
 
     /// Calls the server of the port at this address, and no other one. If the port is not served there, the outcome is
@@ -309,7 +309,26 @@ impl Endpoint {
         deadline: Duration,
     ) -> Result<CallNumber, CallError> {
         let request = (request, Wishes::default());
-        self.client.call(now, &mut self.common, (port, Some(address)), request, deadline)
+        self.client.call(now, &mut self.common, (port, Some(address)), request, (deadline, None))
+    }
+
+    /// Like [`Endpoint::call`], or with an address like [`Endpoint::call_at`], for a caller that finds out by itself what became
+    /// of a call. A server that leaves this call unanswered for `silence`, less than [`CallSettings::silence`], is given
+    /// up for this call, and is not chosen for its port until it answers a question for the port. Other calls to the server
+    /// go on.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::call`].
+    pub fn call_with_silence(
+        &mut self,
+        now: Time,
+        to: (Port, Option<SocketAddr>),
+        request: Bytes,
+        deadline: Duration,
+        silence: Duration,
+    ) -> Result<CallNumber, CallError> {
+        let request = (request, Wishes::default());
+        self.client.call(now, &mut self.common, to, request, (deadline, Some(silence)))
     }
 
     /// Accepts servers of any instance for this port from now on: the one that gets the next call is the instance with

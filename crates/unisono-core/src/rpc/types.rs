@@ -75,7 +75,8 @@ impl CallSettings {
     serde(default, deny_unknown_fields)
 )]
 pub struct ServeOptions {
-    /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default.
+    /// Maximum number of requests that wait or are being worked on; push-back beyond. 1 to 65,535; 1,024 by default. A service
+    /// with a maximum of 64 or more takes up to as many again, of which each source address has a share.
     pub queue_max: u16,
     /// True if the application recognises a call that was executed before by its client and number, wherever that was,
     /// and answers it again, as a replicated state machine can. When a server falls silent, a client then repeats its
@@ -91,6 +92,18 @@ pub struct ServeOptions {
     /// True if the application looks at the beginnings of large requests, so that it can refuse one before the rest has
     /// travelled. They come as requests of their own, see [`Request::whole_bytes`]. False by default.
     pub looks_at_beginnings: bool,
+}
+
+/// A service with a queue of this length or more has as many places again for the shares of addresses. A smaller one is for
+/// an application that takes few requests at once.
+const SHARED_QUEUE_MIN: u16 = 64;
+
+impl ServeOptions {
+    /// Returns how many requests wait or are worked on at most, with those in the shares of source addresses.
+    pub fn places(&self) -> usize {
+        let shares = if self.queue_max < SHARED_QUEUE_MIN { 0 } else { self.queue_max };
+        usize::from(self.queue_max) + usize::from(shares)
+    }
 }
 
 impl Default for ServeOptions {

@@ -92,3 +92,28 @@ fn what_is_in_hand_when_a_port_is_served_again_still_counts() {
     world.run(MS * 250);
     assert_eq!(world.take(1).map(|request| request.call), Some(third));
 }
+
+#[test]
+fn a_call_with_a_shorter_silence_gives_its_server_up_for_itself_and_its_port_alone() {
+    let (mut world, port) = fallen_silent();
+    world.start_echo(3, PRIVATE);
+    let patient = world.call(2, port, b"patient", SECONDS * 10);
+    let now = world.now;
+    let endpoint = &mut world.host(2).endpoint;
+    let begin = |endpoint: &mut Endpoint, now, to| {
+        endpoint.call_with_silence(now, (port, to), "impatient".into(), SECONDS * 10, MS * 500).unwrap()
+    };
+    let (pinned, any) = (begin(endpoint, now, Some(address(1))), begin(endpoint, now, None));
+    world.drain(2);
+    assert_eq!(world.wait(2, pinned), (MS * 500, Err(CallFailure::Unknown)));
+    assert_eq!(world.outcome(2, any), Some(Err(CallFailure::Unknown)));
+    assert_eq!(world.host(2).endpoint.account().servers_known, 1, "the session is there for the other call");
+    // The next one finds another server, though this one is not given up yet.
+    let now = world.now;
+    let next = begin(&mut world.host(2).endpoint, now, None);
+    world.drain(2);
+    assert_eq!(world.wait(2, next), (WAY * 4, Ok("impatient".into())));
+    let (waited, outcome) = world.wait(2, patient);
+    assert_eq!(outcome, Err(CallFailure::Unknown));
+    assert!((MS * 1400..MS * 1600).contains(&waited), "{waited:?}");
+}

@@ -95,6 +95,43 @@ fn a_full_service_is_left_alone_for_ever_longer() {
 }
 
 #[test]
+fn clients_at_one_address_do_not_take_all_places_of_a_queue() {
+    let (mut world, port) = server(64);
+    let fill = |world: &mut World, hosts: [u16; 2]| {
+        for host in hosts {
+            world.start(host);
+            (0..200).for_each(|_| _ = world.call(host, port, b"greedy", 30 * SECONDS));
+        }
+        world.run(SECONDS);
+    };
+    fill(&mut world, [10, 11]);
+    // These two are at one address, which has its share of what is left beyond the maximum.
+    let greedy = world.host(1).endpoint.account().pending;
+    assert!((65..64 + 20).contains(&greedy), "{greedy}");
+    let innocent = ELSEWHERE + 1;
+    world.start(innocent);
+    let calls: Vec<_> = (0..5).map(|_| world.call(innocent, port, b"hello", 30 * SECONDS)).collect();
+    world.run(MS * 500);
+    assert_eq!(world.host(innocent).endpoint.counters().pushed_back, 0);
+    // A client whose server is full has one call there at a time.
+    assert_eq!(world.host(1).endpoint.account().pending, greedy + 1);
+    // What was answered makes room again, also in the shares.
+    let mut taken = 0;
+    while let Some(request) = world.take(1) {
+        taken += 1;
+        world.reply(1, request.id, b"done").unwrap();
+    }
+    assert!(taken > greedy);
+    world.host(1).answers = Some(|request| request.payload.clone());
+    assert!(calls.iter().all(|call| world.wait(innocent, *call).1.is_ok()));
+    world.run(5 * SECONDS);
+    assert_eq!(world.host(1).endpoint.account().pending, 0);
+    world.host(1).answers = None;
+    fill(&mut world, [12, 13]);
+    assert_eq!(world.host(1).endpoint.account().pending, greedy);
+}
+
+#[test]
 fn what_the_application_has_counts_until_it_answers() {
     let (mut world, port) = server(2);
     world.start(2);

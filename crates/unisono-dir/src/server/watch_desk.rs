@@ -11,6 +11,8 @@ use unisono_table::{WATCHES_MAX, Watches};
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Number of watches that are looked at while the state is locked.
 const LOOKED_AT_MAX: usize = 64;
+/// How often watches are looked at so before new ones are taken.
+const LOOKS_MAX: usize = 4;
 /// Number of watches that are taken while the state is locked; each may have a path to walk.
 const TAKEN_MAX: usize = 16;
 /// Refusal of a watch beyond the maximum of a server, of a client or of a source address, part of the protocol: the client pauses before it asks
@@ -41,7 +43,10 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
         take(shared, &mut watches, now, new);
         // Before looking, so that no change is missed.
         shared.signal.set_awaited(true);
-        while !watches.is_empty() {
+        for _ in 0..LOOKS_MAX {
+            if watches.is_empty() {
+                break;
+            }
             let look = |directory: &Directory| watches.answer(now, directory.table(), LOOKED_AT_MAX);
             for (request, reply) in shared.replica.look(look) {
                 // If this fails, the client does not wait any longer.
@@ -51,8 +56,10 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
                 break;
             }
         }
-        let due = watches.due().map_or(LOOKS_EVERY, |due| due.saturating_sub(begun.elapsed()));
-        shared.signal.wait(due.min(LOOKS_EVERY));
+        if !watches.has_due() {
+            let due = watches.wake_at().map_or(LOOKS_EVERY, |due| due.saturating_sub(begun.elapsed()));
+            shared.signal.wait(due.min(LOOKS_EVERY));
+        }
     }
     if let Some(server) = open {
         end(&server, &taken, &mut watches);

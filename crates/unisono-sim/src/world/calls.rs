@@ -287,7 +287,7 @@ impl World<CallSide> {
             resident.side.instances.insert(service, instance);
             if !resident.side.served.contains(&service) {
                 resident.side.served.push(service);
-                resident.side.queues_max += usize::from(options.queue_max);
+                resident.side.queues_max += options.places();
             }
             let repeats = options.repeats;
             let what = What::Serving { port: service, owns, repeats, instance };

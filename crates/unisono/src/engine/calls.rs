@@ -71,7 +71,7 @@ pub(crate) struct Access {
     pub(crate) key: Option<Key>,
     pub(crate) seeds: Seeds,
     pub(crate) settings: CallSettings,
-    /// How far the multicasts go that look for servers.
+    /// How far the multicasts go that look for servers: the farthest that one of the users asks for.
     pub(crate) hops: u8,
 }
 
@@ -81,7 +81,6 @@ impl Access {
         is_same_key(self.key.as_ref(), other.key.as_ref())
             && self.seeds.is_like(&other.seeds)
             && self.settings == other.settings
-            && self.hops == other.hops
     }
 }
 
@@ -131,11 +130,14 @@ impl Calls {
         now: Time,
         (port, address): (Port, Option<SocketAddr>),
         (request, wishes): (Bytes, Wishes),
-        deadline: Duration,
+        (deadline, silence): (Duration, Option<Duration>),
     ) -> Result<CallNumber, CallError> {
-        let number = match address {
-            None => self.endpoint.call_with(now, port, request, deadline, wishes)?,
-            Some(address) => self.endpoint.call_at(now, port, address, request, deadline)?,
+        let number = match (address, silence) {
+            (to, Some(silence)) => {
+                self.endpoint.call_with_silence(now, (port, to), request, deadline, silence)?
+            }
+            (None, None) => self.endpoint.call_with(now, port, request, deadline, wishes)?,
+            (Some(address), None) => self.endpoint.call_at(now, port, address, request, deadline)?,
         };
         self.calls.insert(number, Pending::default());
         Ok(number)
@@ -312,6 +314,13 @@ pub(crate) struct Entrance {
     pub(crate) spin: Duration,
 }
 
+impl Entrance {
+    /// Returns what one user of an endpoint may ask for and another one not.
+    fn asked(&self) -> (Duration, u8) {
+        (self.spin, self.access.hops)
+    }
+}
+
 impl State {
     /// True if calls with this access may be made here: those that are made have it, or else those that will be made
     /// beside a member.
@@ -350,7 +359,7 @@ impl Engine {
                 return engine.admit_calls(state, entrance, make);
             };
             if state.occupant::<Calls>(index).access.is_like(&entrance.access) {
-                return Ok(engine.share_calls(state, index, entrance.spin));
+                return Ok(engine.share_calls(state, index, entrance.asked()));
             }
             return Err(OpenError::OtherCalls { address: state.own_address });
         }
@@ -365,19 +374,22 @@ impl Engine {
         entrance: Entrance,
         make: impl FnOnce(Time, SocketAddr) -> Result<Endpoint, ConfigError>,
     ) -> Result<Shared<Calls>, OpenError> {
+        let asked = entrance.asked();
         let calls = Calls::new(make(self.now(), state.own_address)?, entrance.access);
         let index = state.insert(CALLS_TAG, Slot::Calls(Box::new(calls)));
-        Ok(self.share_calls(state, index, entrance.spin))
+        Ok(self.share_calls(state, index, asked))
     }
 
     fn share_calls(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         index: usize,
-        spin: Duration,
+        (spin, hops): (Duration, u8),
     ) -> Shared<Calls> {
-        state.occupant::<Calls>(index).handles += 1;
-        state.occupant::<Calls>(index).out_by = Time::NEVER;
+        let calls = state.occupant::<Calls>(index);
+        calls.handles += 1;
+        calls.out_by = Time::NEVER;
+        calls.access.hops = calls.access.hops.max(hops);
         self.finish(state, index, self.now());
         Shared::new(self.clone(), index, spin)
     }
@@ -397,7 +409,7 @@ impl Shared {
         match state.find(CALLS_TAG) {
             None => self.engine.admit_calls(state, entrance, make),
             Some(index) if state.occupant::<Calls>(index).access.is_like(&entrance.access) => {
-                Ok(self.engine.share_calls(state, index, entrance.spin))
+                Ok(self.engine.share_calls(state, index, entrance.asked()))
             }
             Some(_) => Err(OpenError::OtherCalls { address: state.own_address }),
         }
@@ -417,7 +429,7 @@ impl Shared<Calls> {
 
     /// Returns another handle to the same endpoint.
     pub(crate) fn another(&self) -> Shared<Calls> {
-        self.engine.share_calls(self.engine.lock(), self.index, self.spin)
+        self.engine.share_calls(self.engine.lock(), self.index, (self.spin, 0))
     }
 
     /// Returns the address at which it is reached at present; port 0 if another thread panicked in the engine.

@@ -91,7 +91,7 @@ impl Client {
     /// Begins a call and returns it, to wait for its reply later or to await it. Other calls may be made meanwhile,
     /// to the same service too.
     pub fn start(&self, port: Port, request: impl Into<Bytes>, deadline: Duration) -> Result<Call, NotSent> {
-        self.begin(port, None, (request.into(), Wishes::default()), deadline)
+        self.begin(port, None, (request.into(), Wishes::default()), (deadline, None))
     }
 
     /// Calls a replicated service with wishes beside the request, and returns its reply; see [`Client::start_with`]. Blocks
@@ -117,7 +117,7 @@ impl Client {
         wishes: Wishes,
         deadline: Duration,
     ) -> Result<Call, NotSent> {
-        self.begin(port, None, (request.into(), wishes), deadline)
+        self.begin(port, None, (request.into(), wishes), (deadline, None))
     }
 
     /// Begins a call to the server at this address, and to no other one. If the port is not served there, the call
@@ -145,7 +145,7 @@ impl Client {
         request: impl Into<Bytes>,
         deadline: Duration,
     ) -> Result<Call, NotSent> {
-        self.begin(port, Some(address), (request.into(), Wishes::default()), deadline)
+        self.begin(port, Some(address), (request.into(), Wishes::default()), (deadline, None))
     }
 
     /// Calls the server at this address, and no other one, and returns its reply; see [`Client::start_at`]. Blocks until
@@ -160,17 +160,28 @@ impl Client {
         self.start_at(port, address, request, deadline)?.wait()
     }
 
+    /// Calls any server of the port, or the one at this address, and gives it up if it leaves the call unanswered for `silence`:
+    /// for a caller that finds out by itself what became of the call.
+    pub(crate) fn call_with_silence(
+        &self,
+        (port, to): (Port, Option<SocketAddr>),
+        request: Bytes,
+        (deadline, silence): (Duration, Duration),
+    ) -> Result<Bytes, CallFailure> {
+        self.begin(port, to, (request, Wishes::default()), (deadline, Some(silence)))?.wait()
+    }
+
     fn begin(
         &self,
         port: Port,
         address: Option<SocketAddr>,
         mut request: (Bytes, Wishes),
-        deadline: Duration,
+        within: (Duration, Option<Duration>),
     ) -> Result<Call, NotSent> {
         let begin = |calls: &mut Calls, now: Time| {
             let returns_soon = calls.has_outcomes();
             // The first attempt succeeds; and a copy of the handle could cost an allocation.
-            let begun = calls.call(now, (port.0, address), mem::take(&mut request), deadline);
+            let begun = calls.call(now, (port.0, address), mem::take(&mut request), within);
             match begun.is_ok() && calls.gathers(now, returns_soon) {
                 true => Attempt::Kept(begun),
                 false => Attempt::Done(begun),

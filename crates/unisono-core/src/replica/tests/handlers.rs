@@ -101,6 +101,32 @@ fn without_a_holder_nothing_happens_and_the_caller_learns_it() {
 }
 
 #[test]
+fn a_command_that_took_effect_is_not_said_to_have_done_nothing_when_its_handler_has_no_holder() {
+    let mut made = Made::of(&[1, 2]);
+    made.claim(1);
+    made.request(1, 1, 77, 1, "key");
+    made.request(1, 2, 77, 3, "open");
+    made.request(1, 3, 77, 4, "close");
+    assert_eq!(made.ask(1, for_desk(4, 5, 0, "a")).unwrap(), "4 by 1");
+    made.replica(1).give_up_handler("desk");
+    made.settle();
+    for (index, call, again, payload) in
+        [(5, 5, false, "a"), (6, 5, true, "a"), (7, 3, true, "open"), (8, 3, false, "open")]
+    {
+        let request = Request { again, ..for_desk(index, call, 0, payload) };
+        made.replica(1).handle_request(NOW, request);
+        made.settle();
+        let refused = made.answer(index).unwrap();
+        assert!(refused.contains("any longer; a command took effect"), "{index}: {refused}");
+    }
+    assert_eq!(
+        made.ask(1, for_desk(9, 9, 0, "b")).unwrap(),
+        "refused: no member holds this handler; nothing happened"
+    );
+    made.assert_all_agree();
+}
+
+#[test]
 fn a_request_for_a_member_that_is_leaving_waits_for_the_next_holder() {
     let mut made = Made::of(&[1, 2, 3]);
     made.claim(2);
@@ -140,14 +166,9 @@ fn a_request_whose_forwards_were_spent_on_a_dead_holder_reaches_the_next_one() {
         made.settle();
         assert_eq!(made.answer(index).unwrap(), "to 3");
     }
-    // The calls layer forwards no further. The request waits for another holder, and no longer than its caller.
-    let last = for_desk(4, 1, 8, "a");
-    let over = last.deadline;
-    assert_eq!(made.ask(1, last), None);
-    made.replica(1).handle_timeout(over);
-    made.settle();
-    made.reset_without(&[3]);
-    assert_eq!(made.answer(4), None);
+    // The calls layer forwards no further.
+    let refused = made.ask(1, for_desk(4, 1, 8, "a")).unwrap();
+    assert!(refused.ends_with("took effect, and its answer was not worked out"), "{refused}");
 }
 
 #[test]
@@ -206,4 +227,40 @@ fn a_state_machine_names_a_handler_by_itself() {
     assert!(matches!(failure, CommandFailure::OfHandler { handler, .. } if handler == "desk"));
     assert_eq!(made.done(2).remove(0).1.unwrap().reply, "for the desk by 2");
     made.assert_all_agree();
+}
+
+#[test]
+fn a_source_has_its_share_of_the_requests_that_wait_for_a_holder_and_no_hops_are_endless() {
+    let mut made = Made::of(&[1, 2, 3]);
+    made.claim(2);
+    made.claim(3);
+    made.replica(2).end();
+    // A client may say that its request was forwarded before.
+    let from = |host: u8, request| Request { source: Source::of_host(host), ..request };
+    let far = NOW + Duration::from_secs(3600);
+    for index in 0..2000 {
+        let request = Request { deadline: far, ..for_desk(index, index.into(), 7, "look") };
+        made.replica(1).handle_request(NOW, from(9, request));
+    }
+    made.settle();
+    let waits = |made: &Made, index| made.answer(index).is_none();
+    let count = (0..2000).filter(|index| waits(&made, *index)).count();
+    assert!((512..700).contains(&count), "{count}");
+    assert_eq!(made.answer(1999).unwrap(), "to 2", "beyond its share it is forwarded at once");
+    let refused = made.ask(1, from(9, for_desk(2001, 1, 8, "look"))).unwrap();
+    assert!(refused.starts_with("refused: the member that holds this handler does not answer"), "{refused}");
+    assert_eq!(made.ask(1, from(8, for_desk(2002, 1, 4, "look"))), None, "another source has a share still");
+    made.leave(2);
+    assert_eq!(made.answer(2002).unwrap(), "to 3");
+    // Whatever their deadlines, they wait no longer than for the last time that requests are forwarded again.
+    made.replica(3).end();
+    for index in 3000..4000 {
+        let request = Request { deadline: far, ..for_desk(index, index.into(), 7, "look") };
+        made.replica(1).handle_request(NOW, from(9, request));
+    }
+    let least = NOW + Duration::from_secs(3);
+    assert!(made.replica(1).poll_timeout().is_some_and(|at| at <= least));
+    made.replica(1).handle_timeout(least);
+    made.settle();
+    assert!((3000..4000).all(|index| made.answer(index).is_some()));
 }

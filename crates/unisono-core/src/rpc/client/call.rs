@@ -18,6 +18,8 @@ pub(in crate::rpc) struct Call {
     pub(in crate::rpc) request: Bytes,
     pub(in crate::rpc) wishes: Option<Box<Wishes>>,
     pub(in crate::rpc) deadline: Time,
+    /// How long its server may leave it unanswered, if that is less than for all calls.
+    pub(in crate::rpc) silence: Option<Duration>,
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) stage: Stage,
     /// Since when it waits for a server.

@@ -352,6 +352,16 @@ impl Client {
         Some(remote)
     }
 
+    /// Forgets that a server serves a port, until it answers so again.
+    pub(super) fn forget_service(&mut self, uid: Uid, port: Port) {
+        if let Some(known) = self.ports.get_mut(port) {
+            known.servers.retain(|serving| serving.uid != uid);
+        }
+        if let Some(remote) = self.remotes.get_mut(uid) {
+            remote.services.retain(|service| service.port != port);
+        }
+    }
+
     /// True if the port is known, or there is capacity for another one.
     pub(super) fn has_capacity_for(&self, port: Port) -> bool {
         self.ports.len() < PORT_CACHE_MAX

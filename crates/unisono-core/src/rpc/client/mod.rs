@@ -69,7 +69,7 @@ impl Client {
         common: &mut Common,
         (port, pinned): (Port, Option<SocketAddr>),
         (request, wishes): (Bytes, Wishes),
-        within: Duration,
+        (within, silence): (Duration, Option<Duration>),
     ) -> Result<CallNumber, CallError> {
         let max = common.settings.message_bytes_max;
         if request.len() > max {
@@ -91,6 +91,7 @@ impl Client {
             request,
             wishes: Some(wishes).filter(|wishes| *wishes != Wishes::default()).map(Box::new),
             deadline,
+            silence,
             hops: 0,
             stage: Stage::Waiting,
             waits_since: now,
@@ -254,6 +255,7 @@ mod tests {
             request: Bytes::new(),
             wishes: None,
             deadline: Time::NEVER,
+            silence: None,
             hops: 0,
             stage: Stage::Waiting,
             waits_since: Time::ZERO,

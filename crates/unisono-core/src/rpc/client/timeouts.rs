@@ -7,7 +7,7 @@ use super::Client;
 use super::call::{Call, SoFar, Stage};
 use super::locate::Known;
 use super::placing::why_it_waits;
-use super::remote::Standing;
+use super::remote::{Remote, Standing};
 use crate::identity::{Port, Uid};
 use crate::planted::Planted;
 use crate::rpc::common::{Common, To};
@@ -22,8 +22,10 @@ use core::net::SocketAddr;
 enum Due {
     Nothing(Option<Time>),
     End,
-    /// Ask the server about the attempt in this slot; the time is the call's deadline.
+    /// Ask the server about the attempt in this slot; the time is when the call is given up at the latest.
     Ask(Uid, u16, Time),
+    /// Give the server up for this call and its port.
+    GiveUp(Uid, Port),
 }
 
 impl Client {
@@ -87,7 +89,7 @@ impl Client {
         let mut due: Vec<(CallNumber, Due)> = Vec::new();
         let mut next = None;
         for call in self.calls.iter_mut() {
-            match what_is_due(now, common, call, &self.ports) {
+            match what_is_due(now, common, call, (&self.ports, &self.remotes)) {
                 Due::Nothing(at) => next = earlier(next, at),
                 other => due.push((call.number, other)),
             }
@@ -111,9 +113,14 @@ impl Client {
                         self.finish(now, common, number, Err(failure), false);
                     }
                 }
-                Due::Ask(server, slot, deadline) => {
+                Due::Ask(server, slot, until) => {
                     self.send_slot(server, slot);
-                    self.wake_by(deadline);
+                    self.wake_by(until);
+                }
+                Due::GiveUp(server, port) => {
+                    common.counters.given_up += 1;
+                    self.forget_service(server, port);
+                    self.lose_attempt(now, common, number, true);
                 }
                 Due::Nothing(_) => {}
             }
@@ -135,7 +142,12 @@ impl Client {
     }
 }
 
-fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known, Port>) -> Due {
+fn what_is_due(
+    now: Time,
+    common: &Common,
+    call: &mut Call,
+    (ports, remotes): (&Table<Known, Port>, &Table<Remote>),
+) -> Due {
     if let Stage::Waiting = call.stage
         && let Some(so_far) = ports.get(call.port).and_then(why_it_waits)
     {
@@ -150,16 +162,25 @@ fn what_is_due(now: Time, common: &Common, call: &mut Call, ports: &Table<Known,
     }
     match &mut call.stage {
         Stage::Sent(sent) => {
+            // What the server owed before it got this call does not count.
+            let asked_since = call.silence.and_then(|_| remotes.get(sent.server)?.asked_since);
+            let silent_at = match (asked_since, sent.first_at, call.silence) {
+                (Some(since), Some(first), Some(silence)) => Some(since.max(first) + silence),
+                _ => None,
+            };
+            if silent_at.is_some_and(|at| at <= now) {
+                return Due::GiveUp(sent.server, call.port);
+            }
             if let Some(transfer) = &mut sent.request {
                 transfer.handle_timeout(now);
             }
             if sent.ask_at <= now {
                 // Set again when the question is sent.
                 sent.ask_at = Time::NEVER;
-                return Due::Ask(sent.server, sent.slot, deadline);
+                return Due::Ask(sent.server, sent.slot, silent_at.map_or(deadline, |at| at.min(deadline)));
             }
             let transfer = sent.request.as_ref().and_then(|transfer| transfer.resend_at());
-            Due::Nothing(earlier(transfer, Some(deadline.min(sent.ask_at))))
+            Due::Nothing(earlier(earlier(transfer, silent_at), Some(deadline.min(sent.ask_at))))
         }
         // A call that may have been executed waits for its outcome until its deadline.
         Stage::Waiting if !may_have_happened => match call.waits_since + common.settings.locate {

@@ -1,9 +1,9 @@
 //! The last answers to questions for a port, so that a copy of a question costs no signature.
 //!
 //! A copy gets the same answer again, byte for byte, because the client may have missed it. A copy that follows its
-//! answer at once gets none: the client had no time to miss it. One that comes from another
-//! address of the client gets an answer of its own, since an answer says which address it is for. A client asks from one address
-//! of each IP version, so few addresses are answered: a recording that is sent from many ports costs few signatures.
+//! answer at once gets none: the client had no time to miss it. One that comes from another address of the client gets an answer
+//! of its own, since an answer says which address it is for. That costs a signature, like a new question: which of the addresses
+//! are the client's is not known, so a recording that is sent from many ports must not use up what one question may cost.
 
 use crate::identity::Port;
 use crate::rpc::common::Sender;
@@ -17,8 +17,6 @@ use core::time::Duration;
 const ANSWERS_MAX: usize = 64;
 /// How long an answer is kept: 50 ms, the interval after which a client first asks again.
 const KEPT_FOR: Duration = Duration::from_millis(50);
-/// To how many addresses one question of a client is answered while its answers are kept.
-const ADDRESSES_MAX: usize = 4;
 /// Minimum interval between two copies of one answer.
 const REPEATED_AFTER: Duration = Duration::from_millis(5);
 
@@ -40,8 +38,8 @@ struct Answer {
 pub(super) enum Known {
     /// It is new.
     No,
-    /// It was answered a moment ago, or comes from too many addresses.
-    Copy,
+    /// It was answered a moment ago.
+    JustAnswered,
     /// It gets this answer again.
     Again(Box<PortHere>),
 }
@@ -55,19 +53,13 @@ impl Answered {
         (nonce, port, key): (u64, Port, PublicKey),
     ) -> Known {
         let is_of_client = |answer: &&mut Answer| {
-            answer.to.uid == from.uid
+            answer.to == from
                 && (answer.here.nonce, answer.here.port, answer.key) == (nonce, port, key)
                 && now.since(answer.made_at) < KEPT_FOR
         };
-        let mut others = 0;
-        let same = self.0.iter_mut().rev().filter(is_of_client).find(|answer| {
-            others += usize::from(answer.to.address != from.address);
-            answer.to.address == from.address
-        });
-        match same {
-            None if others >= ADDRESSES_MAX => Known::Copy,
+        match self.0.iter_mut().rev().find(is_of_client) {
             None => Known::No,
-            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::Copy,
+            Some(answer) if now.since(answer.sent_at) < REPEATED_AFTER => Known::JustAnswered,
             Some(answer) => {
                 answer.sent_at = now;
                 Known::Again(answer.here.clone())

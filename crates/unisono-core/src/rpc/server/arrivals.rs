@@ -5,7 +5,7 @@
 
 use super::Server;
 use super::answered::Known;
-use super::budget::SLOTS_AT_ONCE_MAX;
+use super::budget::{Place, SLOTS_AT_ONCE_MAX};
 use super::session::{Asked, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
@@ -115,7 +115,7 @@ impl Server {
         let signs_each = common.broken(Planted::SignsEachCopy);
         match self.answered.find(now, from, (nonce, port, key)) {
             Known::Again(here) if !signs_each => return common.post(from.address, Frame::PortHere(here)),
-            Known::Copy if !signs_each => return,
+            Known::JustAnswered if !signs_each => return,
             _ => {}
         }
         if !self.proofs.spend(now, from.address.ip().into()) && !signs_each {
@@ -265,7 +265,6 @@ impl Server {
         let Request { attempt, call, finished_below, port, instance, hops, again, left_ms, wishes, payload } =
             request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
-        let asked = Asked { port, call, finished_below, hops, again, deadline, wishes };
         let Some(session) = self.sessions.get_mut(id) else { return };
         let source = session.source;
         let slot = &mut session.slots[usize::from(attempt.slot)];
@@ -277,10 +276,18 @@ impl Server {
         let unbounded = common.broken(Planted::QueueUnbounded);
         // The client may mean a service of another instance that was at this port before.
         let service = self.services.get(port).filter(|service| service.options.instance == instance);
-        let is_full = service.map(|service| service.is_full() && !unbounded);
-        let state = match (is_full, payload) {
+        let mut place = service.map(|service| service.place_for(source));
+        if place == Some(None) && self.drops_expired(now, common, port) {
+            place = self.services.get(port).map(|service| service.place_for(source));
+        }
+        if unbounded && place == Some(None) {
+            place = Some(Some(Place::Any));
+        }
+        let is_of_share = place == Some(Some(Place::OfShare));
+        let asked = Asked { port, call, finished_below, hops, again, is_of_share, deadline, wishes };
+        let state = match (place, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
-            (Some(true), _) if !self.drops_expired(now, common, port) => State::Rejected(Rejection::Busy),
+            (Some(None), _) => State::Rejected(Rejection::Busy),
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
@@ -304,7 +311,7 @@ impl Server {
         let port = asked.port;
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(service) = self.services.get_mut(port) else { return };
-        if service.queue.len() >= 2 * usize::from(service.options.queue_max) {
+        if service.queue.len() >= 2 * service.options.places() {
             // At least half of these were superseded or cancelled meanwhile.
             let sessions = &self.sessions;
             let before = service.queue.len();

@@ -35,6 +35,14 @@ pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
 const KEPT_LISTED_MIN: usize = 1024;
 const SESSION_LISTED_MIN: usize = 32;
 
+/// A place in the queue of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Any,
+    /// One that is kept for the shares of addresses.
+    OfShare,
+}
+
 /// Amounts in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
@@ -122,27 +130,33 @@ impl Server {
             self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
         }
         if left != taken && !handed_over {
-            if let Some(port) = left {
-                self.release_place(port);
+            if let Some(place) = left {
+                self.release_place(place, source);
             }
-            if let Some(port) = taken {
-                self.take_place(port);
+            if let Some(place) = taken {
+                self.take_place(place, source);
             }
         }
     }
 
-    fn take_place(&mut self, port: Port) {
+    fn take_place(&mut self, (port, is_of_share): (Port, bool), source: Source) {
         self.budget.pending += 1;
         if let Some(service) = self.services.get_mut(port) {
             service.pending += 1;
+            if is_of_share {
+                service.of_sources.add(source, 1);
+            }
         }
     }
 
     /// Notes that a request for this port neither waits nor is worked on any longer.
-    pub(super) fn release_place(&mut self, port: Port) {
+    pub(super) fn release_place(&mut self, (port, is_of_share): (Port, bool), source: Source) {
         self.budget.pending = self.budget.pending.saturating_sub(1);
         if let Some(service) = self.services.get_mut(port) {
             service.pending = service.pending.saturating_sub(1);
+            if is_of_share {
+                service.of_sources.subtract(source, 1);
+            }
         }
     }
 
@@ -327,7 +341,19 @@ impl Service {
         self.queue.len() + self.beginnings.len()
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.pending >= self.options.queue_max
+    /// Returns the place that one more request from this address gets; `None` if there is none.
+    pub(super) fn place_for(&self, source: Source) -> Option<Place> {
+        if self.pending < usize::from(self.options.queue_max) {
+            return Some(Place::Any);
+        }
+        self.place_of_share(source)
+    }
+
+    /// Beyond the maximum, each address has a share of the other places, so that no client keeps the others out.
+    #[cold]
+    fn place_of_share(&self, source: Source) -> Option<Place> {
+        let places = Bound { most: self.options.places(), part: 4 };
+        let has_share = places.admits(self.pending, self.of_sources.get(&source), 1);
+        has_share.then_some(Place::OfShare)
     }
 }

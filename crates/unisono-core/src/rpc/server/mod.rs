@@ -30,7 +30,7 @@ use super::watch::CallAccount;
 use super::work::WorkBudget;
 use crate::identity::Port;
 use crate::planted::{Planted, Probe};
-use crate::shares::Source;
+use crate::shares::{Counts, Source};
 use crate::table::Table;
 use crate::time::Time;
 use crate::wire::{HOPS_MAX, Rejection};
@@ -74,9 +74,9 @@ pub(super) struct Server {
     /// Sessions with answers to send.
     due: VecDeque<SessionId>,
     /// Large replies of which a part may be sent: session, slot and number.
-    sending: VecDeque<(SessionId, u16, u64)>,
+    parts_due: VecDeque<(SessionId, u16, u64)>,
     /// All large replies that are being sent, by the time at which each is looked at.
-    transfers: BTreeSet<(Time, SessionId, u16, u64)>,
+    look_times: BTreeSet<(Time, SessionId, u16, u64)>,
     wake: Time,
     sweep_at: Time,
 }
@@ -90,7 +90,9 @@ struct Service {
     /// Large requests whose beginnings wait to be looked at, likewise.
     beginnings: VecDeque<(SessionId, u16, u64)>,
     /// Number of requests that wait, are incomplete or are being worked on.
-    pending: u16,
+    pending: usize,
+    /// How many of them are in the share of each source address.
+    of_sources: Counts<Source>,
     /// What clients have acknowledged and the application does not know yet.
     finished: Finished,
 }
@@ -106,6 +108,7 @@ struct InHand {
     hops: u8,
     source: Source,
     bytes: usize,
+    is_of_share: bool,
     /// It is only the beginning of a request.
     is_beginning: bool,
 }
@@ -128,8 +131,8 @@ impl Server {
             kept: VecDeque::new(),
             last_taken: Port::default(),
             due: VecDeque::new(),
-            sending: VecDeque::new(),
-            transfers: BTreeSet::new(),
+            parts_due: VecDeque::new(),
+            look_times: BTreeSet::new(),
             wake: Time::NEVER,
             sweep_at: Time::NEVER,
         }
@@ -172,10 +175,11 @@ impl Server {
         self.retired.retain(|retired| *retired != port);
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
-        let pending = self.requests_in_hand(port) as u16;
+        let pending = self.requests_in_hand(port);
         let (queue, beginnings) = (VecDeque::new(), VecDeque::new());
-        let finished = Finished::default();
-        self.services.insert(port, Service { prover, options, queue, beginnings, pending, finished });
+        let (finished, of_sources) = (Finished::default(), Counts::default());
+        let service = Service { prover, options, queue, beginnings, pending, of_sources, finished };
+        self.services.insert(port, service);
         Ok(port)
     }
 
@@ -194,7 +198,11 @@ impl Server {
         self.retired.push_back(port);
         let mut rejected = alloc::vec::Vec::new();
         for (id, session) in self.sessions.iter() {
-            let slots = session.slots.iter().enumerate().filter(|(_, slot)| slot.state.place() == Some(port));
+            let slots = session
+                .slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.state.place().is_some_and(|place| place.0 == port));
             rejected.extend(slots.map(|(slot, _)| (id, slot as u16)));
         }
         for (id, slot) in rejected {
@@ -281,8 +289,19 @@ impl Server {
         let bytes = if whole.is_some() { 0 } else { payload.len() };
         self.generation += 1;
         let (generation, is_beginning) = (self.generation, whole.is_some());
-        let Asked { port, hops, .. } = asked;
-        let held = InHand { generation, session, slot, number, port, hops, source, bytes, is_beginning };
+        let Asked { port, hops, is_of_share, .. } = asked;
+        let held = InHand {
+            generation,
+            session,
+            slot,
+            number,
+            port,
+            hops,
+            source,
+            bytes,
+            is_of_share,
+            is_beginning,
+        };
         let index = self.in_hand.insert(held);
         Request {
             id: RequestId { index, generation },
@@ -385,7 +404,7 @@ impl Server {
             receiving_bytes: self.budget.receiving_bytes,
             taken_bytes: self.budget.taken_bytes,
             kept_bytes: self.budget.kept_bytes,
-            sending: self.sending.len(),
+            sending: self.parts_due.len(),
             ..CallAccount::default()
         }
     }
@@ -396,7 +415,7 @@ impl Server {
         self.in_hand.remove(id.index);
         self.take_back(held.source, held.bytes);
         if !held.is_beginning {
-            self.release_place(held.port);
+            self.release_place((held.port, held.is_of_share), held.source);
         }
         let attempt = self.sessions.get_mut(held.session)?.attempt(held.slot, held.number)?;
         let is_there = match held.is_beginning {

@@ -80,6 +80,8 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) finished_below: CallNumber,
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) again: bool,
+    /// It has one of the places that are kept for the shares of addresses.
+    pub(in crate::rpc) is_of_share: bool,
     pub(in crate::rpc) deadline: Time,
     pub(in crate::rpc) wishes: Option<Box<Wishes>>,
 }
@@ -165,11 +167,11 @@ impl State {
         matches!(self, State::Receiving(_) | State::Queued(..) | State::InHand)
     }
 
-    /// Returns the service in whose queue it counts.
-    pub(super) fn place(&self) -> Option<Port> {
+    /// Returns the service in whose queue it counts, and whether in the share of its address.
+    pub(super) fn place(&self) -> Option<(Port, bool)> {
         match self {
-            State::Receiving(receiving) => Some(receiving.0.port),
-            State::Queued(asked, _) => Some(asked.port),
+            State::Receiving(receiving) => Some((receiving.0.port, receiving.0.is_of_share)),
+            State::Queued(asked, _) => Some((asked.port, asked.is_of_share)),
             _ => None,
         }
     }

@@ -32,7 +32,7 @@ impl Server {
     }
 
     pub(in crate::rpc) fn has_nothing_to_say(&self) -> bool {
-        self.due.is_empty() && self.sending.is_empty()
+        self.due.is_empty() && self.parts_due.is_empty()
     }
 
     /// Writes the answers to one client; returns `None` if there are none.
@@ -63,9 +63,9 @@ impl Server {
                     }
                     slot.is_to_tell = false;
                     if sends_parts {
-                        self.sending.push_back((id, number, attempt.number));
+                        self.parts_due.push_back((id, number, attempt.number));
                         let look_at = now + common.settings.silence;
-                        self.transfers.insert((look_at, id, number, attempt.number));
+                        self.look_times.insert((look_at, id, number, attempt.number));
                         self.wake = self.wake.min(look_at);
                     }
                 }
@@ -93,7 +93,7 @@ impl Server {
         common: &mut Common,
         packet: &mut Packet<'_>,
     ) -> Option<Letter> {
-        while let Some(name) = self.sending.pop_front() {
+        while let Some(name) = self.parts_due.pop_front() {
             let (id, slot, number) = name;
             let Some(sending) = self.sending(name) else { continue };
             let attempt = Attempt { to: id.client, slot, number };
@@ -126,12 +126,12 @@ impl Server {
         sending.look_at = look_at.min(due_at);
         let (id, slot, number) = name;
         if due_at < look_at {
-            self.transfers.remove(&(look_at, id, slot, number));
-            self.transfers.insert((due_at, id, slot, number));
+            self.look_times.remove(&(look_at, id, slot, number));
+            self.look_times.insert((due_at, id, slot, number));
             self.wake_by(due_at);
         }
         if queues {
-            self.sending.push_back(name);
+            self.parts_due.push_back(name);
         }
     }
 }

@@ -45,9 +45,9 @@ impl Server {
             self.evict_idle(now, common);
             self.sweep_at = if self.sessions.len() == 0 { Time::NEVER } else { now + SWEEP_EVERY };
         }
-        let transfers = self.sending_timeout(now, common);
+        let sending = self.sending_timeout(now, common);
         let receiving = self.receiving_timeout(now, common);
-        let next = earlier(transfers, receiving);
+        let next = earlier(sending, receiving);
         self.wake = next.map_or(self.sweep_at, |at| at.min(self.sweep_at));
     }
 
@@ -78,10 +78,10 @@ impl Server {
     /// Sends lost parts again, and stops sending to a client that has been silent for too long; the client may ask
     /// again. Returns when to look again.
     fn sending_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
-        while let Some(&(look_at, id, slot, number)) = self.transfers.first()
+        while let Some(&(look_at, id, slot, number)) = self.look_times.first()
             && look_at <= now
         {
-            self.transfers.pop_first();
+            self.look_times.pop_first();
             let session = self.sessions.get_mut(id);
             let place = session.and_then(|session| session.attempt(slot, number)).map(|slot| &mut slot.state);
             let Some(State::Replied(kept)) = place else { continue };
@@ -91,17 +91,17 @@ impl Server {
             };
             let silence = common.settings.silence;
             let parts = &mut sending.parts;
-            if parts.is_over() || now.since(parts.heard_at()) > silence {
+            if parts.is_over() || now.since(parts.heard_at()) >= silence {
                 kept.transfer = None;
                 continue;
             }
             parts.handle_timeout(now);
             // Nothing is due at this moment any more.
             sending.look_at = sending.due_at(silence).max(now + LOOK_AGAIN_AFTER);
-            self.transfers.insert((sending.look_at, id, slot, number));
+            self.look_times.insert((sending.look_at, id, slot, number));
             self.attend(common, (id, slot, number));
         }
-        self.transfers.first().map(|(look_at, ..)| *look_at)
+        self.look_times.first().map(|(look_at, ..)| *look_at)
     }
 
     /// Gives up incomplete requests of which no part arrives any more. Returns when to look again.

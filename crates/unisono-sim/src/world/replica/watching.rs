@@ -53,7 +53,7 @@ fn since_begin(now: Time) -> Duration {
 impl Desk {
     /// Returns when a watch gets an empty answer.
     pub(super) fn due_at(&self) -> Option<Time> {
-        self.watches.due().map(|due| Time::from_nanos(due.as_nanos() as u64))
+        self.watches.wake_at().map(|due| Time::from_nanos(due.as_nanos() as u64))
     }
 }
 
