@@ -11,6 +11,7 @@ use super::life::Life;
 use super::options::{Founding, ReplicaOptions};
 use super::transfer;
 use super::waits::{Waits, block_on};
+use super::writing::{AtOnce, Jobs};
 use super::{NotServed, ReadFailure, StateMachine};
 use crate::commands::Message;
 use crate::engine::{Listed, WaitList, clock_ns};
@@ -22,13 +23,12 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use unisono_core::replica::{
-    Answer, CommandFailure, CommandNumber, DISK_FORMS_WITHIN, Done, FetchNumber, Job, JobNumber, NO_COPY,
-    Notice, Output, ReadNumber, Replica, ReplicaSettings, StopReason,
+    Answer, CommandFailure, CommandNumber, DISK_FORMS_WITHIN, Done, FetchNumber, NO_COPY, Notice, Output,
+    ReadNumber, Replica, ReplicaSettings, StopReason,
 };
 use unisono_core::rpc::{CallNumber, RequestId};
 use unisono_core::{EntryMode, GroupConfig, Time, Uid};
@@ -98,7 +98,7 @@ pub(super) struct State<S> {
     unserved: Vec<PrivatePort>,
     serve_at: Option<Time>,
     /// Where jobs for the disk go, until this replica has ended.
-    pub(super) jobs: Option<Sender<(JobNumber, Box<Job>)>>,
+    pub(super) jobs: Option<Jobs>,
     /// The next life begins by itself.
     pub(super) reenters: bool,
     /// True while this process is a member, or about to be one.
@@ -221,17 +221,17 @@ impl<S: StateMachine> State<S> {
         times.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 
-    /// Takes the core's outputs, and sorts out what is done without the lock.
-    fn take_outputs(&mut self) -> Work {
+    /// Takes the core's outputs, and sorts out what is done without the lock. With `may_append` the caller's thread may append to
+    /// a log in memory.
+    fn take_outputs(&mut self, may_append: bool) -> Work {
         let mut work = Work::default();
         // A replica that is being ended waits until another member has the state.
         let mut is_changed = self.is_closing;
         while let Some(output) = self.copy.as_mut().and_then(Replica::poll_output) {
             match output {
                 Output::Submit(payload, quality) => work.submits.push(Message { payload, quality }),
-                // Without the thread that writes, this replica has ended.
                 Output::Store(number, job) => {
-                    self.jobs.as_ref().map(|jobs| jobs.send((number, job)));
+                    work.at_once = self.jobs.as_ref().and_then(|jobs| jobs.give(number, job, may_append));
                 }
                 Output::Reenter => {
                     self.reenters = true;
@@ -288,6 +288,8 @@ struct Work {
     ports: Vec<PrivatePort>,
     /// This member's note, and whether it has to go at once.
     note: Option<(Bytes, bool)>,
+    /// The job for the disk that this thread does.
+    at_once: Option<AtOnce>,
     /// This member has fetched the state.
     has_fetched: bool,
     stops: bool,
@@ -377,19 +379,32 @@ impl<S: StateMachine> Copy<S> {
 
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
     pub(super) fn step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> Option<T> {
-        let (result, mut work) = self.take_step(act);
+        let (result, mut work) = self.take_step(true, act);
         loop {
-            let (life, reports) = (work.life.clone(), self.carry_out(work));
-            match life {
-                Some(life) if !reports.is_empty() => {
-                    (_, work) = self.take_step(|state, now| state.hear(now, &life, reports));
-                }
-                _ => return result,
+            let (life, at_once) = (work.life.clone(), work.at_once.take());
+            let reports = self.carry_out(work);
+            // After what others wait for.
+            let stored = at_once.and_then(AtOnce::carry_out);
+            if reports.is_empty() && stored.is_none() {
+                return result;
             }
+            // What follows is for the thread that does the jobs: while the order goes on, one append follows another.
+            (_, work) = self.take_step(false, |state, now| {
+                if let Some(((number, done), copy)) = stored.zip(state.copy_mut()) {
+                    copy.handle_stored(now, number, done);
+                }
+                if let Some(life) = life {
+                    state.hear(now, &life, reports);
+                }
+            });
         }
     }
 
-    fn take_step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> (Option<T>, Work) {
+    fn take_step<T>(
+        &self,
+        may_append: bool,
+        act: impl FnOnce(&mut State<S>, Time) -> T,
+    ) -> (Option<T>, Work) {
         let mut state = self.lock();
         let now = self.now();
         let result = catch_unwind(AssertUnwindSafe(|| act(&mut state, now))).ok();
@@ -400,7 +415,7 @@ impl<S: StateMachine> Copy<S> {
             copy.end();
             state.stop.get_or_insert(StopReason::Panicked { position });
         }
-        let mut work = state.take_outputs();
+        let mut work = state.take_outputs(may_append);
         work.stops |= result.is_none();
         (result, work)
     }

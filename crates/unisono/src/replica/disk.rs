@@ -1,4 +1,4 @@
-//! A replica on disk: which server this process is, what its folder must be, and the threads that write.
+//! A replica on disk: which server this process is, what its folder must be, and the thread that answers while it is in no group.
 
 use super::StateMachine;
 use super::copy::Copy;
@@ -10,17 +10,13 @@ use crate::rpc::{ServeOptions, Server};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use unisono_core::replica::disk::{
-    Block, Created, FileError, FileErrorKind, Loaded, SnapshotWriter, SnapshotWritten, Store, StoreError,
-    instance_begun,
+    Block, Created, FileError, FileErrorKind, Loaded, Store, StoreError, instance_begun,
 };
-use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, Job, JobNumber, NotRestored, check_first_part};
+use unisono_core::replica::{DISK_FORMS_WITHIN, DiskStart, NotRestored, check_first_part};
 use unisono_core::{Formation, GroupConfig, Name, Quorum, debug_as_sentence};
 
 pub use unisono_core::replica::disk::DiskDurability;
@@ -29,8 +25,6 @@ pub use unisono_core::replica::disk::DiskDurability;
 pub const DISK_SERVERS_MAX: u8 = 9;
 /// Maximum length of the name of a service on disk, 255 bytes: the commit block has room for it and much else.
 pub const DISK_NAME_BYTES_MAX: usize = 255;
-/// Priority of the thread that writes a snapshot: lower than that of the others.
-const SNAPSHOT_NICE: i32 = 10;
 /// Interval at which a server that waits looks whether it is in a group.
 const DESK_LOOKS_EVERY: Duration = Duration::from_millis(100);
 
@@ -398,138 +392,6 @@ impl DiskState {
         };
         store.adopt(block, Some((self.place, &self.parts)), &[], &BTreeMap::new()).map_err(failed)
     }
-}
-
-/// Does the jobs for the disk, one after the other, until there are no more.
-pub(super) fn write<S: StateMachine + Send + 'static>(
-    copy: &Arc<Copy<S>>,
-    mut store: Store<Folder>,
-    jobs: &Receiver<(JobNumber, Box<Job>)>,
-) {
-    let present = Arc::new(AtomicU64::new(0));
-    report_progress(copy, store.files_mut(), &present);
-    let mut snapshots = Snapshots::default();
-    for (number, job) in jobs {
-        present.store(number, Ordering::Relaxed);
-        let mut begun = None;
-        let done = match *job {
-            Job::Append { first, entries, heard } => store.append(first, &entries, &heard),
-            Job::Commit(block) => store.commit(block),
-            Job::Adopt { block, snapshot, entries, heard } => {
-                snapshots.cancel();
-                let snapshot = snapshot.as_ref().map(|(place, parts)| (*place, &parts[..]));
-                store.adopt(block, snapshot, &entries, &heard)
-            }
-            Job::Snapshot { place, parts, entries } => {
-                store.begin_snapshot(place, parts, &entries).map(|writer| begun = Some(writer))
-            }
-            Job::Name => snapshots.take_written().map_or(Ok(()), |written| store.name_snapshot(written)),
-        };
-        let done = done.map_err(|error| error.to_string());
-        let failed = done.is_err();
-        copy.step(|state, now| {
-            if let Some(copy) = state.copy_mut() {
-                copy.handle_stored(now, number, done);
-            }
-        });
-        if failed {
-            // Nothing is known of what was not synced, so the disk is not used any longer.
-            break;
-        }
-        if let Some(writer) = begun {
-            snapshots.begin(copy, number, writer, store.files());
-        }
-    }
-    snapshots.cancel();
-}
-
-/// Reports progress of a job to the replica; the caller sets its number.
-fn report_progress<S: StateMachine + Send + 'static>(
-    copy: &Arc<Copy<S>>,
-    folder: &mut Folder,
-    number: &Arc<AtomicU64>,
-) {
-    let (copy, number) = (copy.clone(), number.clone());
-    folder.report_progress(move || {
-        copy.step(|state, now| {
-            if let Some(copy) = state.copy_mut() {
-                copy.handle_progress(now, number.load(Ordering::Relaxed));
-            }
-        });
-    });
-}
-
-/// The snapshots whose parts are written, one at a time, by a thread beside the one that does the jobs.
-#[derive(Default)]
-struct Snapshots {
-    thread: Option<JoinHandle<()>>,
-    is_cancelled: Arc<AtomicBool>,
-    written: Arc<Mutex<Option<SnapshotWritten>>>,
-}
-
-impl Snapshots {
-    /// Writes the parts of a snapshot, and reports to the replica when they are written. `number` is that of the job that
-    /// began it.
-    fn begin<S: StateMachine + Send + 'static>(
-        &mut self,
-        copy: &Arc<Copy<S>>,
-        number: JobNumber,
-        writer: SnapshotWriter,
-        folder: &Folder,
-    ) {
-        self.cancel();
-        self.is_cancelled = Arc::default();
-        let (reporter, slot, is_cancelled) = (copy.clone(), self.written.clone(), self.is_cancelled.clone());
-        let report = move |result: Result<(), String>| {
-            reporter.step(|state, now| {
-                if let Some(copy) = state.copy_mut() {
-                    copy.handle_snapshot_written(now, number, result);
-                }
-            });
-        };
-        let folder = folder.beside(&is_cancelled).map(|mut folder| {
-            report_progress(copy, &mut folder, &Arc::new(AtomicU64::new(number)));
-            folder
-        });
-        let failed = report.clone();
-        let thread = folder.and_then(|mut folder| {
-            thread::Builder::new().name("snapshot".into()).spawn(move || {
-                // Hashing and writing the parts waits for the commands, not they for it. Without the right to it, it does not.
-                _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
-                let result = writer.write(&mut folder);
-                // The folder may be opened again as soon as the end is reported.
-                drop((writer, folder));
-                if is_cancelled.load(Ordering::Relaxed) {
-                    return;
-                }
-                let result = result.map(|written| *lock(&slot) = Some(written));
-                report(result.map_err(|error| error.to_string()));
-            })
-        });
-        match thread {
-            Ok(thread) => self.thread = Some(thread),
-            Err(error) => failed(Err(format!("cannot write a snapshot: {error}"))),
-        }
-    }
-
-    /// Returns the snapshot that was written last.
-    fn take_written(&self) -> Option<SnapshotWritten> {
-        lock(&self.written).take()
-    }
-
-    /// Writes no more of a snapshot, and forgets it.
-    fn cancel(&mut self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // Its thread has no way to fail but a panic, which is reported elsewhere.
-            _ = thread.join();
-        }
-        *lock(&self.written) = None;
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Answers questions for this server's status while it is in no group, so that callers learn what it waits for.

@@ -24,6 +24,8 @@ const LOG_PREFIX: &str = "log-";
 /// Name of the file that is written again and again, besides the log.
 pub(super) const BLOCK_FILE: &str = "block";
 
+/// Kind of a file system in memory, from statfs(2).
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Number of bytes that one operation of the system reads or writes, 1 MiB: a slow disk gets on with each of them.
 const STEP_BYTES: usize = 1 << 20;
 /// Minimum interval between two reports that the disk gets on.
@@ -234,6 +236,12 @@ impl Folder {
     /// Has `report` called when the store gets on, at most once a second.
     pub(super) fn report_progress(&mut self, report: impl Fn() + Send + 'static) {
         self.progress = Some(Progress { report: Box::new(report), reported: Cell::new(Instant::now()) });
+    }
+
+    /// True if the log's folder is in memory, where a sync costs nothing.
+    pub(super) fn log_is_in_memory(&self) -> bool {
+        let found = rustix::fs::fstatfs(&self.directory(LOG_PREFIX).file);
+        found.is_ok_and(|found| found.f_type == TMPFS)
     }
 
     fn directory(&self, name: &str) -> &Directory {

@@ -91,7 +91,8 @@
 //
 // | | |
 // |---|---|
-// | `disk` | a server with a disk: the thread that writes, and the one that answers while the server is in no group |
+// | `disk` | a server with a disk: which one it is, and the thread that answers while it is in no group |
+// | `writing` | jobs for the disk: the thread that does them, and those that another thread does at once |
 // | `copy` | the state behind its lock, and what each input leads to |
 // | `doors` | callers with another key |
 // | `life` | one life: a member of the group, and what is served beside it |
@@ -117,6 +118,7 @@ mod status;
 mod tests;
 mod transfer;
 pub(crate) mod waits;
+mod writing;
 
 pub use disk::{
     DISK_NAME_BYTES_MAX, DISK_SERVERS_MAX, DiskDurability, DiskError, DiskOptions, DiskState, check_folder,
@@ -315,10 +317,10 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     /// Starts the threads of a server with a disk.
     fn write_to(copy: &Arc<Copy<S>>, store: Option<Store<Folder>>) -> io::Result<()> {
         let Some(store) = store else { return Ok(()) };
-        let (jobs, to_do) = mpsc::channel();
+        let (jobs, to_do) = writing::jobs(store);
         copy.lock().jobs = Some(jobs);
         let (writer, desk) = (copy.clone(), copy.clone());
-        spawn("disk", move || disk::write(&writer, store, &to_do))?;
+        spawn("disk", move || writing::write(&writer, &to_do))?;
         spawn("desk", move || disk::answer_while_waiting(&desk))
     }
 

@@ -1,7 +1,9 @@
 //! Replicas whose members die or are excluded, which only tests inside of the crate can arrange.
 
 use super::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use unisono_core::replica::DISK_FORMS_WITHIN;
 use unisono_core::{EntryMode, Name, Settings};
@@ -266,6 +268,18 @@ fn a_second_process_beside_a_service_on_disk_ends_and_says_why() {
     assert_eq!(servers[0].command("y").unwrap().position, 2);
 }
 
+/// Opens a folder that a replica of this process has used: the thread that writes has it until it ends.
+fn once_unlocked(begin: impl Fn() -> Result<Replica<Words>, ReplicaError>) -> Replica<Words> {
+    let is_locked = |error: &ReplicaError| error.to_string().contains("another process uses");
+    let until = Instant::now() + LONG;
+    loop {
+        match begin() {
+            Err(error) if is_locked(&error) && Instant::now() < until => thread::yield_now(),
+            begun => break begun.unwrap(),
+        }
+    }
+}
+
 #[test]
 fn an_empty_folder_is_refused_where_a_state_has_to_be() {
     let directory = tempfile::tempdir().unwrap();
@@ -287,15 +301,7 @@ fn an_empty_folder_is_refused_where_a_state_has_to_be() {
     let created = first.disk().unwrap().0.created_at_ms();
     assert!(created.is_some() && first.has_created());
     drop(first);
-    // The thread that writes has the folder until it ends.
-    let is_locked = |error: &ReplicaError| error.to_string().contains("another process uses");
-    let until = Instant::now() + LONG;
-    let second = loop {
-        match begin("empty", true) {
-            Err(error) if is_locked(&error) && Instant::now() < until => thread::yield_now(),
-            begun => break begun.unwrap(),
-        }
-    };
+    let second = once_unlocked(|| begin("empty", true));
     assert_eq!(second.disk().unwrap().0.created_at_ms(), created);
     assert!(!second.has_created());
 }
@@ -362,4 +368,45 @@ fn a_server_that_loses_its_address_while_it_waits_tries_again() {
     assert!(tries_again(OpenError::NotOurAddress { address }, 1));
     // Before any attempt succeeded in binding it, the address is a mistake.
     assert!(!tries_again(OpenError::NotOurAddress { address }, 0));
+}
+
+/// Returns how often each thread of this process with this name has gone to sleep, by its number.
+fn sleeps(name: &str) -> BTreeMap<String, u64> {
+    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    let sleeps = |thread: PathBuf| {
+        let is_it = fs::read_to_string(thread.join("comm")).is_ok_and(|found| found.trim() == name);
+        // It may have ended meanwhile.
+        let status = fs::read_to_string(thread.join("status")).ok().filter(|_| is_it)?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        Some((thread.display().to_string(), count.trim().parse().unwrap()))
+    };
+    threads.filter_map(sleeps).collect()
+}
+
+#[test]
+fn the_thread_for_the_disk_sleeps_while_commands_go_to_a_log_in_memory() {
+    let data = tempfile::tempdir().unwrap();
+    // Where there is no such folder, the log is on disk, and only the commands are checked.
+    let log = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let is_in_memory = Folder::open(data.path(), Some(log.path())).unwrap().log_is_in_memory();
+    let disk =
+        DiskOptions { servers: 1, log_dir: Some(log.path().into()), ..DiskOptions::of_three(1, data.path()) };
+    let open = |name: &str| {
+        let settings = ReplicaOptions { open_within: Some(LONG), ..ReplicaOptions::default() };
+        Replica::open_on_disk(name, disk.clone(), Words::default(), settings, &options("server"))
+    };
+    let name = fresh_name("in-memory");
+    let others = sleeps("unisono-disk");
+    let replica = open(&name).unwrap();
+    const COMMANDS: u64 = 200;
+    for number in 1..=COMMANDS {
+        replica.command(Bytes::from(number.to_string())).unwrap();
+    }
+    if is_in_memory {
+        let own = sleeps("unisono-disk").into_iter().filter(|(thread, _)| !others.contains_key(thread));
+        let fewest = own.map(|(_, count)| count).min().unwrap();
+        assert!(fewest < COMMANDS / 2, "it slept {fewest} times");
+    }
+    drop(replica);
+    assert_eq!(once_unlocked(|| open(&name)).words().len() as u64, COMMANDS);
 }
