@@ -467,12 +467,15 @@ impl Plan {
         add(&mut self.faults, random, 0.1, FaultKind::Stuck, 2_000, 9_000);
     }
 
-    /// In some worlds all members send at once when the faults are over: with a small history more than fits.
+    /// In some worlds all members send at once when the faults are over: with a small history more than fits, and no more
+    /// than the smallest sockets carry before the run ends.
     fn draw_rush(&mut self, random: &mut Random) {
+        const MESSAGES: u64 = 1_500;
         if random.chance(0.08) {
             let from = self.parts.healed + 3 * SECOND;
-            self.workload.rush =
-                Some(Rush { from, until: from + SECOND / 2, every: random.spread(200_000, 2 * MILLISECOND) });
+            let every = random.spread(200_000, 2 * MILLISECOND);
+            let lasts = (every * MESSAGES / self.members as u64).min(SECOND / 2);
+            self.workload.rush = Some(Rush { from, until: from + lasts, every });
             self.config.history_messages = random.spread(16, 64) as u32;
         }
     }

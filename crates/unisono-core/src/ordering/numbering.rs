@@ -167,6 +167,11 @@ impl Group {
         let Some((seqno, manner, bytes)) = found else { return false };
         self.note_numbered(now, seqno, manner.patient, bytes);
         self.order.ring.note_numbered();
+        if self.is_ring() {
+            // A pass may follow at once, before the rest of this member looks at the entry.
+            let members = self.log.history().view().len();
+            self.order.ring.note_message(seqno, self.rule().holders_to_show(manner.quality, members));
+        }
         if own {
             self.outbox.note_numbered_here(now, number);
         }

@@ -13,7 +13,7 @@ struct Sent {
     quality: Quality,
     /// It was reported to its sender as not in the order.
     failed: bool,
-    /// Its seqno, once a member has delivered it.
+    /// Its seqno, once its sender knows it or a member has delivered it.
     seqno: Option<Seqno>,
 }
 
@@ -29,6 +29,12 @@ pub(super) struct QualityOrder {
 }
 
 impl QualityOrder {
+    fn place(&mut self, sender: Life, number: MessageNumber, seqno: Seqno) {
+        if let Some(sent) = self.sent.get_mut(&(sender, number)) {
+            sent.seqno = Some(seqno);
+        }
+    }
+
     fn receive(
         &mut self,
         record: &Record,
@@ -80,11 +86,13 @@ impl Property for QualityOrder {
                     sent.failed = true;
                 }
             }
+            // A member that joins behind this seqno need not have it, whether or not a member has delivered it by then.
+            What::SendResult { number, outcome: Outcome::Ok { seqno, .. } } => {
+                self.place(record.life, number, seqno);
+            }
             What::Delivered { seqno, sender, number, .. } => {
                 self.placed.insert((record.life, sender), number);
-                if let Some(sent) = self.sent.get_mut(&(sender, number)) {
-                    sent.seqno = Some(seqno);
-                }
+                self.place(sender, number, seqno);
             }
             What::Early { sender, number, quality, .. } if quality.may_be_early() => {
                 return self.receive(record, sender, number, facts);
@@ -103,6 +111,7 @@ impl Property for QualityOrder {
 mod tests {
     use super::*;
     use crate::properties::fixture::Fixture;
+    use unisono_core::Quorum;
 
     /// Life 1 of three sends messages of these qualities; life 0 delivers the last one early.
     fn check(before: &[Quality], last: Quality) -> Fixture {
@@ -123,6 +132,22 @@ mod tests {
     fn accepts_a_source_ordered_message_behind_unordered_ones() {
         check(&[Quality::UNORDERED, Quality::UNORDERED], Quality::SOURCE_ORDERED)
             .good(QualityOrder::default());
+    }
+
+    #[test]
+    fn a_member_that_joins_behind_a_seqno_its_sender_knows_need_not_have_it() {
+        let mut fixture = Fixture::found(0, Quorum::MajorityOfView);
+        fixture.message(Life(0));
+        // The sender's application has not taken it yet.
+        fixture.records.retain(|record| !matches!(record.what, What::Delivered { .. }));
+        let joiner = fixture.join();
+        let number = fixture.send_with(Life(0), Quality::SOURCE_ORDERED);
+        let What::Sent { hash, .. } = fixture.records[fixture.records.len() - 1].what else { unreachable!() };
+        let quality = Quality::SOURCE_ORDERED;
+        fixture.record(joiner, What::Early { sender: Life(0), number, quality, hash });
+        fixture.good(QualityOrder::default());
+        fixture.records.retain(|record| !matches!(record.what, What::SendResult { .. }));
+        fixture.bad(QualityOrder::default());
     }
 
     #[test]
