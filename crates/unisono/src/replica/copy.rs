@@ -60,6 +60,8 @@ pub(super) struct Copy<S> {
     /// The process in which its threads run.
     process: Process,
     state: Mutex<State<S>>,
+    /// Number of the last note that was set in the group.
+    noted: Mutex<u64>,
 }
 
 /// What is behind the lock.
@@ -69,6 +71,8 @@ pub(super) struct State<S> {
     pub(super) life: Option<Arc<Life>>,
     /// Number of lives so far.
     pub(super) lives: u64,
+    /// Number of notes that the core has made.
+    notes: u64,
     /// Requests that were given to the core and are not answered yet.
     requests: HashMap<RequestId, Caller>,
     pub(super) commands: Waits<CommandNumber, Result<Done, CommandFailure>>,
@@ -138,6 +142,7 @@ impl<S> State<S> {
             copy: Some(copy),
             life: None,
             lives: 0,
+            notes: 0,
             requests: HashMap::new(),
             commands: Waits::default(),
             reads: Waits::default(),
@@ -251,8 +256,9 @@ impl<S: StateMachine> State<S> {
                 }
                 // The last one counts.
                 Output::Note { note, at_once } => {
-                    let was_urgent = work.note.is_some_and(|(_, at_once)| at_once);
-                    work.note = Some((note, at_once || was_urgent));
+                    let was_urgent = work.note.is_some_and(|note| note.at_once);
+                    self.notes += 1;
+                    work.note = Some(Note { number: self.notes, note, at_once: at_once || was_urgent });
                 }
                 Output::StateFetched => work.has_fetched = true,
                 Output::Notice(notice) => {
@@ -275,6 +281,15 @@ impl<S: StateMachine> State<S> {
     }
 }
 
+/// This member's note in the group.
+struct Note {
+    /// Its number among all that the core has made.
+    number: u64,
+    note: Bytes,
+    /// True if it has to go at once.
+    at_once: bool,
+}
+
 /// What a step leaves to be done without the lock.
 #[derive(Default)]
 struct Work {
@@ -286,8 +301,7 @@ struct Work {
     confirms: bool,
     /// Ports to serve, since this member has the state.
     ports: Vec<PrivatePort>,
-    /// This member's note, and whether it has to go at once.
-    note: Option<(Bytes, bool)>,
+    note: Option<Note>,
     /// The job for the disk that this thread does.
     at_once: Option<AtOnce>,
     /// This member has fetched the state.
@@ -316,6 +330,7 @@ impl<S: StateMachine> Copy<S> {
             origin_ns: clock_ns(),
             process: Process::current(),
             state: Mutex::new(State::new(copy)),
+            noted: Mutex::default(),
         }
     }
 
@@ -426,8 +441,8 @@ impl<S: StateMachine> Copy<S> {
         rpc::answer_all(&mut work.answers);
         let mut reports = Vec::new();
         if let Some(life) = work.life {
-            if let Some((note, at_once)) = work.note {
-                life.note(note, at_once);
+            if let Some(note) = work.note {
+                self.set_note(&life, note);
             }
             if !work.submits.is_empty() {
                 life.submit(work.submits);
@@ -452,6 +467,15 @@ impl<S: StateMachine> Copy<S> {
             self.errands.wake();
         }
         reports
+    }
+
+    /// Sets this member's note in the group, unless another thread has set a later one.
+    fn set_note(&self, life: &Life, note: Note) {
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if note.number > *noted {
+            *noted = note.number;
+            life.note(note.note, note.at_once);
+        }
     }
 
     /// Changes the state of this replica without input for the core, and wakes all that wait for a change.
