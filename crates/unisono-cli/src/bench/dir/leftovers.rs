@@ -4,16 +4,19 @@
 use super::target::ROWS;
 use super::team::Team;
 use super::worker::Seat;
-use crate::bench::replica::disks::{last_snapshot, next_snapshot};
+use crate::bench::replica::disks::{files, last_snapshot, next_snapshot};
 use crate::problem::Problem;
 use crate::progress;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_dir::Table;
 
 /// Bytes of commands after which each server has written a snapshot that was made after the last operation: more than a
 /// server logs between two.
 const FILL_BYTES: usize = 65 << 20;
+/// Time within which a snapshot that is written counts, and interval of looking for it.
+const COUNTS_WITHIN: Duration = Duration::from_secs(60);
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// A pause that is longer than 2 s is announced.
 const SHORT: Duration = Duration::from_secs(2);
 
@@ -29,18 +32,47 @@ pub(super) fn count(mut team: Team) -> Result<u64, Problem> {
     for (folder, number) in before {
         next_snapshot(&folder, number).map_err(Problem::failed)?;
     }
+    for seat in team.seats() {
+        wait_for_one_log(seat).map_err(Problem::failed)?;
+    }
     team.end_servers()?;
     team.dismiss();
     drop(telling);
     let mut left = 0;
     for seat in team.seats() {
-        let parts = seat.disk().snapshot().map_err(Problem::failed)?;
-        if parts.is_empty() {
-            return Err(Problem::failed(format!("server {} has written no snapshot", seat.id)));
-        }
-        let info = Table::restore(&parts).map_err(Problem::failed)?.info();
-        // The rows that are always there, and that of their directory.
-        left += info.rows.saturating_sub(ROWS as u64 + 1) + info.files;
+        let found = left_by(seat).map_err(Problem::failed)?;
+        left +=
+            found.ok_or_else(|| Problem::failed(format!("server {} has written no snapshot", seat.id)))?;
     }
     Ok(left)
+}
+
+/// Returns the number of rows and files in a server's snapshot that are not of the measured directory itself; `None` if it
+/// has no snapshot.
+fn left_by(seat: &Seat) -> anyhow::Result<Option<u64>> {
+    let parts = seat.disk().snapshot()?;
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let info = Table::restore(&parts)?.info();
+    // The rows that are always there, and that of their directory.
+    Ok(Some(info.rows.saturating_sub(ROWS as u64 + 1) + info.files))
+}
+
+/// Waits until a server has one log: it has several until its last snapshot is the one that counts.
+fn wait_for_one_log(seat: &Seat) -> anyhow::Result<()> {
+    let folder = seat.log_dir.as_ref().unwrap_or(&seat.data);
+    let until = Instant::now() + COUNTS_WITHIN;
+    loop {
+        let names = files(folder)?;
+        let is_log =
+            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-"));
+        match names.iter().filter(is_log).count() {
+            0 | 1 => return Ok(()),
+            _ if Instant::now() > until => {
+                anyhow::bail!("{} has several logs after {COUNTS_WITHIN:?}", folder.display())
+            }
+            _ => std::thread::sleep(LOOKS_EVERY),
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Drop for Disks {
 }
 
 /// Returns the files of a server.
-pub(super) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(in crate::bench) fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
