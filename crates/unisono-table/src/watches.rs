@@ -27,8 +27,9 @@ pub const WATCHES_MAX: usize = 4096;
 pub const CLIENT_WATCHES_MAX: usize = 256;
 /// Share of a source once half of the watches are held: one in this many of those that are left.
 const SOURCE_PART: usize = 4;
-/// How many looks of one round may end with more to search: each has searched much of the history.
+/// How many looks of one round may search much of the history: the changes of more commands than this.
 const SEARCHES_MAX: usize = 4;
+const MUCH: u64 = 1_024;
 /// Time after which a watch without changes gets an empty answer, and its client asks again.
 pub const WATCH_HELD_MAX: Duration = Duration::from_secs(5);
 
@@ -202,6 +203,7 @@ impl<R, S: Copy + Ord> Watches<R, S> {
             let Some(watch) = self.held.get_mut(&id) else { break };
             self.due.remove(id, watch);
             self.due.last_source = Some(watch.source);
+            searches += usize::from(watch.searches_much(table));
             match watch.look(now, table) {
                 Some(reply) => {
                     self.future.remove(&(watch.from, id));
@@ -209,10 +211,7 @@ impl<R, S: Copy + Ord> Watches<R, S> {
                 }
                 None if watch.from > table.number() + 1 => _ = self.future.insert((watch.from, id)),
                 // There is more to search.
-                None if watch.from <= table.number() => {
-                    searches += 1;
-                    self.due.add(id, watch);
-                }
+                None if watch.from <= table.number() => _ = self.due.add(id, watch),
                 None => {}
             }
         }
@@ -311,6 +310,11 @@ impl<R, S> Watch<R, S> {
             _ => is_behind,
         };
         (!waits || self.until <= now).then_some(reply)
+    }
+
+    /// True if the next look searches the changes of many commands, whether or not it gets to the end.
+    fn searches_much(&self, table: &Table) -> bool {
+        table.number().saturating_sub(self.from) > MUCH && !self.is_quiet(table)
     }
 
     /// True if its directory has the secret by which the capability was proved, and no change to answer.
@@ -439,6 +443,25 @@ mod tests {
         let over = &watches.answer(WATCH_HELD_MAX, &table, 9)[0].1;
         assert_eq!(Reply::decode(over).unwrap().result, Err(Reason::Future { number: 1 }.into()));
         assert!(watches.future.is_empty() && watches.of_directories.is_empty());
+    }
+
+    #[test]
+    fn few_watches_of_a_round_search_the_changes_of_many_commands() {
+        let (mut table, root) = founded(Limits::default());
+        make(&mut table, root, "a");
+        let from = table.number() + 1;
+        for index in 0..=MUCH {
+            make(&mut table, root, &format!("a/{index}"));
+        }
+        let mut watches = Watches::default();
+        for index in 0..10 {
+            watches.take(START, (index, 1), (), &question(Place::of(root), from), &table).unwrap();
+        }
+        for left in [6, 2, 0] {
+            // Each look gets to the end at once.
+            assert!(watches.answer(START, &table, 64).is_empty());
+            assert_eq!(watches.due.turns.len(), left);
+        }
     }
 
     #[test]

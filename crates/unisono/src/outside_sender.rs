@@ -21,8 +21,8 @@ const SEND_MAX: Duration = Duration::from_secs(10);
 /// A relay that leaves questions unanswered for this part of the time after which calls give a server up is left: the next
 /// one finds out what became of messages, so it costs little if the relay lives.
 const SILENCE_PART: u32 = 4;
-/// Least such time: the shortest silence that calls accept.
-const SILENCE_MIN: Duration = Duration::from_millis(5);
+/// Least such time, unless calls themselves have less: several questions go in it, so that one that is lost ends nothing.
+const SILENCE_MIN: Duration = Duration::from_millis(500);
 /// Pause after a member had no room, or none became the relay.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum bytes of messages that wait to be sent, a single larger message excepted.
@@ -270,7 +270,8 @@ impl Inner {
                 thread::sleep(PAUSE);
             }
             let deadline = if call.to.is_some() { SEND_MAX } else { BEGIN_MAX };
-            let silence = (self.options.calls.silence / SILENCE_PART).max(SILENCE_MIN);
+            let most = self.options.calls.silence;
+            let silence = (most / SILENCE_PART).max(SILENCE_MIN).min(most);
             let within = (deadline, silence);
             let answered = self.client.call_with_silence((self.port, call.to), call.request, within);
             let mut state = self.lock();

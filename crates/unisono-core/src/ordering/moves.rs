@@ -112,6 +112,7 @@ impl Group {
         if self.is_ring() {
             return self.take_token(now);
         }
+        self.peers.forget_deafness();
         // Members report to it whether they hear its multicasts, which may take another way than its predecessor's.
         self.order.multicast_probe_at = now;
         // Load is measured within one term.

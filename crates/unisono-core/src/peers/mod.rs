@@ -190,6 +190,13 @@ impl Peers {
         }
     }
 
+    /// Forgets which peers were found deaf to this member in a ring: a sequencer is told by all who hears its multicasts.
+    pub(crate) fn forget_deafness(&mut self) {
+        for (_, peer) in self.table.iter_mut() {
+            self.changes += u64::from(core::mem::take(&mut peer.deafness).is_deaf());
+        }
+    }
+
     /// Returns the number of changes of what the audience depends on.
     pub(crate) fn changes(&self) -> u64 {
         self.changes

@@ -67,6 +67,11 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
+    /// Answers a request whose client does not wait any longer: until then it has a place in the queue of requests.
+    pub(super) fn give_up(&mut self, id: RequestId) {
+        self.outputs.push_back(Output::Answer(id, Answer::Refuse(Bytes::from_static(NOT_WAITED_FOR))));
+    }
+
     /// Answers a request with an outcome. A request that is passed on is answered by the next member that has the state,
     /// or here if there is none; one for a handler by the handler's holder.
     pub(super) fn answer(&mut self, asked: Asked, outcome: &Outcome) {

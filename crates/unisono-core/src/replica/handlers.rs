@@ -209,12 +209,13 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Forwards the requests that have waited for another holder long enough to the present one, and drops those that are
+    /// Forwards the requests that have waited for another holder long enough to the present one, and gives up those that are
     /// past their deadlines.
     pub(super) fn answer_overdue(&mut self, now: Time) {
         while let Some(parked) = self.handlers.parked.take_overdue(now) {
-            if parked.asked.deadline > now {
-                self.forward_or_answer(parked);
+            match parked.asked.deadline > now {
+                true => self.forward_or_answer(parked),
+                false => self.give_up(parked.asked.id),
             }
         }
     }

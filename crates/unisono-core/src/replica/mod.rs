@@ -356,13 +356,16 @@ impl<S: StateMachine> Replica<S> {
         self.fetch_more(now);
     }
 
-    /// Drops requests and commands that are past their deadlines, and frees outcomes that clients have acknowledged.
+    /// Gives up requests and commands that are past their deadlines, and frees outcomes that clients have acknowledged.
     fn tidy(&mut self, now: Time) {
         self.tidy_at = None;
         self.free_finished();
-        self.reads.drop_expired(now);
-        for number in self.waiting.drop_expired(now) {
+        let (own, requests) = self.waiting.drop_expired(now);
+        for number in own {
             self.outputs.push_back(Output::Done(number, Err(CommandFailure::Unknown)));
+        }
+        for id in requests.into_iter().chain(self.reads.drop_expired(now)) {
+            self.give_up(id);
         }
         if !self.waiting.is_empty() || self.reads.has_requests() {
             self.tidy_by(now);

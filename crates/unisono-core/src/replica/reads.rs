@@ -125,29 +125,28 @@ impl Reads {
         under_way.chain(self.confirmed.values().flatten()).chain(self.held.values().flatten())
     }
 
-    /// Drops the requests of callers that do not wait any longer.
-    pub(super) fn drop_expired(&mut self, now: Time) {
-        let waits = |read: &Read| match read {
-            Read::Request(request) => request.deadline > now,
-            Read::Own(_) => true,
+    /// Drops the requests of callers that do not wait any longer, and returns them.
+    pub(super) fn drop_expired(&mut self, now: Time) -> Vec<RequestId> {
+        let mut expired = Vec::new();
+        let mut waits = |read: &Read| match read {
+            Read::Request(request) if request.deadline <= now => {
+                expired.push(request.id);
+                false
+            }
+            _ => true,
         };
-        self.arrived.retain(waits);
-        self.asked.iter_mut().for_each(|asked| asked.retain(waits));
-        self.confirmed.values_mut().for_each(|reads| reads.retain(waits));
+        self.arrived.retain(&mut waits);
+        self.asked.iter_mut().for_each(|asked| asked.retain(&mut waits));
+        self.confirmed.values_mut().for_each(|reads| reads.retain(&mut waits));
         self.confirmed.retain(|_, reads| !reads.is_empty());
-        self.held.values_mut().for_each(|reads| reads.retain(waits));
+        self.held.values_mut().for_each(|reads| reads.retain(&mut waits));
         self.held.retain(|_, reads| !reads.is_empty());
+        expired
     }
 
     /// Takes out all requests of callers.
     pub(super) fn take_requests(&mut self) -> Vec<RequestId> {
-        let requests = self.all().filter_map(|read| match read {
-            Read::Request(request) => Some(request.id),
-            Read::Own(_) => None,
-        });
-        let requests = requests.collect();
-        self.drop_expired(Time::NEVER);
-        requests
+        self.drop_expired(Time::NEVER)
     }
 
     /// Takes over the reads of this process from an earlier life; they need a confirmation of this one.

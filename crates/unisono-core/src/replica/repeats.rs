@@ -6,12 +6,16 @@
 //! do nothing could say so of each command. A client repeats a command when its server has fallen silent, which is rare; so few
 //! of them are ordered in each second.
 
-use crate::rpc::{Request, Source};
+use crate::identity::Uid;
+use crate::rpc::{CallNumber, Request, Source};
 use crate::shares::{Bound, Counts};
 use crate::time::Time;
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(1);
+/// Time in which the whole of a command comes after its beginning was let through; later it is counted once more.
+const COMES_WITHIN: Duration = Duration::from_secs(60);
 /// What is ordered in this time, in blocks of commands, and the share of a source address.
 const BLOCKS: Bound = Bound { most: 64, part: 4 };
 const BLOCK_BYTES: usize = 4096;
@@ -24,6 +28,8 @@ pub(super) struct Repeats {
     since: Time,
     blocks: Count,
     large: Count,
+    /// Those of which only the beginning has come, and when.
+    begun: BTreeMap<(Uid, CallNumber), Time>,
 }
 
 /// What is ordered of one kind.
@@ -34,16 +40,26 @@ struct Count {
 }
 
 impl Repeats {
-    /// Returns true if this one may be ordered, and counts it.
+    /// Returns true if this one may be ordered, and counts it: once, if its beginning comes before the whole of it.
     pub(super) fn take(&mut self, now: Time, request: &Request) -> bool {
         if now.since(self.since) >= EVERY {
-            *self = Repeats { since: now, ..Repeats::default() };
+            let mut begun = core::mem::take(&mut self.begun);
+            begun.retain(|_, at| now.since(*at) < COMES_WITHIN);
+            *self = Repeats { since: now, begun, ..Repeats::default() };
+        }
+        let name = (request.client, request.call);
+        if request.whole_bytes.is_none() && self.begun.remove(&name).is_some() {
+            return true;
         }
         let bytes = request.whole_bytes.unwrap_or(request.payload.len());
-        match bytes.div_ceil(BLOCK_BYTES).max(1) {
+        let is_taken = match bytes.div_ceil(BLOCK_BYTES).max(1) {
             blocks if blocks > BLOCKS.most / 2 => self.large.take(LARGE, request.source, 1),
             blocks => self.blocks.take(BLOCKS, request.source, blocks),
+        };
+        if is_taken && request.whole_bytes.is_some() {
+            self.begun.insert(name, now);
         }
+        is_taken
     }
 }
 
@@ -62,6 +78,25 @@ impl Count {
 mod tests {
     use super::super::tests::asked;
     use super::*;
+
+    #[test]
+    fn a_repeat_whose_beginning_was_counted_is_not_counted_again() {
+        let mut repeats = Repeats::default();
+        let beginning = Request { whole_bytes: Some(1 << 20), ..asked(1, 77, 1, true, "") };
+        let whole = Request { whole_bytes: None, ..beginning.clone() };
+        let second = Time::ZERO + EVERY;
+        assert!(repeats.take(second, &beginning));
+        assert!(repeats.take(second + EVERY * 5, &whole), "it takes long to come");
+        assert!(
+            repeats.take(second + EVERY * 5, &beginning) && !repeats.take(second + EVERY * 5, &beginning)
+        );
+        assert!(repeats.take(second + EVERY * 6, &beginning));
+        let late = second + EVERY * 6 + COMES_WITHIN;
+        assert!(
+            repeats.take(late, &beginning) && repeats.begun.len() == 1,
+            "one that never came is forgotten"
+        );
+    }
 
     #[test]
     fn a_large_repeat_is_ordered_and_a_source_has_one_in_a_second() {

@@ -223,17 +223,18 @@ impl Waiting {
         elsewhere
     }
 
-    /// Drops what is past its deadline, and returns the own commands among it.
-    pub(super) fn drop_expired(&mut self, now: Time) -> Vec<CommandNumber> {
-        let mut expired = Vec::new();
+    /// Drops what is past its deadline, and returns the own commands and the requests among it.
+    pub(super) fn drop_expired(&mut self, now: Time) -> (Vec<CommandNumber>, Vec<RequestId>) {
+        let (mut own, mut requests) = (Vec::new(), Vec::new());
         self.retain(|entry| {
-            entry.requests.retain(|asked| asked.deadline > now);
+            let expired = entry.requests.extract_if(.., |asked| asked.deadline <= now);
+            requests.extend(expired.map(|asked| asked.id));
             if entry.own.is_some() && entry.deadline <= now {
-                expired.extend(entry.own.take());
+                own.extend(entry.own.take());
             }
             entry.own.is_some() || !entry.requests.is_empty()
         });
-        expired
+        (own, requests)
     }
 
     /// Takes out all own commands.

@@ -349,6 +349,18 @@ fn large_replies_whose_parts_are_under_way_are_looked_at_only_in_time() {
     }
 }
 
+#[test]
+fn more_large_replies_than_a_datagram_announces_are_all_sent() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.host(1).answers = Some(|_| BytesMut::zeroed(2048).freeze());
+    world.start(2);
+    let calls: Vec<_> = (0..100).map(|_| world.call(2, port, b"much", 5 * SECONDS)).collect();
+    for call in calls {
+        assert_eq!(world.wait(2, call).1.map(|reply| reply.len()), Ok(2048));
+    }
+}
+
 /// A tenth of the datagrams is lost, a tenth arrives twice, and all are reordered.
 pub(crate) fn bad_network(seed: u64) -> Decide {
     let mut random = unisono_core::Random::from_u64(seed);

@@ -168,14 +168,18 @@ impl Remote {
         self.quiet_for = Duration::ZERO;
     }
 
-    /// Returns when it becomes quiet if it answers nothing until then. It must have been asked more than once, over half
-    /// of this time: the process may itself have been asleep meanwhile.
+    /// Returns when it becomes quiet if it answers nothing until then.
     pub(super) fn quiet_from(&self, now: Time) -> Option<Time> {
         let since = self.asked_since.filter(|_| self.repeats && self.standing == Standing::Well)?;
         let longer = self.quiet_for.min(QUIET_FOR_MAX).max(patience(&self.round_trip));
-        let after = QUIET_AFTER.max(longer * 2);
+        Some(self.silent_from(now, since, QUIET_AFTER.max(longer * 2)))
+    }
+
+    /// Returns when it has been silent for the time `after` since then. It must have been asked more than once, over half of
+    /// this time: the process may itself have been asleep meanwhile.
+    pub(super) fn silent_from(&self, now: Time, since: Time, after: Duration) -> Time {
         let was_asked_again = self.asked_last.since(since) >= after / 2;
-        Some(if was_asked_again { since + after } else { (since + after).max(now + LOOK_AGAIN_AFTER) })
+        if was_asked_again { since + after } else { (since + after).max(now + LOOK_AGAIN_AFTER) }
     }
 
     /// Takes a slot for this attempt at a call for this port.

@@ -163,11 +163,10 @@ fn what_is_due(
     match &mut call.stage {
         Stage::Sent(sent) => {
             // What the server owed before it got this call does not count.
-            let asked_since = call.silence.and_then(|_| remotes.get(sent.server)?.asked_since);
-            let silent_at = match (asked_since, sent.first_at, call.silence) {
-                (Some(since), Some(first), Some(silence)) => Some(since.max(first) + silence),
-                _ => None,
-            };
+            let silent_at = call.silence.zip(sent.first_at).and_then(|(silence, first)| {
+                let remote = remotes.get(sent.server)?;
+                Some(remote.silent_from(now, remote.asked_since?.max(first), silence))
+            });
             if silent_at.is_some_and(|at| at <= now) {
                 return Due::GiveUp(sent.server, call.port);
             }

@@ -55,19 +55,19 @@ impl Server {
             while let Some(&number) = session.to_tell.front() {
                 if let Some(slot) = session.slots.get_mut(usize::from(number)) {
                     let attempt = Attempt { to: id.client, slot: number, number: slot.number };
-                    let sends_parts = starts_transfer(now, common, slot);
+                    // Whether or not its announcement still fits into this datagram.
+                    if starts_transfer(now, common, slot) {
+                        self.parts_due.push_back((id, number, attempt.number));
+                        let look_at = now + common.settings.silence;
+                        self.look_times.insert((look_at, id, number, attempt.number));
+                        self.wake = self.wake.min(look_at);
+                    }
                     match write_state(&mut writer, attempt, grant, slot) {
                         Some(true) => written = true,
                         Some(false) if written => break,
                         _ => {}
                     }
                     slot.is_to_tell = false;
-                    if sends_parts {
-                        self.parts_due.push_back((id, number, attempt.number));
-                        let look_at = now + common.settings.silence;
-                        self.look_times.insert((look_at, id, number, attempt.number));
-                        self.wake = self.wake.min(look_at);
-                    }
                 }
                 session.to_tell.pop_front();
             }
