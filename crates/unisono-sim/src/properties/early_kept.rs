@@ -1,11 +1,12 @@
 //! Early delivery is kept: a message that a member delivered before its seqno was known was sent by the member it names, comes
 //! once, and has one place: in this epoch, or before the event of the reset that ends it. So what a member delivered early is
-//! in each epoch to which it goes on, and is never undone.
+//! in each epoch to which it goes on, and is never undone. At the end of a run each has its place at the members that have
+//! delivered all that they hold.
 
-use super::{Facts, Property, Violation, broken};
-use crate::record::{Epoch, Kind, Life, Record, What};
+use super::{Facts, Property, Violation, broken, final_result};
+use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use std::collections::{BTreeMap, BTreeSet};
-use unisono_core::{MessageNumber, Quality, Seqno};
+use unisono_core::{MessageNumber, Phase, Quality, Seqno};
 
 /// A message: its sender and number.
 type Name = (Life, MessageNumber);
@@ -13,8 +14,8 @@ type Name = (Life, MessageNumber);
 /// The checker of `early_kept`.
 #[derive(Debug, Default)]
 pub(super) struct EarlyKept {
-    /// The messages that were sent and may be early, with the hash of their payload.
-    sent: BTreeMap<Name, u64>,
+    /// The messages that were sent and may be early, with their quality and the hash of their payload.
+    sent: BTreeMap<Name, (Quality, u64)>,
     /// What each life has received of them, early or at a seqno.
     received: BTreeSet<(Life, Name)>,
     /// Those that it received early, and whose places have not come yet.
@@ -33,6 +34,21 @@ impl EarlyKept {
             true => Ok(()),
             false => broken(self, record, || format!("{name:?} was delivered before")),
         }
+    }
+
+    /// Returns a message that this life received early, and whose place has not come.
+    fn without_place(&self, life: Life) -> Option<Name> {
+        let of_life = self.without_place.range((life, (Life(0), 0))..).next();
+        of_life.filter(|(receiver, _)| *receiver == life).map(|(_, name)| *name)
+    }
+
+    /// Returns what is wrong with a life at the end of the run.
+    fn fault_of(&self, standing: &Standing) -> Option<String> {
+        let is_through = standing.phase == Phase::Member
+            && standing.events == 0
+            && standing.marks.delivered == standing.marks.received;
+        let name = self.without_place(standing.life).filter(|_| is_through)?;
+        Some(format!("{:?} received {name:?} early, and its place has not come", standing.life))
     }
 }
 
@@ -53,7 +69,7 @@ impl Property for EarlyKept {
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
         match &record.what {
             What::Sent { number, quality, hash, .. } if quality.may_be_early() => {
-                self.sent.insert((record.life, *number), *hash);
+                self.sent.insert((record.life, *number), (*quality, *hash));
                 Ok(())
             }
             What::Tail { epoch, seqno, sender, number } => {
@@ -66,9 +82,9 @@ impl Property for EarlyKept {
                 }
             }
             What::Early { quality, .. } if *quality == Quality::UNRELIABLE => Ok(()),
-            What::Early { sender, number, hash, .. } => {
+            What::Early { sender, number, quality, hash } => {
                 let name = (*sender, *number);
-                if self.sent.get(&name) != Some(hash) {
+                if self.sent.get(&name) != Some(&(*quality, *hash)) {
                     return broken(self, record, || "it was not sent".into());
                 }
                 self.without_place.insert((record.life, name));
@@ -88,18 +104,19 @@ impl Property for EarlyKept {
                 }
                 if self.sent.contains_key(&name) { self.receive(record, name) } else { Ok(()) }
             }
-            What::Reset(_) => {
-                let least = (record.life, (Life(0), 0));
-                let lost = self.without_place.range(least..).next().filter(|(life, _)| *life == record.life);
-                match lost.map(|(_, name)| *name) {
-                    Some(name) => {
-                        broken(self, record, || format!("{name:?} was delivered early and has no place"))
-                    }
-                    None => Ok(()),
+            What::Reset(_) => match self.without_place(record.life) {
+                Some(name) => {
+                    broken(self, record, || format!("{name:?} was delivered early and has no place"))
                 }
-            }
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
+    }
+
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
+        let fault = end.standings.iter().find_map(|standing| self.fault_of(standing));
+        final_result(self, end, fault)
     }
 
     fn checked(&self) -> u64 {
@@ -161,6 +178,26 @@ mod tests {
             Life(2),
             What::Early { sender: Life(0), number: 1, quality: Quality::UNORDERED, hash: 5 },
         );
+        fixture.bad(EarlyKept::default());
+    }
+
+    #[test]
+    fn rejects_an_early_message_at_another_quality() {
+        let mut fixture = good();
+        for record in &mut fixture.records {
+            if let What::Early { quality, .. } = &mut record.what {
+                *quality = Quality::SOURCE_ORDERED;
+            }
+        }
+        fixture.bad(EarlyKept::default());
+    }
+
+    #[test]
+    fn rejects_an_early_message_whose_place_never_comes() {
+        let mut fixture = Fixture::of(3, 1);
+        let number = fixture.send_with(Life(1), Quality::UNORDERED);
+        let hash = hash_of(&fixture);
+        fixture.record(Life(0), What::Early { sender: Life(1), number, quality: Quality::UNORDERED, hash });
         fixture.bad(EarlyKept::default());
     }
 

@@ -6,7 +6,7 @@ use super::streams::{Messages, VIEW_CHANGES, seqno_of};
 use super::tables::Table;
 use super::{Facts, Property, Violation, broken};
 use crate::record::{Epoch, Kind, Life, Record, What};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::{MessageNumber, Seqno};
 
 /// The checker of `no_duplication`.
@@ -16,9 +16,36 @@ pub(super) struct NoDuplication {
     delivered_at: Messages<Option<(Epoch, Seqno)>>,
     /// Messages that a reset put before its event.
     tails: BTreeSet<(Life, MessageNumber)>,
+    /// The further places of those of them that have several.
+    further: BTreeMap<(Life, MessageNumber), Vec<(Epoch, Seqno)>>,
     /// Seqno of each life's last event.
     last: Table<Seqno>,
     checked: u64,
+}
+
+impl NoDuplication {
+    /// Notes a further place of a message that has the place `first`. Returns one of its places that is in a log with this
+    /// one.
+    #[cold]
+    fn same_line(
+        &mut self,
+        message: (Life, MessageNumber),
+        first: (Epoch, Seqno),
+        place: (Epoch, Seqno),
+        facts: &Facts,
+    ) -> Option<(Epoch, Seqno)> {
+        let lineage = &facts.entries.lineage;
+        let (epoch, seqno) = place;
+        let further = self.further.entry(message).or_default();
+        let clash = core::iter::once(first).chain(further.iter().copied()).find(|&(of, at)| {
+            (of, at) != place
+                && (of == epoch || lineage.keeps(epoch, of, at) || lineage.keeps(of, epoch, seqno))
+        });
+        if !further.contains(&place) {
+            further.push(place);
+        }
+        clash
+    }
 }
 
 impl Property for NoDuplication {
@@ -45,21 +72,17 @@ impl Property for NoDuplication {
         let Some(delivered_at) = self.delivered_at.at(sender, number) else {
             return broken(self, record, || "the message number is out of range".into());
         };
-        match *delivered_at.get_or_insert((epoch, seqno)) {
-            (of, at)
-                if (of, at) != (epoch, seqno) && self.tails.contains(&(sender, number)) && {
-                    let lineage = &facts.entries.lineage;
-                    of != epoch && !lineage.keeps(epoch, of, at) && !lineage.keeps(of, epoch, seqno)
-                } =>
-            {
-                Ok(())
+        let first = *delivered_at.get_or_insert((epoch, seqno));
+        if first != (epoch, seqno) {
+            let other = match self.tails.contains(&(sender, number)) {
+                true => self.same_line((sender, number), first, (epoch, seqno), facts),
+                false => Some(first),
+            };
+            if let Some(other) = other {
+                return broken(self, record, || format!("it was also delivered at {other:?}"));
             }
-            known if known != (epoch, seqno) => {
-                broken(self, record, || format!("it was also delivered at {known:?}"))
-            }
-            _ if again => broken(self, record, || "it was delivered here before".into()),
-            _ => Ok(()),
         }
+        if again { broken(self, record, || "it was delivered here before".into()) } else { Ok(()) }
     }
 
     fn checked(&self) -> u64 {

@@ -4,16 +4,23 @@
 //! A leaver counts for the seqnos below its leave until the leave is accepted. After that the others wait for it by
 //! courtesy only.
 //!
-//! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, and one more for each
-//! reset since an entry was last freed, and for each message that a reset put before its event because it had been
-//! delivered early: at most as many as a history has entries. Here n counts the members of all views in force since the seqno after which the
-//! history begins.
+//! Joins and leaves take no capacity from messages: a history may have n + 2 entries more, one more for each reset since
+//! an entry was last freed, and one more for each message in it that a reset put before its event because it had been
+//! delivered early. A reset puts there at most as many as a history has entries. Here n counts the members of all views
+//! in force since the seqno after which the history begins.
 
 use super::streams::MarkTable;
 use super::tables::{Lives, Table};
 use super::{Facts, GroupTerms, Property, Violation, result};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
 use unisono_core::Seqno;
+
+/// The place of a message that a reset put before its event, and the epoch that begins there.
+#[derive(Clone, Copy, Debug)]
+struct InTail {
+    epoch: Epoch,
+    seqno: Seqno,
+}
 
 /// The checker of `stability`.
 #[derive(Debug)]
@@ -22,10 +29,10 @@ pub(super) struct Stability {
     marks: MarkTable,
     /// By epoch, how far any member knows it to be accepted.
     accepted: Table<Seqno>,
-    /// By life, the number of resets since it freed an entry, and of messages that these put before their events.
+    /// By life, the number of resets since it freed an entry.
     resets: Table<u32>,
-    /// By life and epoch, the number of these messages in the epoch that the life entered last.
-    tails: Table<(Epoch, u32)>,
+    /// By life, the messages in its history that resets put before their events.
+    tails: Table<Vec<InTail>>,
     /// By life, the seqno after which its history begins.
     base: Table<Seqno>,
     /// By epoch, the seqno through which all members hold everything.
@@ -49,7 +56,7 @@ impl Stability {
 
     /// Returns a fault if this number of entries is too high.
     fn too_many(&mut self, life: Life, entries: u32, facts: &Facts) -> Option<String> {
-        let most = self.history_messages + 2 + *self.resets.at(life);
+        let most = self.history_messages + 2 + *self.resets.at(life) + self.tails.at(life).len() as u32;
         if entries <= most {
             return None;
         }
@@ -69,17 +76,20 @@ impl Stability {
     }
 
     /// A reset put a message before its event. Returns a fault if it is one too many.
-    fn tail(&mut self, life: Life, epoch: Epoch) -> Option<String> {
-        *self.resets.at(life) += 1;
-        let (of, count) = self.tails.at(life);
-        (*of, *count) = (epoch, if *of == epoch { *count + 1 } else { 1 });
-        (*count > self.history_messages)
+    fn tail(&mut self, life: Life, epoch: Epoch, seqno: Seqno) -> Option<String> {
+        let tails = self.tails.at(life);
+        // What an earlier reset had put there, this one has cut off.
+        tails.retain(|tail| tail.seqno < seqno);
+        tails.push(InTail { epoch, seqno });
+        let count = tails.iter().filter(|tail| tail.epoch == epoch).count() as u32;
+        (count > self.history_messages)
             .then(|| format!("{count} messages that were delivered early, more than a history has"))
     }
 
     /// Everything through a seqno has left the history of this life. Returns a fault if a member lacks some of it.
     fn purge(&mut self, life: Life, epoch: Epoch, through: Seqno, facts: &Facts) -> Option<String> {
         *self.resets.at(life) = 0;
+        self.tails.at(life).retain(|tail| tail.seqno > through);
         *self.base.at(life) = through;
         self.checked += 1;
         if self.stable.get(epoch).is_some_and(|stable| through <= *stable) {
@@ -120,8 +130,11 @@ impl Property for Stability {
         let fault = match &record.what {
             What::Stored { through, entry, .. } => {
                 self.marks.follow(record);
-                if let Entry::Base(_) = entry {
-                    *self.base.at(life) = *through;
+                match entry {
+                    Entry::Base(_) => *self.base.at(life) = *through,
+                    // The reset has cut off what lay there.
+                    Entry::Reset(_) => self.tails.at(life).retain(|tail| tail.seqno < *through),
+                    _ => {}
                 }
                 None
             }
@@ -134,7 +147,7 @@ impl Property for Stability {
                 *self.resets.at(life) += 1;
                 None
             }
-            What::Tail { epoch, .. } => self.tail(life, *epoch),
+            What::Tail { epoch, seqno, .. } => self.tail(life, *epoch, *seqno),
             What::HistoryUsed { entries } => {
                 self.checked += 1;
                 self.too_many(life, *entries, facts)
@@ -229,6 +242,28 @@ mod tests {
         assert!(check(&fixture).is_ok());
         fixture.record(Life(1), What::HistoryUsed { entries: most + 1 });
         assert!(check(&fixture).is_err());
+    }
+
+    #[test]
+    fn messages_that_a_reset_kept_raise_the_limit_until_they_are_freed() {
+        let mut fixture = Fixture::of(3, 1);
+        fixture.message(Life(1));
+        let end = fixture.end();
+        for seqno in [end + 1, end + 2] {
+            fixture.record(Life(1), What::Tail { epoch: Epoch(0), seqno, sender: Life(1), number: seqno });
+        }
+        fixture.purge();
+        let allows = |fixture: &Fixture, more: u32| {
+            let mut fixture = fixture.clone();
+            let entries = fixture.terms.config.history_messages + 3 + 2 + more;
+            fixture.record(Life(1), What::HistoryUsed { entries });
+            check(&fixture).is_ok()
+        };
+        assert!(allows(&fixture, 2) && !allows(&fixture, 3), "they lie above what was freed");
+        fixture.message(Life(1));
+        fixture.message(Life(1));
+        fixture.purge();
+        assert!(allows(&fixture, 0) && !allows(&fixture, 1));
     }
 
     #[test]
