@@ -302,7 +302,12 @@ fn bad_parameters_of_the_papers_are_named() {
         (&["predict", "throughput", "--members", "30", "--groups", "100"], "groups"),
         (&["run", "all", "--quick", "--set", "copy=x-2"], "copy"),
         (&["run", "KT93-27", "KT94"], "KT94"),
+        (&["predict", "lookup", "--members", "100"], "members"),
+        (&["predict", "delay", "--clients", "3"], "clients"),
         (&["run", "KT93-27", "--quick", "--report", "/dev/null/report"], "/dev/null/report"),
+        (&["run", "KT93-27", "--quick", "--page", "/dev/null"], "papers run all"),
+        (&["run", "all", "--quick", "--seed", "2", "--check-page", "/dev/null"], "--seed"),
+        (&["run", "all", "--check-page", "/dev/null/page"], "/dev/null/page"),
     ] {
         let output = unisono([&["papers"], arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr);

@@ -12,7 +12,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// Returns the error in words: in percent, or as a difference where the point bounds that.
 pub(super) fn error(row: &Row) -> String {
-    let is_difference = row.conditions.contains_key("absolute") || row.what == "group minus RPC";
+    let is_difference = row.what == "group minus RPC";
     match row.error {
         Some(error) if is_difference => format!("{error:+.2} {}", row.unit),
         Some(error) => format!("{:+.1} %", 100.0 * error),
@@ -21,8 +21,20 @@ pub(super) fn error(row: &Row) -> String {
 }
 
 /// The conditions that tell rows of a point apart, in the order in which people name them.
-const SHOWN: [&str; 10] =
-    ["members", "bytes", "r", "method", "senders", "groups", "op", "service", "clients", "destinations"];
+const SHOWN: [&str; 12] = [
+    "members",
+    "bytes",
+    "r",
+    "method",
+    "senders",
+    "groups",
+    "op",
+    "service",
+    "servers",
+    "clients",
+    "destinations",
+    "load",
+];
 
 /// Returns the row's conditions in words.
 pub(super) fn conditions(row: &Row) -> String {
@@ -34,8 +46,8 @@ pub(super) fn conditions(row: &Row) -> String {
     SHOWN.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns what real processes gave, in words, with the ratios to the figure's first row; empty if there is nothing.
-pub(super) fn here(row: &Row) -> String {
+/// Returns what real processes gave, in words, with the ratios to the figure's first row.
+pub(super) fn here(row: &Row) -> Option<String> {
     let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "–".into(), number);
     let mut words = Vec::new();
     if let (Some(here), Some(unit)) = (row.here, &row.here_unit) {
@@ -45,13 +57,13 @@ pub(super) fn here(row: &Row) -> String {
         words.push(format!("lab {network} {}, times the first {}", number(found.number), ratio(found.ratio)));
     }
     if words.is_empty() {
-        return String::new();
+        return None;
     }
     let compared = match row.paper_ratio {
         Some(_) => format!("paper {}", ratio(row.paper_ratio)),
         None => format!("testbed {}", ratio(row.simulated_ratio)),
     };
-    format!("{}; {compared}", words.join("; "))
+    Some(format!("{}; {compared}", words.join("; ")))
 }
 
 /// Returns the rows that our ring measures in RMP's place, each with RMP's number, the ring's, that of the ring with its own

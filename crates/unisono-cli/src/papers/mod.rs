@@ -11,7 +11,7 @@ mod run;
 
 use crate::arguments::Common;
 use crate::lab::quality::Rate;
-use crate::output::Output;
+use crate::output::{Output, several};
 use crate::problem::Problem;
 use crate::sim::Manner;
 use clap::{Args, Subcommand};
@@ -71,7 +71,9 @@ impl Changes {
     /// Returns the costs with these changes.
     fn costs(&self) -> Result<Costs, Problem> {
         let mut costs = Costs::default();
-        for change in &self.set {
+        // What rho divides is divided before it is changed by itself.
+        let (rho, others): (Vec<_>, Vec<_>) = self.set.iter().partition(|change| change.starts_with("rho="));
+        for change in rho.into_iter().chain(others) {
             costs.set(change).map_err(|error| Problem::usage(format!("--set {change}: {error}")))?;
         }
         if let Some(rate) = self.rate {
@@ -109,7 +111,8 @@ fn list(output: &Output) -> Result<(), Problem> {
         }
     }
     for ((paper, figure), ids) in figures {
-        output.say(format_args!("{figure:20} {:>3} points: {}", ids.len(), ids.join(", ")))?;
+        let count = several(ids.len() as u64, "point");
+        output.say(format_args!("{figure:20} {count:>10}: {}", ids.join(", ")))?;
         output.object(&serde_json::json!({"paper": paper, "figure": figure, "points": ids}))?;
     }
     Ok(())
@@ -117,14 +120,13 @@ fn list(output: &Output) -> Result<(), Problem> {
 
 fn costs(command: &ShowCosts, output: &Output) -> Result<(), Problem> {
     for parameter in command.changes.costs()?.parameters() {
-        let origin = serde_json::to_value(parameter.origin).map_err(std::io::Error::other)?;
         output.say(format_args!(
             "{:14} {:8} {:>9} {:8} {:8} {:28} {}",
             parameter.parameter,
             parameter.machine.name(),
             figures::number(parameter.value),
             parameter.unit,
-            origin.as_str().unwrap_or_default(),
+            parameter.origin.name(),
             parameter.from.unwrap_or_default(),
             parameter.meaning
         ))?;

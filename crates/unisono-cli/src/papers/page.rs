@@ -5,7 +5,7 @@
 
 use super::figures;
 use std::fmt::Write;
-use unisono_sim::papers::{Costs, Origin, Row, Use};
+use unisono_sim::papers::{Costs, Row, Use};
 
 /// The page without its tables. A line `{name}` stands for a table.
 const TEXT: &str = include_str!("page.txt");
@@ -42,7 +42,7 @@ fn points(page: &mut String, rows: &[Row], uses: &[Use]) {
             page,
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
             row.point,
-            format!("{:?}", row.use_).to_lowercase(),
+            row.use_.name(),
             figures::conditions(row),
             shown(row.paper),
             shown(row.simulated),
@@ -115,18 +115,14 @@ fn parameters(page: &mut String, costs: &Costs) {
         "| cost | machine | value | unit | origin | from | meaning |\n|---|---|---|---|---|---|---|\n",
     );
     for parameter in costs.parameters() {
-        let origin = match parameter.origin {
-            Origin::Given => "given",
-            Origin::Fitted => "fitted",
-            Origin::Assumed => "assumed",
-        };
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {origin} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             parameter.parameter,
             parameter.machine.name(),
             figures::number(parameter.value),
             parameter.unit,
+            parameter.origin.name(),
             parameter.from.unwrap_or_default(),
             parameter.meaning
         );

@@ -5,16 +5,21 @@ use super::run::SEED;
 use crate::arguments;
 use crate::output::Output;
 use crate::problem::Problem;
+use crate::progress;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use std::time::Duration;
 use unisono_sim::papers::{
     Laboratory, MachineName, Measured, Method as GroupMethod, Operation, Service as Directory, Side, Trial,
 };
 
-/// Maximum number of members, of clients, and of groups times members: what the testbed simulates within a minute.
+/// Maximum number of members, of clients, and of groups times members: what the testbed simulates within minutes.
 const NODES_MAX: usize = 256;
 /// Maximum size of a message: our own core sends a larger one in several datagrams, whatever FLIP does.
 const BYTES_MAX: u64 = 15_000;
+
+/// Time after which the command says that it simulates.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Predict one number on the testbed, for any conditions
 #[derive(Args, Debug)]
@@ -24,49 +29,11 @@ pub(super) struct Predict {
     #[arg(value_enum)]
     quantity: Quantity,
 
-    /// The machines
-    #[arg(long, value_enum, default_value = "mc68030")]
-    machine: Machine,
+    #[command(flatten)]
+    of_group: OfGroup,
 
-    /// Number of members of a group
-    #[arg(long, value_name = "N", default_value = "2", value_parser = arguments::within::<usize>(2..=NODES_MAX))]
-    members: usize,
-
-    /// Bytes of a message
-    #[arg(long, value_name = "B", default_value = "0", value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
-    bytes: u64,
-
-    /// Resilience degree: fewer than members
-    #[arg(long, value_name = "R", default_value = "0", value_parser = arguments::within::<u8>(0..=u8::MAX))]
-    resilience: u8,
-
-    /// Who multicasts a message: the sequencer (pb) or its sender (bb)
-    #[arg(long, value_enum, default_value = "pb")]
-    method: Method,
-
-    /// Number of members that send [default: 1 for a delay, all for throughput]
-    #[arg(long, value_name = "S", value_parser = arguments::within::<usize>(1..=NODES_MAX))]
-    senders: Option<usize>,
-
-    /// Number of groups on one Ethernet
-    #[arg(long, value_name = "G", default_value = "1", value_parser = arguments::within::<usize>(1..=NODES_MAX))]
-    groups: usize,
-
-    /// Messages that the history holds [default: 128, and 20 for mc68020]
-    #[arg(long, value_name = "H", value_parser = arguments::within::<u64>(2..=4096))]
-    history: Option<u64>,
-
-    /// Directory service
-    #[arg(long, value_enum, default_value = "group")]
-    service: Service,
-
-    /// Number of directory servers, for lookups [default: those of the service]
-    #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=9))]
-    servers: Option<usize>,
-
-    /// Number of clients of the directory service, for lookups
-    #[arg(long, value_name = "C", default_value = "7", value_parser = arguments::within::<usize>(1..=16))]
-    clients: usize,
+    #[command(flatten)]
+    of_directory: OfDirectory,
 
     #[command(flatten)]
     changes: Changes,
@@ -74,6 +41,61 @@ pub(super) struct Predict {
     /// Seed of the collisions and draws
     #[arg(long, value_name = "N", value_parser = arguments::within::<u64>(0..=u64::MAX))]
     seed: Option<u64>,
+}
+
+/// Conditions of a group.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Of a group (delay, throughput)")]
+struct OfGroup {
+    /// The machines [default: mc68030]
+    #[arg(long, value_enum)]
+    machine: Option<Machine>,
+
+    /// Number of members of a group [default: 2]
+    #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(2..=NODES_MAX))]
+    members: Option<usize>,
+
+    /// Bytes of a message [default: 0]
+    #[arg(long, value_name = "B", value_parser = arguments::within::<u64>(0..=BYTES_MAX))]
+    bytes: Option<u64>,
+
+    /// Resilience degree: fewer than members [default: 0]
+    #[arg(long, value_name = "R", value_parser = arguments::within::<u8>(0..=u8::MAX))]
+    resilience: Option<u8>,
+
+    /// Who multicasts a message: the sequencer (pb) or its sender (bb) [default: pb]
+    #[arg(long, value_enum)]
+    method: Option<Method>,
+
+    /// Number of members that send: one alone is not on the sequencer's node, of several one is [default: 1 for a delay, all
+    /// for throughput]
+    #[arg(long, value_name = "S", value_parser = arguments::within::<usize>(1..=NODES_MAX))]
+    senders: Option<usize>,
+
+    /// Number of groups on one Ethernet [default: 1]
+    #[arg(long, value_name = "G", value_parser = arguments::within::<usize>(1..=NODES_MAX))]
+    groups: Option<usize>,
+
+    /// Messages that the history holds [default: 128, and 20 for mc68020]
+    #[arg(long, value_name = "H", value_parser = arguments::within::<u64>(2..=4096))]
+    history: Option<u64>,
+}
+
+/// Conditions of the directory service.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Of the directory service (lookups, lookup, append-delete, tmp-file)")]
+struct OfDirectory {
+    /// The service: rpc is a pair of servers [default: group]
+    #[arg(long, value_enum)]
+    service: Option<Service>,
+
+    /// Number of servers, for lookups [default: those of the service]
+    #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=9))]
+    servers: Option<usize>,
+
+    /// Number of clients, for lookups [default: 7]
+    #[arg(long, value_name = "C", value_parser = arguments::within::<usize>(1..=16))]
+    clients: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -106,12 +128,46 @@ enum Service {
     Single,
 }
 
+impl Predict {
+    /// Refuses an option that has no meaning for the quantity.
+    fn check(&self) -> Result<(), Problem> {
+        let is_of_group = matches!(self.quantity, Quantity::Delay | Quantity::Throughput);
+        let is_lookups = self.quantity == Quantity::Lookups;
+        let (group, directory) = (&self.of_group, &self.of_directory);
+        let given = [
+            ("machine", group.machine.is_some(), is_of_group),
+            ("members", group.members.is_some(), is_of_group),
+            ("bytes", group.bytes.is_some(), is_of_group),
+            ("resilience", group.resilience.is_some(), is_of_group),
+            ("method", group.method.is_some(), is_of_group),
+            ("senders", group.senders.is_some(), is_of_group),
+            ("groups", group.groups.is_some(), is_of_group),
+            ("history", group.history.is_some(), is_of_group),
+            ("service", directory.service.is_some(), !is_of_group),
+            ("servers", directory.servers.is_some(), is_lookups),
+            ("clients", directory.clients.is_some(), is_lookups),
+        ];
+        match given.into_iter().find(|(_, is_given, has_meaning)| *is_given && !has_meaning) {
+            Some((option, ..)) => {
+                let quantity = name(self.quantity);
+                Err(Problem::usage(format!("--{option} has no meaning for the quantity {quantity}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 pub(super) fn run(command: &Predict, output: &Output) -> Result<(), Problem> {
+    command.check()?;
     let lab = Laboratory::new(command.changes.costs()?, command.seed.unwrap_or(SEED));
+    let under_way =
+        progress::tell_if_long(PATIENCE, || "simulates: many members and large messages take minutes …");
     let answer = match command.quantity {
-        Quantity::Delay | Quantity::Throughput => of_group(command, &lab)?,
-        _ => of_directory(command, &lab),
+        Quantity::Delay | Quantity::Throughput => of_group(command, &lab),
+        _ => Ok(of_directory(command, &lab)),
     };
+    drop(under_way);
+    let answer = answer?;
     output.say(format_args!(
         "{} {}, our own protocol {}",
         shown(&answer["simulated"]),
@@ -143,52 +199,54 @@ fn of_group(command: &Predict, lab: &Laboratory) -> Result<Value, Problem> {
 }
 
 fn trial(command: &Predict) -> Result<Trial, Problem> {
-    let members = command.members;
-    Problem::beyond(command.resilience, members as u64)?;
-    if members * command.groups > NODES_MAX {
+    let of = &command.of_group;
+    let (members, groups) = (of.members.unwrap_or(2), of.groups.unwrap_or(1));
+    let resilience = of.resilience.unwrap_or(0);
+    Problem::beyond(resilience, members as u64)?;
+    if members * groups > NODES_MAX {
         return Err(Problem::usage(format!(
-            "--groups {} of --members {members} are more than {NODES_MAX} nodes",
-            command.groups
+            "--groups {groups} of --members {members} are more than {NODES_MAX} nodes"
         )));
     }
-    let default = Trial::new(match command.machine {
-        Machine::Mc68020 => MachineName::Mc68020,
-        Machine::Mc68030 => MachineName::Mc68030,
+    let default = Trial::new(match of.machine {
+        Some(Machine::Mc68020) => MachineName::Mc68020,
+        Some(Machine::Mc68030) | None => MachineName::Mc68030,
     });
-    let is_delay = command.quantity == Quantity::Delay;
-    let senders = command.senders.unwrap_or(if is_delay { 1 } else { members });
+    let senders = of.senders.unwrap_or(if command.quantity == Quantity::Delay { 1 } else { members });
     if senders > members {
         return Err(Problem::usage(format!("--senders {senders} are more than the {members} members")));
     }
     Ok(Trial {
         members,
-        bytes: command.bytes,
-        resilience: command.resilience.into(),
-        method: match command.method {
-            Method::Pb => GroupMethod::Pb,
-            Method::Bb => GroupMethod::Bb,
+        bytes: of.bytes.unwrap_or(0),
+        resilience: resilience.into(),
+        method: match of.method {
+            Some(Method::Bb) => GroupMethod::Bb,
+            Some(Method::Pb) | None => GroupMethod::Pb,
         },
         senders,
-        sender_on_sequencer: !is_delay || senders > 1,
-        groups: command.groups,
-        history: command.history.unwrap_or(default.history),
+        // As in the papers' rows.
+        sender_on_sequencer: senders > 1,
+        groups,
+        history: of.history.unwrap_or(default.history),
         ..default
     })
 }
 
 fn of_directory(command: &Predict, lab: &Laboratory) -> Value {
-    let service = match command.service {
-        Service::Group => Directory::Group,
-        Service::Rpc => Directory::Pair,
-        Service::Nvram => Directory::Nvram,
-        Service::Single => Directory::Single,
+    let of = &command.of_directory;
+    let service = match of.service {
+        Some(Service::Group) | None => Directory::Group,
+        Some(Service::Rpc) => Directory::Pair,
+        Some(Service::Nvram) => Directory::Nvram,
+        Some(Service::Single) => Directory::Single,
     };
     let took = |operation| ("ms", lab.operation_ms(operation, service));
     let (unit, simulated) = match command.quantity {
         Quantity::AppendDelete => took(Operation::AppendDelete),
         Quantity::TmpFile => took(Operation::TmpFile),
         Quantity::Lookup => took(Operation::Lookup),
-        _ => ("per s", lab.lookups_per_s(command.servers.unwrap_or(service.servers()), command.clients)),
+        _ => ("per s", lab.lookups_per_s(of.servers.unwrap_or(service.servers()), of.clients.unwrap_or(7))),
     };
     json!({
         "command": "papers predict",

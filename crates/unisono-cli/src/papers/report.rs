@@ -195,7 +195,7 @@ fn table_of_rows(page: &mut String, rows: &[Row]) {
         let why = row.why.as_deref().or(row.ours_why.as_deref()).unwrap_or_default();
         let cells = [
             row.point.clone(),
-            format!("{:?}", row.use_).to_lowercase(),
+            row.use_.name().into(),
             figures::conditions(row),
             shown(row.paper),
             shown(row.simulated),
@@ -204,7 +204,7 @@ fn table_of_rows(page: &mut String, rows: &[Row]) {
             row.unit.clone(),
         ];
         let cells = cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
-        let words = [figures::here(row), why.into()]
+        let words = [figures::here(row).unwrap_or_default(), why.into()]
             .map(|text| format!("<td class=\"words\">{}</td>", escaped(&text)))
             .concat();
         let _ = writeln!(page, "<tr>{cells}{words}</tr>");
@@ -283,12 +283,12 @@ fn table_of_costs(page: &mut String, costs: &Costs) {
     for parameter in costs.parameters() {
         let _ = writeln!(
             page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:?}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             parameter.parameter,
             parameter.machine.name(),
             figures::number(parameter.value),
             parameter.unit,
-            parameter.origin,
+            parameter.origin.name(),
             parameter.from.unwrap_or_default(),
             escaped(parameter.meaning)
         );

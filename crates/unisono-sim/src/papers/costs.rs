@@ -57,6 +57,17 @@ pub enum Origin {
     Assumed,
 }
 
+impl Origin {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Origin::Given => "given",
+            Origin::Fitted => "fitted",
+            Origin::Assumed => "assumed",
+        }
+    }
+}
+
 /// A constant of the testbed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {

@@ -9,6 +9,8 @@ pub(super) struct Ledger {
     pub(super) done: u64,
     /// When the last of them was.
     pub(super) last_at: u64,
+    /// When it began to measure: a message that was begun before is in no delay.
+    measures_since: u64,
     senders: Vec<Sender>,
 }
 
@@ -23,7 +25,7 @@ struct Sender {
 impl Ledger {
     /// Returns an empty ledger for this number of nodes.
     pub(super) fn new(nodes: usize, goal: u64) -> Ledger {
-        Ledger { goal, done: 0, last_at: 0, senders: vec![Sender::default(); nodes] }
+        Ledger { goal, done: 0, last_at: 0, measures_since: 0, senders: vec![Sender::default(); nodes] }
     }
 
     /// Notes that a node begins to send a message.
@@ -35,8 +37,10 @@ impl Ledger {
     pub(super) fn end(&mut self, node: usize, now: u64) {
         let sender = &mut self.senders[node];
         sender.last_nanos = now - sender.began_at;
-        sender.nanos += sender.last_nanos;
-        sender.messages += 1;
+        if sender.began_at >= self.measures_since {
+            sender.nanos += sender.last_nanos;
+            sender.messages += 1;
+        }
         self.done += 1;
         self.last_at = now;
     }
@@ -54,6 +58,7 @@ impl Ledger {
     /// Forgets the delays so far, and goes on for `messages` messages.
     pub(super) fn go_on(&mut self, messages: u64) {
         self.goal = self.done + messages;
+        self.measures_since = self.last_at;
         for sender in &mut self.senders {
             (sender.nanos, sender.messages) = (0, 0);
         }
@@ -75,6 +80,20 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_was_begun_before_the_measurement_is_in_no_delay() {
+        let mut ledger = Ledger::new(2, 1);
+        ledger.begin(1, 0);
+        ledger.begin(0, 0);
+        ledger.end(0, 9000);
+        ledger.go_on(2);
+        ledger.end(1, 95_000);
+        ledger.begin(0, 95_000);
+        ledger.end(0, 97_000);
+        assert!(ledger.is_over());
+        assert_eq!(ledger.delays_us(), [(0, 2.0)]);
+    }
 
     #[test]
     fn delays_are_counted_from_the_last_goal_on() {

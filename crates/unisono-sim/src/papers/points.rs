@@ -31,6 +31,22 @@ pub enum Use {
     Quote,
 }
 
+impl Use {
+    /// Returns its name in the table of points.
+    pub fn name(self) -> &'static str {
+        match self {
+            Use::Given => "given",
+            Use::Fit => "fit",
+            Use::Predict => "predict",
+            Use::Count => "count",
+            Use::Order => "order",
+            Use::Exception => "exception",
+            Use::Print => "print",
+            Use::Quote => "quote",
+        }
+    }
+}
+
 /// One point, for one value of each of its conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
