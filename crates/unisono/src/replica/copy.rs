@@ -60,8 +60,7 @@ pub(super) struct Copy<S> {
     /// The process in which its threads run.
     process: Process,
     state: Mutex<State<S>>,
-    /// Number of the last note that was set in the group.
-    noted: Mutex<u64>,
+    noted: Noted,
 }
 
 /// What is behind the lock.
@@ -290,6 +289,21 @@ struct Note {
     at_once: bool,
 }
 
+/// Number of the last note that was set in the group.
+#[derive(Default)]
+struct Noted(Mutex<u64>);
+
+impl Noted {
+    /// Sets a note, unless another thread has set a later one: the last one that is set stays.
+    fn set(&self, number: u64, set: impl FnOnce()) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if number > *last {
+            *last = number;
+            set();
+        }
+    }
+}
+
 /// What a step leaves to be done without the lock.
 #[derive(Default)]
 struct Work {
@@ -330,7 +344,7 @@ impl<S: StateMachine> Copy<S> {
             origin_ns: clock_ns(),
             process: Process::current(),
             state: Mutex::new(State::new(copy)),
-            noted: Mutex::default(),
+            noted: Noted::default(),
         }
     }
 
@@ -442,7 +456,7 @@ impl<S: StateMachine> Copy<S> {
         let mut reports = Vec::new();
         if let Some(life) = work.life {
             if let Some(note) = work.note {
-                self.set_note(&life, note);
+                self.noted.set(note.number, || life.note(note.note, note.at_once));
             }
             if !work.submits.is_empty() {
                 life.submit(work.submits);
@@ -467,15 +481,6 @@ impl<S: StateMachine> Copy<S> {
             self.errands.wake();
         }
         reports
-    }
-
-    /// Sets this member's note in the group, unless another thread has set a later one.
-    fn set_note(&self, life: &Life, note: Note) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if note.number > *noted {
-            *noted = note.number;
-            life.note(note.note, note.at_once);
-        }
     }
 
     /// Changes the state of this replica without input for the core, and wakes all that wait for a change.
@@ -691,5 +696,19 @@ impl<S: StateMachine> State<S> {
                 Report::Fetched(call, reply) => copy.handle_hashed(now, call, reply),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_that_another_thread_overtook_is_not_set() {
+        let (noted, set) = (Noted::default(), Mutex::new(Vec::new()));
+        for number in [1, 3, 2, 4] {
+            noted.set(number, || set.lock().unwrap().push(number));
+        }
+        assert_eq!(*set.lock().unwrap(), [1, 3, 4]);
     }
 }
