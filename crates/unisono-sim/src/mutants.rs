@@ -159,11 +159,13 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
 
 /// Seeds that show bugs for which none of the first [`SEEDS_MAX`] is bad enough. They are tried first. A change of what
 /// seeds draw needs others.
-const LATE_SEEDS: [(CoreBug, Profile, u64); 2] = [
+const LATE_SEEDS: [(CoreBug, Profile, u64); 3] = [
     // Two groups of one name go on beside each other, and a member of one hears that the other is newer.
     (CoreBug::AnyGroupExcludes, Profile::Crash, 254),
     // A member promises a reset while it confirms what another one holds.
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
+    // A server that dies loses a promise that it had said before its disk had it.
+    (CoreBug::PromiseUnsynced, Profile::Directory, 541),
 ];
 
 /// Returns the history that shows a bug, if it is not left to the seeds.

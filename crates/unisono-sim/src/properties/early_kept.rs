@@ -1,12 +1,13 @@
 //! Early delivery is kept: a message that a member delivered before its seqno was known was sent by the member it names, comes
 //! once, and has one place: in this epoch, or before the event of the reset that ends it. So what a member delivered early is
-//! in each epoch to which it goes on, and is never undone. At the end of a run each has its place at the members that have
-//! delivered all that they hold.
+//! in each epoch to which it goes on, and is never undone. At the end of a run each has its place at the members that no
+//! fault affects.
 
+use super::healing::Healing;
 use super::{Facts, Property, Violation, broken, final_result};
 use crate::record::{End, Epoch, Kind, Life, Record, Standing, What};
 use std::collections::{BTreeMap, BTreeSet};
-use unisono_core::{MessageNumber, Phase, Quality, Seqno};
+use unisono_core::{MessageNumber, Quality, Seqno};
 
 /// A message: its sender and number.
 type Name = (Life, MessageNumber);
@@ -24,6 +25,7 @@ pub(super) struct EarlyKept {
     tails: BTreeMap<(Epoch, Seqno), Name>,
     /// The lives that pass a message at its place with their next record.
     passing: BTreeSet<Life>,
+    healing: Healing,
     checked: u64,
 }
 
@@ -42,11 +44,9 @@ impl EarlyKept {
         of_life.filter(|(receiver, _)| *receiver == life).map(|(_, name)| *name)
     }
 
-    /// Returns what is wrong with a life at the end of the run.
+    /// Returns what is wrong with a member at the end of the run.
     fn fault_of(&self, standing: &Standing) -> Option<String> {
-        let is_through = standing.phase == Phase::Member
-            && standing.events == 0
-            && standing.marks.delivered == standing.marks.received;
+        let is_through = standing.events == 0 && standing.marks.delivered == standing.marks.received;
         let name = self.without_place(standing.life).filter(|_| is_through)?;
         Some(format!("{:?} received {name:?} early, and its place has not come", standing.life))
     }
@@ -64,6 +64,7 @@ impl Property for EarlyKept {
             | Kind::Delivered.bit()
             | Kind::Tail.bit()
             | Kind::Reset.bit()
+            | Kind::Healed.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
@@ -110,12 +111,16 @@ impl Property for EarlyKept {
                 }
                 None => Ok(()),
             },
+            What::Healed { .. } => {
+                self.healing.follow(record);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
-        let fault = end.standings.iter().find_map(|standing| self.fault_of(standing));
+        let fault = self.healing.members(end).find_map(|standing| self.fault_of(standing));
         final_result(self, end, fault)
     }
 
@@ -195,6 +200,7 @@ mod tests {
     #[test]
     fn rejects_an_early_message_whose_place_never_comes() {
         let mut fixture = Fixture::of(3, 1);
+        fixture.heal();
         let number = fixture.send_with(Life(1), Quality::UNORDERED);
         let hash = hash_of(&fixture);
         fixture.record(Life(0), What::Early { sender: Life(1), number, quality: Quality::UNORDERED, hash });
