@@ -309,11 +309,20 @@ impl Sender {
 
     /// Closes the batch: bits say which messages have their places, and of which that is unknown. The others wait again.
     fn take_back(&mut self, placed: u64, unknown: u64) {
+        let overtaken = self.overtaken(placed);
         self.close_batch(|index| match (placed >> index & 1, unknown >> index & 1) {
             (1, _) => Some(Fate::Accepted),
             (_, 1) => Some(Fate::Unknown),
-            _ => None,
+            _ => (overtaken >> index & 1 == 1).then_some(Fate::NotSent),
         });
+    }
+
+    /// Returns the messages without a place of which later ones have theirs: sent again they would come out of their order. A
+    /// relay sends on behind an unconfirmed message that a reset has dropped.
+    fn overtaken(&self, placed: u64) -> u64 {
+        let quality = self.batch.as_ref().and_then(|batch| Some(batch.messages.front()?.quality));
+        let has_order = quality.is_some_and(|quality| quality.has_seqno() && quality != Quality::UNORDERED);
+        placed.checked_ilog2().filter(|_| has_order).map_or(0, |last| !placed & ((1 << last) - 1))
     }
 
     fn close_batch(&mut self, fate: impl Fn(usize) -> Option<Fate>) {

@@ -285,6 +285,28 @@ fn a_member_that_remembers_the_client_leaves_nothing_unknown() {
     assert_eq!(world.fates, vec![Fate::Accepted; 70]);
 }
 
+/// What becomes of three messages of an unconfirmed client of which only the second has no place.
+fn of_three(quality: Quality) -> (Vec<(u64, Fate)>, usize) {
+    let mut client = Sender::new(true, Position::default());
+    (0..3).for_each(|number| client.push(vec![number].into(), quality));
+    let begun = |placed| Answer::Begun { relay: Uid(1), address: address(Uid(1)), known: true, placed };
+    client.poll_call().unwrap();
+    client.answered(Ok(begun(0).write()));
+    client.poll_call().unwrap();
+    // The relay is silent, and the next one has delivered the first and the third.
+    client.answered(Err(CallFailure::Unknown));
+    client.poll_call().unwrap();
+    client.answered(Ok(begun(0b101).write()));
+    (core::iter::from_fn(|| client.poll_fate()).collect(), client.open())
+}
+
+#[test]
+fn a_message_that_others_overtook_is_not_sent_again() {
+    let fates = [(0, Fate::Accepted), (1, Fate::NotSent), (2, Fate::Accepted)];
+    assert_eq!(of_three(Quality::ORDERED), (fates.to_vec(), 0));
+    assert_eq!(of_three(Quality::UNORDERED), (vec![fates[0], fates[2]], 1), "the second waits again");
+}
+
 fn relay() -> Relay {
     Relay::new(Uid(1), address(Uid(1)), &[member(Uid(1))])
 }
