@@ -8,14 +8,14 @@ use crate::bugs::{Planted, ServiceBug};
 use crate::director::Director;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::exponential;
-use crate::plan::Profile;
+use crate::plan::{Beginning, Plan, Profile};
 use crate::record::{self, Beside, Life, What};
 use crate::world::Trigger;
 use bytes::{BufMut, Bytes};
 use std::collections::BTreeMap;
 use unisono_core::outside::{Call, Fate, Position, Sender, SenderError};
 use unisono_core::rpc::CallFailure;
-use unisono_core::{GroupConfig, Phase, Quality, Random, Uid};
+use unisono_core::{Phase, Quality, Random, Uid};
 
 /// Separates the random stream of these choices from others.
 const OUTSIDE: u64 = 0x6f75_7473_6964_6521;
@@ -94,15 +94,16 @@ impl Outsiders {
     pub(crate) fn draw(
         seed: u64,
         profile: Profile,
-        config: &GroupConfig,
+        plan: &Plan,
         planted: Option<Planted>,
     ) -> Outsiders {
         let mut random = Random::from_u64(OUTSIDE ^ seed ^ (profile as u64 + 1) << 56);
-        // Two parts of a group may go on beside each other if its quorums do not intersect, and a client that goes from one to
-        // the other sends twice what the other lacks.
+        // A client that goes from one group to another of the same name sends twice what the other lacks. There may be two if
+        // quorums do not intersect, and where two groups form apart before one of them gives way.
         let takes_part = matches!(profile, Profile::Swarm | Profile::Crash)
             && random.chance(0.125)
-            && config.quorums_intersect();
+            && plan.config.quorums_intersect()
+            && !matches!(plan.beginning, Beginning::Apart { .. });
         let hosts = if takes_part { random.between(1, 3) } else { 0 };
         let mut outsiders = Outsiders {
             every: random.pick(&[20, 50, 200]) * MILLISECOND,
