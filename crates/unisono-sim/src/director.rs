@@ -106,8 +106,7 @@ impl Director {
         let readers = Readers::draw(seed, profile);
         let mut common = GroupCommon::new(plan.config.history_messages);
         common.tells_epochs = readers.confirm();
-        let (scope, outsiders) =
-            (Scope::draw(seed, profile), Outsiders::draw(seed, profile, &plan, planted));
+        let (scope, outsiders) = (Scope::draw(seed, profile), Outsiders::draw(seed, profile, &plan, planted));
         (common.tells_multicasts, common.is_open) = (scope.takes_part(), outsiders.take_part());
         let checkers = Checkers::new(properties::all(&GroupTerms {
             config: plan.config.clone(),

@@ -91,12 +91,7 @@ struct Calling {
 
 impl Outsiders {
     /// Draws the choices for a seed.
-    pub(crate) fn draw(
-        seed: u64,
-        profile: Profile,
-        plan: &Plan,
-        planted: Option<Planted>,
-    ) -> Outsiders {
+    pub(crate) fn draw(seed: u64, profile: Profile, plan: &Plan, planted: Option<Planted>) -> Outsiders {
         let mut random = Random::from_u64(OUTSIDE ^ seed ^ (profile as u64 + 1) << 56);
         // A client that goes from one group to another of the same name sends twice what the other lacks. There may be two if
         // quorums do not intersect, and where two groups form apart before one of them gives way.

@@ -269,8 +269,15 @@ impl<S: StateMachine> Replica<S> {
             self.tidy_by(now);
             return self.look_at(request);
         }
+        let kind = S::kind(&request.payload);
+        // Before the request is forwarded or waits for a holder: when one comes, nothing asks again.
+        if kind == Kind::Command
+            && let Some(refusal) = self.never_executes(&request)
+        {
+            return self.answer(Asked::of(&request), &Outcome::Refuse(refusal));
+        }
         let Some(request) = self.route(request) else { return };
-        match S::kind(&request.payload) {
+        match kind {
             Kind::LocalRead => {
                 let outcome = self.read(&request.payload);
                 self.answer(Asked::of(&request), &outcome);
@@ -284,25 +291,25 @@ impl<S: StateMachine> Replica<S> {
                 self.reads.add_request(request);
                 self.ask_for_confirmation();
             }
-            Kind::Command if request.payload.len() > self.command_bytes_max() => {
-                let (bytes, max) = (request.payload.len(), self.command_bytes_max());
-                let reason = CommandFailure::TooLarge { bytes, max };
-                let refusal = Outcome::Refuse(alloc::format!("{reason}; nothing happened").into());
-                self.answer(Asked::of(&request), &refusal);
-            }
-            Kind::Command if self.lacks_quorums_for(&request) => {
-                let refusal = Outcome::Refuse(Bytes::from_static(NO_QUORUMS));
-                self.answer(Asked::of(&request), &refusal);
-            }
-            Kind::Command if request.deadline.since(now) > waits_max::<S>() => {
-                let refusal = Outcome::Refuse(waits_too_long(waits_max::<S>()));
-                self.answer(Asked::of(&request), &refusal);
-            }
             Kind::Command => {
                 self.tidy_by(now);
                 self.look_at(request);
             }
         }
+    }
+
+    /// Returns why no service of these settings executes such a command, whatever its state is.
+    fn never_executes(&self, request: &Request) -> Option<Bytes> {
+        let (bytes, max) = (request.payload.len(), self.command_bytes_max());
+        if bytes > max {
+            let reason = CommandFailure::TooLarge { bytes, max };
+            return Some(alloc::format!("{reason}; nothing happened").into());
+        }
+        if self.lacks_quorums_for(request) {
+            return Some(Bytes::from_static(NO_QUORUMS));
+        }
+        let max = waits_max::<S>();
+        (request.deadline.since(self.now) > max).then(|| waits_too_long(max))
     }
 
     /// Handles the acknowledgements of a client: it needs the outcomes of none of its commands with numbers below
