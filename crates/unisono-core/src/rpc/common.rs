@@ -65,6 +65,8 @@ pub(super) struct Common {
     pub(super) mail: VecDeque<(To, Frame)>,
     pub(super) counters: CallCounters,
     pub(super) planted: Option<Planted>,
+    /// True if its client takes what it can get: for the simulator.
+    pub(super) is_hostile: bool,
     /// Rare states met.
     pub(super) probes: u128,
 }
@@ -111,6 +113,18 @@ impl Common {
         if cfg!(feature = "planted") {
             self.probes |= 1 << (probe as u32);
         }
+    }
+
+    /// True if its client takes what it can get.
+    #[inline]
+    pub(super) fn is_hostile(&self) -> bool {
+        cfg!(feature = "planted") && self.is_hostile
+    }
+
+    /// Returns what a hostile client says of a request: how often it was forwarded, and whether it is a repeat.
+    #[inline]
+    pub(super) fn claims(&mut self) -> Option<(u8, bool)> {
+        self.is_hostile().then(|| (self.random.below(9) as u8, self.random.below(2) == 0))
     }
 
     /// True if this planted bug is switched on.

@@ -91,6 +91,7 @@ impl Endpoint {
             mail: VecDeque::new(),
             counters: CallCounters::default(),
             planted: None,
+            is_hostile: false,
             probes: 0,
         };
         let server = Server::new(now, &mut common);

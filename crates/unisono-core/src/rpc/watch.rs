@@ -55,4 +55,11 @@ impl Endpoint {
     pub fn plant(&mut self, bug: Planted) {
         self.common.planted = Some(bug);
     }
+
+    /// Makes the client of this endpoint one that takes what it can get: it acknowledges no reply, takes its slots from their
+    /// end, heeds no push-back for long, and claims of any call that it was forwarded or is a repeat. Without the feature
+    /// `planted` this does nothing.
+    pub fn misbehave(&mut self) {
+        self.common.is_hostile = true;
+    }
 }

@@ -198,6 +198,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Replayed { at, values, outcomes } => fold([20, of_place(at), *values, *outcomes]),
         ReplicaRecord::BeginsAnew => 21,
         ReplicaRecord::Replaced => 22,
+        ReplicaRecord::Hostile => 28,
         ReplicaRecord::Founded { service, members } => {
             fold([23, u64::from(service.0), fold(members.iter().map(life))])
         }

@@ -234,6 +234,8 @@ pub enum ReplicaRecord {
     // --- the world ---
     /// The clocks by which processes claim locks differ, so fences need not rise across foundings.
     ClocksDiffer,
+    /// This caller is a hostile client, to which nothing is promised.
+    Hostile,
     /// A caller learned that the service with which it stayed exists no more, because its call found servers of another
     /// instance only. The operation ends; the next one goes to the other instance.
     Replaced,

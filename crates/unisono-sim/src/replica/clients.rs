@@ -36,6 +36,9 @@ enum What {
 
 impl Director {
     pub(super) fn schedule_act(&mut self, process: usize, life: Life) {
+        if self.is_hostile(process) {
+            return self.schedule_hostile_act(process, life);
+        }
         let load = &self.plan.load;
         let every = if process < self.plan.servers { load.own_every } else { load.every };
         let pause = exponential(&mut self.app_random, every);
@@ -46,6 +49,9 @@ impl Director {
     pub(super) fn act(&mut self, process: usize, life: Life) {
         if !self.is_current(process, life) || !self.is_busy {
             return;
+        }
+        if self.is_hostile(process) {
+            return self.act_hostile(process, life);
         }
         if self.plan.directory && process >= self.plan.servers {
             self.watch_sometimes(process, life);

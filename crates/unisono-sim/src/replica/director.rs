@@ -120,7 +120,8 @@ impl Director {
         let Run { plan, seed, what } = run;
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
-        let places = plan.servers + plan.clients;
+        let places = plan.processes();
+        let queue_max = plan.hostile.as_ref().map(|hostile| hostile.queue_max);
         let network = Network::new(places, plan.conditions.clone(), fork());
         let properties = match plan.directory {
             true => properties::directories(),
@@ -131,6 +132,7 @@ impl Director {
         let mut ports = fork();
         let mut private = || PrivatePort(u128::from(ports.next_u64()) << 64 | u128::from(ports.next_u64()));
         let options = ServeOptions { repeats: true, looks_at_beginnings: true, ..ServeOptions::default() };
+        let options = ServeOptions { queue_max: queue_max.unwrap_or(options.queue_max), ..options };
         let common = ReplicaCommon {
             group: Port::from_name("replicated"),
             service: CallService::new(private(), options),
@@ -151,6 +153,10 @@ impl Director {
             directory: plan.directory.then(directory::limits),
             replies: Default::default(),
             planted,
+            request_takes: plan
+                .hostile
+                .as_ref()
+                .map_or_else(Default::default, |hostile| hostile.request_takes),
             watches: plan.directory.then(|| CallService::new(private(), ServeOptions::default())),
             seen: Default::default(),
             heard: Heard::default(),
@@ -291,7 +297,7 @@ impl Director {
     }
 
     pub(super) fn process_count(&self) -> usize {
-        self.plan.servers + self.plan.clients
+        self.plan.processes()
     }
 
     pub(super) fn is_current(&self, process: usize, life: Life) -> bool {
@@ -370,10 +376,12 @@ impl Director {
         if server.as_ref().is_none_or(|server| server.former.is_none()) {
             self.under_way[process] = 0;
         }
+        let hostile = self.plan.hostile.as_ref().map(|hostile| hostile.lives);
+        let hostile = hostile.filter(|_| self.is_hostile(process));
         let clock = server.as_ref().and_then(|server| server.former.as_ref()).map(Former::clock);
         let birth = Birth {
             name: self.plan.name(process),
-            side: ReplicaBirth { calls: self.plan.calls.clone(), server },
+            side: ReplicaBirth { calls: self.plan.calls.clone(), server, hostile },
             gain: if self.plan.drift { self.app_random.between(0, 20_972) as i64 - 10_486 } else { 0 },
             clock,
             events_first: self.app_random.chance(0.5),

@@ -7,6 +7,7 @@ mod disks;
 mod handlers;
 mod history;
 mod holders;
+mod hostile;
 mod locks;
 mod machine;
 mod plan;

@@ -3,6 +3,7 @@
 
 use super::handlers::{HandlerPlan, draw_qualities};
 use super::holders::LockPlan;
+use super::hostile::HostilePlan;
 use super::story::Story;
 use crate::draw::{Draw, MILLISECOND, SECOND};
 use crate::network::Conditions;
@@ -46,6 +47,8 @@ pub(crate) struct Plan {
     pub(super) locks: Option<LockPlan>,
     /// Present if servers claim handlers.
     pub(super) handlers: Option<HandlerPlan>,
+    /// Present if a hostile client takes what it can get.
+    pub(super) hostile: Option<HostilePlan>,
     /// Present if calls ask for qualities.
     pub(super) qualities: Option<Random>,
     /// Maximum delay before a server starts the next life, in nanoseconds.
@@ -129,6 +132,9 @@ impl Plan {
             plan.config.order = Order::Token;
         }
         plan.switches_every = draws_switches(seed, profile).map(|mut random| random.millis(300, 4_000));
+        if profile == Profile::Replica {
+            plan.draw_hostile(seed);
+        }
         plan
     }
 
@@ -232,6 +238,7 @@ impl Plan {
             },
             locks: None,
             handlers: None,
+            hostile: None,
             qualities: None,
             restart_max: random.millis(10, 3_000),
             ends_every: None,
@@ -382,6 +389,11 @@ impl Plan {
             self.has_double = true;
             self.servers += 1;
         }
+    }
+
+    /// Returns the number of all processes: the hostile client comes last.
+    pub(super) fn processes(&self) -> usize {
+        self.servers + self.clients + usize::from(self.hostile.is_some())
     }
 
     /// Returns the number of names of servers.

@@ -8,9 +8,9 @@ use crate::frame_faults::{FaultAction, FrameSet};
 use crate::network::{DatagramId, Fate, Path};
 use crate::record::Life;
 use crate::words;
-use unisono_core::Destination;
 use unisono_core::rpc::CALLS_TAG;
 use unisono_core::wire::Header;
+use unisono_core::{Destination, Uid};
 
 /// State of a life after its output was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,9 @@ enum Drained {
 
 /// Returns the packet number of a new datagram if its life may have sealed another one under it: numbers rise. `sealed`
 /// contains the last numbers of the life's group and endpoint, which have keys of their own.
-fn reused_number(sealed: &mut [u64; 2], datagram: &[u8]) -> Option<u64> {
-    let header = Header::parse(datagram).ok()?;
+fn reused_number(uid: Uid, sealed: &mut [u64; 2], datagram: &[u8]) -> Option<u64> {
+    // A hostile client has several lives at its address.
+    let header = Header::parse(datagram).ok().filter(|header| header.sender == uid)?;
     let last = &mut sealed[usize::from(header.group == CALLS_TAG)];
     let is_reused = header.number <= std::mem::replace(last, header.number);
     is_reused.then_some(header.number)
@@ -82,7 +83,7 @@ impl<S: Side> World<S> {
             let Some(destination) = resident.side.poll_transmit(local, &mut self.outgoing) else {
                 return Drained::Alive;
             };
-            if let Some(number) = reused_number(&mut resident.sealed, &self.outgoing) {
+            if let Some(number) = reused_number(resident.uid, &mut resident.sealed, &self.outgoing) {
                 self.report_violation("nonce", format!("m{from}: number {number} was sealed before"));
                 return Drained::Alive;
             }

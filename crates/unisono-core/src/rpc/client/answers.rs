@@ -105,6 +105,9 @@ impl Client {
             && avoids.is_none()
         {
             service.note_busy(now);
+            if common.is_hostile() {
+                service.hurry();
+            }
         }
         self.go_elsewhere(now, common, number, SoFar::PushedBack, avoids);
     }
@@ -267,6 +270,9 @@ impl Client {
 
     /// Acknowledges an answer that arrived before, because the server still sends it.
     pub(super) fn acknowledge_again(&mut self, common: &mut Common, from: Sender, attempt: Attempt) {
+        if common.is_hostile() {
+            return;
+        }
         let finished_below = self.finished_below();
         let is_there = |remote: &&Remote| remote.address == from.address && attempt.is_to(common.me);
         let Some(remote) = self.remotes.get(from.uid).filter(is_there) else { return };

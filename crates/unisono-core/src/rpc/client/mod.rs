@@ -221,7 +221,7 @@ impl Client {
             let attempt = Attempt { to: sent.server, slot: sent.slot, number: sent.number };
             common.post_to(To::Server(sent.server), Frame::Cancel { attempt });
         }
-        remote.free_slot(now, port, sent.slot, answered);
+        remote.free_slot(now, port, sent.slot, answered && !common.is_hostile());
     }
 
     pub(super) fn receiving_bytes(&self) -> usize {

@@ -155,7 +155,8 @@ impl Client {
         let Some(remote) = self.remotes.get_mut(server) else { return };
         let Some(call) = self.calls.get_mut(super::index(number)) else { return };
         self.attempts += 1;
-        let slot = remote.take_slot(now, call.port, number, self.attempts);
+        let from_end = common.is_hostile();
+        let slot = remote.take_slot(now, call.port, (number, self.attempts), from_end);
         let wishes = call.wishes.as_ref().map_or(0, |wishes| wishes.bytes());
         let is_large = call.request.len() + wishes > common.whole_bytes_max();
         let request = is_large.then(|| {

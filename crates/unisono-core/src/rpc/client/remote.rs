@@ -5,9 +5,10 @@ use crate::identity::Port;
 use crate::round_trip::RoundTrip;
 use crate::rpc::agreement::Pair;
 use crate::rpc::common::patience;
+use crate::rpc::server::SLOTS_AT_ONCE_MAX;
 use crate::rpc::types::CallNumber;
 use crate::time::Time;
-use crate::wire::{Attempt, Cookie, Grant};
+use crate::wire::{Attempt, Cookie, Grant, SLOTS_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -182,12 +183,19 @@ impl Remote {
         if was_asked_again { since + after } else { (since + after).max(now + LOOK_AGAIN_AFTER) }
     }
 
-    /// Takes a slot for this attempt at a call for this port.
-    pub(super) fn take_slot(&mut self, now: Time, port: Port, call: CallNumber, number: u64) -> u16 {
+    /// Takes a slot for this attempt at a call for this port. `from_end` is for a hostile client.
+    pub(super) fn take_slot(
+        &mut self,
+        now: Time,
+        port: Port,
+        (call, number): (CallNumber, u64),
+        from_end: bool,
+    ) -> u16 {
         if let Some(service) = self.service_mut(port) {
             service.note_sent(now);
         }
-        let slot = self.free.pop().unwrap_or_else(|| {
+        let end = if from_end { self.slot_at_end() } else { None };
+        let slot = end.or_else(|| self.free.pop()).unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u16 - 1
         });
@@ -195,6 +203,20 @@ impl Remote {
             Slot { number, call: Some(call), unacknowledged: false, given_up: false };
         self.under_way += 1;
         slot
+    }
+
+    /// Takes the last of as many new slots as a server gives at once, as long as it gives any; then the one that was free for
+    /// longest.
+    #[cold]
+    fn slot_at_end(&mut self) -> Option<u16> {
+        let slots = self.slots.len();
+        if slots == SLOTS_MAX {
+            return (!self.free.is_empty()).then(|| self.free.remove(0));
+        }
+        self.slots.resize((slots + SLOTS_AT_ONCE_MAX).min(SLOTS_MAX), Slot::default());
+        let end = self.slots.len() as u16 - 1;
+        self.free.splice(0..0, slots as u16..end);
+        Some(end)
     }
 
     /// Frees a slot whose attempt, at a call for this port, is over. If `answered`, the server keeps its answer until

@@ -37,7 +37,7 @@ impl Client {
     ) -> Option<Letter> {
         loop {
             let server = *self.due.front()?;
-            let unfinished = self.first_unfinished();
+            let unfinished = if common.is_hostile() { 1 } else { self.first_unfinished() };
             let Some(remote) = self.remotes.get_mut(server) else {
                 self.due.pop_front();
                 continue;
@@ -56,8 +56,9 @@ impl Client {
                 let number = remote.slots.get(usize::from(slot)).and_then(|slot| slot.call);
                 let call = number.and_then(|number| self.calls.get_mut(super::index(number)));
                 if let Some(call) = call {
+                    let claims = common.claims();
                     if is_new && may_open_session(now, call) != may_open
-                        || !write_request(now, &mut writer, call, unfinished) && written
+                        || !write_request(now, &mut writer, call, (unfinished, claims)) && written
                     {
                         break;
                     }
@@ -125,8 +126,14 @@ fn may_open_session(now: Time, call: &Call) -> bool {
     call.sent_ref().is_none_or(|sent| !sent.may_be_forgotten(now))
 }
 
-/// Writes the request of a call that is at a server, or a question about it. Returns false if it does not fit.
-fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, unfinished: CallNumber) -> bool {
+/// Writes the request of a call that is at a server, or a question about it, with what is said falsely of it. Returns false if
+/// it does not fit.
+fn write_request(
+    now: Time,
+    writer: &mut Writer<'_>,
+    call: &mut Call,
+    (unfinished, claims): (CallNumber, Option<(u8, bool)>),
+) -> bool {
     let Stage::Sent(sent) = &call.stage else { return true };
     let payload = match &sent.request {
         _ if sent.is_there => Payload::Omitted,
@@ -135,14 +142,15 @@ fn write_request(now: Time, writer: &mut Writer<'_>, call: &mut Call, unfinished
         None => Payload::Whole(core::mem::take(&mut call.request)),
     };
     let left = (call.deadline.since(now).as_micros() as u64).div_ceil(1000);
+    let (hops, again) = claims.unwrap_or((call.hops, call.may_have_happened()));
     let frame = Frame::Request(Request {
         attempt: Attempt { to: sent.server, slot: sent.slot, number: sent.number },
         call: call.number,
         finished_below: unfinished,
         port: call.port,
         instance: sent.instance,
-        hops: call.hops,
-        again: call.may_have_happened(),
+        hops,
+        again,
         left_ms: u32::try_from(left).unwrap_or(u32::MAX),
         wishes: call.wishes.take(),
         payload,

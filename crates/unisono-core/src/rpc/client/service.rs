@@ -79,6 +79,11 @@ impl Service {
         }
     }
 
+    /// Is tried again as soon as at first, however often it pushes back.
+    pub(super) fn hurry(&mut self) {
+        self.try_again_after = BUSY_FIRST;
+    }
+
     fn put_off(&mut self, now: Time) {
         self.try_at = now + self.try_again_after;
         self.try_again_after = (self.try_again_after * 2).min(BUSY_MAX);

@@ -16,6 +16,7 @@ mod telling;
 mod timeouts;
 
 pub(super) use arrivals::Arrival;
+pub(super) use budget::SLOTS_AT_ONCE_MAX;
 pub(super) use sessions::SessionId;
 pub(super) use timeouts::SESSION_IDLE;
 

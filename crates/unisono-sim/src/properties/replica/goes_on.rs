@@ -18,6 +18,8 @@ pub(super) struct GoesOn {
     /// Operations that began since then: their caller, when they began, and whether they have ended.
     begun: Vec<Option<(Life, Time, bool)>>,
     crashed: Vec<Life>,
+    /// Callers to which nothing is promised.
+    hostile: Vec<Life>,
     /// Callers that learn of another instance with the operation that ends next. Each life does so once at most without
     /// faults.
     replaced: Vec<(Life, bool)>,
@@ -41,7 +43,8 @@ impl Property for GoesOn {
         match content(record) {
             Some(ReplicaRecord::Calm { serves: true }) => self.since = Some(record.at),
             Some(ReplicaRecord::Begun { .. }) => {
-                self.begun.push(self.since.map(|_| (record.life, record.at, false)));
+                let since = self.since.filter(|_| !self.hostile.contains(&record.life));
+                self.begun.push(since.map(|_| (record.life, record.at, false)));
             }
             Some(ReplicaRecord::Ended { id, outcome }) => {
                 if let Some(Some((_, begun, ended))) = self.begun.get_mut(id.index()) {
@@ -64,6 +67,7 @@ impl Property for GoesOn {
             {
                 self.replaced.push((record.life, false));
             }
+            Some(ReplicaRecord::Hostile) => self.hostile.push(record.life),
             Some(ReplicaRecord::Final { at }) => self.finals.push((record.life, *at)),
             _ => {}
         }

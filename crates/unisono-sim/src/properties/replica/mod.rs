@@ -14,6 +14,7 @@ mod goes_on;
 mod hung_truly;
 mod linearizable;
 mod logs;
+mod nobody_is_shut_out;
 mod one_answer;
 mod one_holder;
 mod one_service;
@@ -54,6 +55,7 @@ fn with(replay_equals: replay_equals::ReplayEquals) -> Vec<Box<dyn Property>> {
         Box::<calls_once::CallsOnce>::default(),
         Box::<one_service::OneService>::default(),
         Box::<goes_on::GoesOn>::default(),
+        Box::<nobody_is_shut_out::NobodyIsShutOut>::default(),
         Box::<hung_truly::HungTruly>::default(),
         Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),

@@ -53,6 +53,8 @@ pub(crate) struct ReplicaCommon {
     /// Replies of the directory that the director has not taken yet, by operation.
     pub(crate) replies: BTreeMap<u32, Bytes>,
     pub(crate) planted: Option<Planted>,
+    /// How long a server works on a request before it takes the next one.
+    pub(crate) request_takes: Duration,
     /// The port of watches, if the servers keep a directory.
     pub(crate) watches: Option<CallService>,
     /// What watches came to, as far as the director does not know.
@@ -117,6 +119,8 @@ pub(crate) struct ReplicaBirth {
     pub(crate) calls: CallSettings,
     /// Present for a server.
     pub(crate) server: Option<ServerBirth>,
+    /// Number of lives of a hostile client, for one.
+    pub(crate) hostile: Option<usize>,
 }
 
 /// Parameters of a server's life.

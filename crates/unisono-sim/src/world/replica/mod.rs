@@ -7,6 +7,7 @@ mod birth;
 mod context;
 mod disks;
 mod heard;
+mod hostile;
 mod lives;
 mod member;
 mod outputs;
@@ -32,6 +33,7 @@ use crate::record::{OpId, ReplicaRecord};
 use crate::seal::{CheapKeys, CheapProof, Seal};
 use bytes::BytesMut;
 use context::{Context, outcome_of_call};
+use hostile::Hostile;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -47,6 +49,8 @@ pub(crate) struct ReplicaSide {
     /// Calls of the application that have not ended.
     pub(super) calls: BTreeMap<CallNumber, OpId>,
     pub(crate) server: Option<Box<Server>>,
+    /// The lives of a hostile client: then the process's own endpoint does nothing.
+    pub(super) hostile: Option<Box<Hostile>>,
     pub(super) multicast: bool,
     /// Watches of the application that wait: their numbers, and the requests.
     pub(super) watching: BTreeMap<CallNumber, (u32, Box<Watcher>)>,
@@ -61,6 +65,9 @@ impl ReplicaSide {
         let mut has_moved = false;
         loop {
             let mut moved = self.take_endpoint(cx);
+            if let Some(hostile) = &mut self.hostile {
+                moved |= hostile.take_outcomes(cx);
+            }
             if let Some(server) = &mut self.server {
                 moved |= server.take_events(cx);
                 moved |= server.take_outputs(cx, &mut self.endpoint);
@@ -106,9 +113,11 @@ impl ReplicaSide {
         }
         let Some(server) = &mut self.server else { return moved };
         while cx.takes_events
+            && server.may_work(cx.local)
             && let Some(request) = self.endpoint.poll_request(cx.local)
         {
             moved = true;
+            server.note_work(cx.local, cx.common.request_takes);
             server.take_request(cx, &mut self.endpoint, request);
         }
         while let Some((client, below)) = self.endpoint.poll_finished(cx.common.service.port) {
@@ -133,6 +142,13 @@ impl Side for ReplicaSide {
         let proof: Box<dyn PortProof> = Box::new(CheapProof::honest());
         let keys: (_, Box<dyn KeyAgreement>) = (proof, Box::new(CheapKeys(context.uid)));
         let (now, address) = (context.now, context.address);
+        let hostile = match birth.hostile {
+            Some(lives) => {
+                let random = Random::from_u64(context.random.next_u64());
+                Some(Box::new(Hostile::begin(now, address, (lives, birth.calls.clone()), random)?))
+            }
+            None => None,
+        };
         let mut endpoint = Endpoint::new(now, address, birth.calls, Box::new(Seal), keys, random)?;
         let server = match birth.server {
             Some(birth) => {
@@ -144,7 +160,7 @@ impl Side for ReplicaSide {
         };
         let (multicast, heard) = (common.multicast, common.heard.clone());
         let (calls, watching) = (BTreeMap::new(), BTreeMap::new());
-        Ok(ReplicaSide { endpoint, calls, server, multicast, watching, address, heard })
+        Ok(ReplicaSide { endpoint, calls, server, hostile, multicast, watching, address, heard })
     }
 
     fn plant(&mut self, bug: Planted) {
@@ -170,6 +186,12 @@ impl Side for ReplicaSide {
         if self.server.is_some() && !is_of_calls {
             self.heard.note(self.address, from);
         }
+        if let Some(hostile) = &mut self.hostile {
+            if is_of_calls && path == Path::Unicast {
+                hostile.handle(now, from, &datagram);
+            }
+            return;
+        }
         match (&mut self.server, path) {
             (_, Path::Unicast) if is_of_calls => self.endpoint.handle_datagram(now, from, datagram),
             (_, Path::Multicast) if is_of_calls => self.endpoint.handle_multicast(now, from, datagram),
@@ -181,7 +203,11 @@ impl Side for ReplicaSide {
 
     fn handle_timeout(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
+        if let Some(hostile) = &mut self.hostile {
+            hostile.handle_timeout(now);
+        }
         let Some(server) = &mut self.server else { return };
+        server.end_work(now);
         if server.group.poll_timeout().is_some_and(|(at, _)| at <= now) {
             server.group.handle_timeout(now);
         }
@@ -195,7 +221,10 @@ impl Side for ReplicaSide {
         let replica = server.and_then(|server| server.replica.poll_timeout()).map(|at| (at, "replica"));
         let disk = server.and_then(|server| server.disk.as_ref()?.due_at()).map(|at| (at, "disk"));
         let watches = server.and_then(|server| server.watches_due_at()).map(|at| (at, "watches"));
-        [calls, group, replica, disk, watches].into_iter().flatten().min()
+        let work = server.and_then(|server| server.works_until()).map(|at| (at, "work"));
+        let hostile = self.hostile.as_ref().and_then(|hostile| hostile.poll_timeout());
+        let hostile = hostile.map(|at| (at, "hostile"));
+        [calls, group, replica, disk, watches, work, hostile].into_iter().flatten().min()
     }
 
     fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {
@@ -205,7 +234,11 @@ impl Side for ReplicaSide {
             server.sent_after_end |= server.group.has_ended();
             return Some(destination);
         }
-        Some(match self.endpoint.poll_transmit(now, datagram)? {
+        let destination = match &mut self.hostile {
+            Some(hostile) => hostile.poll_transmit(now, datagram),
+            None => self.endpoint.poll_transmit(now, datagram),
+        };
+        Some(match destination? {
             CallDestination::Address(address) => Destination::Address(address),
             CallDestination::Rendezvous(_) if self.multicast => Destination::Multicast,
             CallDestination::Rendezvous(_) => Destination::Rendezvous,

@@ -55,6 +55,14 @@ impl Question {
         Question { quality, ..self }
     }
 
+    pub(super) fn payload(&self) -> Bytes {
+        self.payload.clone()
+    }
+
+    pub(super) fn wishes(&self) -> Wishes {
+        Wishes { handler: self.handler.map(|handler| handler_word(handler).into()), quality: self.quality }
+    }
+
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
@@ -91,7 +99,7 @@ impl World<ReplicaSide> {
         self.with(process, |side, cx| side.pump(cx));
     }
 
-    fn begin_question(cx: &mut Context<'_>, name: (Uid, u64), question: &Question) -> OpId {
+    pub(super) fn begin_question(cx: &mut Context<'_>, name: (Uid, u64), question: &Question) -> OpId {
         let id = Self::begin_op(cx, name, question.mode, question.op);
         if let Some(request) = directory::request_in(&question.payload) {
             cx.note_of_directory(DirectoryRecord::Asked { id, request });
@@ -119,9 +127,7 @@ impl World<ReplicaSide> {
         }
         let id = self.with(process, |side, cx| {
             let port = cx.common.service.port;
-            let handler = question.handler.map(|handler| handler_word(handler).into());
-            let (payload, quality) = (question.payload.clone(), question.quality);
-            let wishes = Wishes { handler, quality };
+            let (payload, wishes) = (question.payload(), question.wishes());
             let call = side.endpoint.call_with(cx.local, port, payload, limit, wishes).ok()?;
             let id = Self::begin_question(cx, (side.endpoint.uid(), call), question);
             side.calls.insert(call, id);

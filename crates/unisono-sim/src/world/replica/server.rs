@@ -17,6 +17,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use unisono_core::locks::LockClaim;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
 use unisono_core::rpc::{CallNumber, RequestId};
@@ -80,6 +81,8 @@ pub(crate) struct Server {
     pub(super) last_fence: u64,
     /// Seqno of the last event.
     pub(super) last_seqno: u64,
+    /// Until when it works on the request that it took last.
+    works_until: Time,
     /// The holders of handlers, and the members, as they were last recorded.
     handlers: (Vec<(u8, Uid)>, Vec<Uid>),
 }
@@ -205,6 +208,7 @@ impl Server {
             held: [0; 6],
             last_fence: 0,
             last_seqno: 0,
+            works_until: Time::ZERO,
             handlers: (Vec::new(), Vec::new()),
         })
     }
@@ -235,6 +239,29 @@ impl Server {
     pub(super) fn watches_due_at(&self) -> Option<Time> {
         let answers = self.is_copy() && self.replica.machine().is_some();
         answers.then(|| self.desk.due_at()).flatten()
+    }
+
+    /// True if it may take a request now.
+    pub(super) fn may_work(&self, now: Time) -> bool {
+        self.works_until <= now
+    }
+
+    /// Notes that it took a request, on which it works for a while.
+    pub(super) fn note_work(&mut self, now: Time, takes: Duration) {
+        if takes > Duration::ZERO {
+            self.works_until = now + takes;
+        }
+    }
+
+    pub(super) fn end_work(&mut self, now: Time) {
+        if self.may_work(now) {
+            self.works_until = Time::ZERO;
+        }
+    }
+
+    /// Returns when it may take the next request, if it works now.
+    pub(super) fn works_until(&self) -> Option<Time> {
+        (self.works_until > Time::ZERO).then_some(self.works_until)
     }
 
     /// True if this process is a member that has the state.
