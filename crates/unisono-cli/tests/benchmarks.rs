@@ -91,6 +91,20 @@ fn throughput_is_measured_beside_its_floor() {
 }
 
 #[test]
+fn messages_that_may_be_early_are_timed_at_a_receiver_and_counted_without_an_order() {
+    let _alone = alone();
+    for order in ["sequencer", "token"] {
+        let quality = ["--quality", "unordered", "--members", "3", "--order", order];
+        let latency = [&["latency", "--messages", "100"][..], &quality].concat();
+        let summary = &measured(&latency, &["p50_us", "ordered_p50_us", "ratio_ordered"])[0];
+        assert_eq!(summary["timed_at"], "receiver", "{summary}");
+        let throughput = [&["throughput", "--bytes", "100", "--seconds", "1"][..], &quality].concat();
+        let summary = &measured(&throughput, &["ordered_per_s"])[0];
+        assert_eq!((&summary["same_messages"], &summary["order_identical"]), (&true.into(), &().into()));
+    }
+}
+
+#[test]
 fn passes_of_the_token_are_counted_and_are_no_hand_overs() {
     let _alone = alone();
     let token = ["--order", "token"];

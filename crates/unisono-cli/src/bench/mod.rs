@@ -29,6 +29,7 @@ use crate::problem::Problem;
 use crate::settings::Settings;
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use unisono::Quality;
 
 /// Measure a group, and compare it with bare UDP on this machine
 #[derive(Args, Debug)]
@@ -56,17 +57,41 @@ struct Summary {
     lines: Vec<String>,
     /// The object for scripts and plots.
     object: Value,
-    /// Whether all members delivered the same order; none if that was not checked.
-    order_identical: Option<bool>,
+    /// Whether all members delivered alike, and what that means; none if that was not checked.
+    alike: Option<(bool, &'static Alike)>,
 }
+
+/// What all members of a group have in common, as a field and in words.
+struct Alike {
+    field: &'static str,
+    good: &'static str,
+    bad: &'static str,
+}
+
+const SAME_ORDER: Alike = Alike {
+    field: "order_identical",
+    good: "  every member delivered the same in the same order",
+    bad: "the members delivered different orders",
+};
+
+/// Of messages that may be delivered before their seqnos.
+const SAME_MESSAGES: Alike = Alike {
+    field: "same_messages",
+    good: "  every member delivered the same messages",
+    bad: "the members delivered different messages",
+};
 
 impl Summary {
     fn new(lines: Vec<String>, object: Value) -> Summary {
-        Summary { lines, object, order_identical: None }
+        Summary { lines, object, alike: None }
     }
 
-    fn of_order(self, identical: bool) -> Summary {
-        Summary { order_identical: Some(identical), ..self }
+    /// Adds whether all members delivered alike: in the same order, unless the messages may come before their seqnos.
+    fn of_deliveries(mut self, quality: Quality, is_alike: bool) -> Summary {
+        let alike = if quality.may_be_early() { &SAME_MESSAGES } else { &SAME_ORDER };
+        self.object[alike.field] = is_alike.into();
+        self.alike = Some((is_alike, alike));
+        self
     }
 
     /// Adds the number of resets after which the measurement was repeated.
@@ -75,18 +100,17 @@ impl Summary {
         self
     }
 
-    /// Prints the result. Fails if the orders differ.
+    /// Prints the result. Fails if the members delivered differently.
     fn tell(&self, output: &Output) -> Result<(), Problem> {
         for line in &self.lines {
             output.say(line)?;
         }
-        if self.order_identical == Some(true) {
-            let words = "  every member delivered the same in the same order";
-            output.say(output.tone(Tone::Good, words))?;
+        if let Some((true, alike)) = self.alike {
+            output.say(output.tone(Tone::Good, alike.good))?;
         }
         output.object(&self.object)?;
-        match self.order_identical {
-            Some(false) => Err(Problem::failed("the members delivered different orders")),
+        match self.alike {
+            Some((false, alike)) => Err(Problem::failed(alike.bad)),
             _ => Ok(()),
         }
     }

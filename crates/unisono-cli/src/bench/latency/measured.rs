@@ -64,6 +64,26 @@ impl Measured {
         }
     }
 
+    /// Sends messages. Returns the time of each timed one to its delivery at the last member, in nanoseconds.
+    pub(in crate::bench) fn measure_at_receiver(&mut self, timed: usize) -> Result<Vec<u64>, Problem> {
+        let receiver = if self.crew.len() == 2 { 0 } else { self.crew.len() - 1 };
+        let count = UNTIMED + timed;
+        self.crew.instruct(receiver, &Instruction::Note { count })?;
+        self.answer("a receiver")?;
+        self.crew.instruct(SENDER, &Instruction::SendApart { count })?;
+        let (mut began, mut noted) = (None, None);
+        while began.is_none() || noted.is_none() {
+            match self.answer("messages to be delivered")? {
+                Answer::Began(times) => began = Some(times),
+                Answer::Noted(times) => noted = Some(times),
+                other => return Err(Problem::failed(format!("a member answered {other:?}"))),
+            }
+        }
+        // All messages are in both lists, and one is under way at a time.
+        let both = began.into_iter().flatten().zip(noted.into_iter().flatten());
+        Ok(both.skip(UNTIMED).map(|(began, noted)| noted.saturating_sub(began)).collect())
+    }
+
     /// Returns what all members have used so far.
     pub(in crate::bench) fn usage(&mut self) -> Result<Usage, Problem> {
         let mut sum = Usage::default();

@@ -1,14 +1,16 @@
-//! A member process of a group whose latency is measured: one member sends, all receive.
+//! A member process of a group whose latency is measured: one member sends, all receive. A message is timed to its delivery at
+//! its sender or, if it may be delivered before its seqno, at a receiver.
 
 use crate::bench::Protocol;
 use crate::bench::reset::{self, WasReset};
 use crate::connection;
 use crate::location::Location;
 use crate::passes::Passes;
-use crate::processes::{self, Instructions};
+use crate::processes::{self, Instructions, monotonic_ns};
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use unisono::{Bytes, Event, Group, Order, Quality};
 
 /// The member that a process is.
@@ -31,6 +33,10 @@ pub(crate) struct Assignment {
 pub(crate) enum Instruction {
     /// Send `untimed` and then `timed` messages.
     Send { untimed: usize, timed: usize },
+    /// Send `count` messages, each after the place of the one before is known.
+    SendApart { count: usize },
+    /// Note when each of the next `count` messages is delivered.
+    Note { count: usize },
     /// Report what was used, and how the group is reached.
     Usage,
 }
@@ -42,6 +48,12 @@ pub(crate) enum Answer {
     Entered,
     /// Time of each message to its own delivery, in nanoseconds.
     Took(Vec<u64>),
+    /// When it began to send each message, on the machine's monotonic clock in nanoseconds.
+    Began(Vec<u64>),
+    /// It notes deliveries from now on.
+    Noting,
+    /// When each message was delivered, on the same clock.
+    Noted(Vec<u64>),
     /// What it used so far.
     Usage(Usage),
     /// Its group was reset.
@@ -70,9 +82,10 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
     assignment.location.enter()?;
     let group = enter(&assignment)?;
     processes::answer(&Answer::Entered)?;
+    let noted = Arc::<Noted>::default();
     if !assignment.sender {
-        let receiving = group.clone();
-        crate::threads::start("events", move || receive(&receiving))?;
+        let (receiving, noted) = (group.clone(), noted.clone());
+        crate::threads::start("events", move || receive(&receiving, &noted))?;
     }
     let message = Bytes::from(vec![b'x'; assignment.bytes]);
     let mut hand_overs = 0;
@@ -87,6 +100,20 @@ pub(crate) fn work(assignment: Assignment, mut instructions: Instructions) -> an
                     Err(_) if reset::happened_to(&group) => Answer::WasReset,
                     Err(error) => Answer::Trouble(format!("{error:#}")),
                 })?;
+            }
+            Instruction::SendApart { count } => {
+                processes::answer(
+                    &match send_apart(&group, (&message, assignment.protocol.quality), count) {
+                        Ok(began) => Answer::Began(began),
+                        Err(_) if reset::happened_to(&group) => Answer::WasReset,
+                        Err(error) => Answer::Trouble(format!("{error:#}")),
+                    },
+                )?;
+            }
+            Instruction::Note { count } => {
+                noted.begin();
+                processes::answer(&Answer::Noting)?;
+                processes::answer(&Answer::Noted(noted.end(count)))?;
             }
             Instruction::Usage => processes::answer(&Answer::Usage(Usage { hand_overs, ..usage(&group) }))?,
         }
@@ -103,10 +130,39 @@ fn enter(assignment: &Assignment) -> anyhow::Result<Group> {
     })
 }
 
-fn receive(group: &Group) {
+fn receive(group: &Group, noted: &Noted) {
     let mut events = Vec::new();
     while group.receive_many(&mut events).is_ok() {
-        events.clear();
+        let is_message = |event: &Event| matches!(event, Event::Message { .. } | Event::Early { .. });
+        noted.add(monotonic_ns(), events.drain(..).filter(is_message).count());
+    }
+}
+
+/// When messages were delivered, while that is asked for.
+#[derive(Debug, Default)]
+struct Noted {
+    at_ns: Mutex<Option<Vec<u64>>>,
+    more: Condvar,
+}
+
+impl Noted {
+    fn begin(&self) {
+        *self.at_ns.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+    }
+
+    fn add(&self, now: u64, count: usize) {
+        if let Some(at_ns) = self.at_ns.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            at_ns.extend((0..count).map(|_| now));
+            self.more.notify_one();
+        }
+    }
+
+    /// Waits for this number of deliveries, and returns their times. The measuring process gives up if they do not come.
+    fn end(&self, count: usize) -> Vec<u64> {
+        let at_ns = self.at_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        let lacks = |at_ns: &mut Option<Vec<u64>>| at_ns.as_ref().is_some_and(|at_ns| at_ns.len() < count);
+        let mut at_ns = self.more.wait_while(at_ns, lacks).unwrap_or_else(PoisonError::into_inner);
+        at_ns.take().unwrap_or_default()
     }
 }
 
@@ -125,6 +181,24 @@ fn exchange(
         took.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     Ok(took)
+}
+
+/// Sends `count` messages, each after the place of the one before is known. Returns when each began, in nanoseconds of the
+/// monotonic clock.
+fn send_apart(
+    group: &Group,
+    (message, quality): (&Bytes, Quality),
+    count: usize,
+) -> anyhow::Result<Vec<u64>> {
+    let mut began = Vec::with_capacity(count);
+    for _ in 0..count {
+        began.push(monotonic_ns());
+        group.submit_with(message.clone(), quality)?.wait()?;
+        while let Some(event) = group.receive_timeout(Duration::ZERO)? {
+            anyhow::ensure!(!matches!(event, Event::Reset { .. }), WasReset);
+        }
+    }
+    Ok(began)
 }
 
 /// Receives through this member's own message of this number. Only this member sends.

@@ -1,5 +1,5 @@
 //! `unisono bench latency`: measures the time of a message to its sender's own delivery, and compares it with the bare
-//! path.
+//! path. A message that may be delivered before its seqno is timed at a receiver, beside ordered ones there.
 
 mod measured;
 pub(crate) mod member;
@@ -25,10 +25,12 @@ use indicatif::ProgressBar;
 use member::Usage;
 use serde_json::json;
 use std::path::PathBuf;
+use unisono::Quality;
 
 /// Measure the time from sending a message to its delivery at the sender, one message outstanding
 ///
 /// One member that is not the sequencer (with --order migrating or token: not at the beginning) sends, and all receive.
+/// Messages of the qualities unordered and source are timed at a receiver, and ordered ones beside them there too.
 /// The group and the same paths over bare UDP are measured in alternating short blocks; the ratios are medians over the
 /// rounds.
 #[derive(Args, Clone, Debug)]
@@ -87,14 +89,22 @@ fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     let ground = Ground::prepare(&command.ground, members, false, settings)?;
     let locations = ground.locations(command.placement, members);
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
-    let wanted = |resilience| Wanted { protocol: Protocol { resilience, ..command.protocol }, bytes };
-    let mut group = Measured::start(&wanted(command.protocol.resilience), &locations, &ground.settings)?;
+    let start = |protocol| Measured::start(&Wanted { protocol, bytes }, &locations, &ground.settings);
+    let mut group = start(command.protocol)?;
     let mut plain = match command.protocol.resilience {
         0 => None,
-        _ => Some(Measured::start(&wanted(0), &locations, &ground.settings)?),
+        _ => Some(start(Protocol { resilience: 0, ..command.protocol })?),
+    };
+    let measure_group = match command.protocol.quality.may_be_early() {
+        false => Measured::measure,
+        true => Measured::measure_at_receiver,
+    };
+    let mut ordered = match command.protocol.quality.may_be_early() {
+        false => None,
+        true => Some(start(Protocol { quality: Quality::ORDERED, ..command.protocol })?),
     };
     // The floor uses multicast if the group does.
-    group.measure(UNTIMED)?;
+    measure_group(&mut group, UNTIMED)?;
     let multicast = group.usage()?.by_multicast;
     let address = if multicast { Some(floor::multicast_address()?) } else { None };
     let mut floor = Floor::start(&locations, bytes, address)?;
@@ -104,18 +114,23 @@ fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     bar.set_length(rounds as u64);
     for round in 0..rounds {
         // The order of the sides rotates from round to round.
-        for turn in 0..4 {
-            match (turn + round) % 4 {
-                0 => sides.group.turn(&mut group, Measured::usage, |group| group.measure(block))?,
+        for turn in 0..5 {
+            match (turn + round) % 5 {
+                0 => sides.group.turn(&mut group, Measured::usage, |group| measure_group(group, block))?,
                 1 => sides
                     .path
                     .turn(&mut floor, Usage::of, |floor| floor.measure(Path::Relay, UNTIMED, block))?,
                 2 => {
                     sides.rpc.turn(&mut floor, Usage::of, |floor| floor.measure(Path::Rpc, UNTIMED, block))?
                 }
-                _ => {
+                3 => {
                     if let Some(plain) = &mut plain {
-                        sides.plain.turn(plain, Measured::usage, |plain| plain.measure(block))?;
+                        sides.plain.turn(plain, Measured::usage, |plain| measure_group(plain, block))?;
+                    }
+                }
+                _ => {
+                    if let Some(ordered) = &mut ordered {
+                        sides.ordered.turn(ordered, Measured::usage, |group| measure_group(group, block))?;
                     }
                 }
             }
@@ -131,6 +146,8 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
     let to_rpc = Ratio::of(&sides.group.rounds, &sides.rpc.rounds);
     let to_r0 =
         (command.protocol.resilience > 0).then(|| Ratio::of(&sides.group.rounds, &sides.plain.rounds));
+    let to_ordered = (command.protocol.quality.may_be_early())
+        .then(|| (Ratio::of(&sides.group.rounds, &sides.ordered.rounds), sides.ordered.us(0.5)));
     let [p50, p90, p99, p999, max] = [0.5, 0.9, 0.99, 0.999, 1.0].map(|part| sides.group.us(part));
     let (rpc, path) = (sides.rpc.us(0.5), sides.path.us(0.5));
     let (cpu, path_cpu) = (sides.group.processor_us(), sides.path.processor_us());
@@ -144,7 +161,10 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
             if sealed { ", sealed" } else { "" },
             command.ground.words()
         ),
-        format!("  own delivery   p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}"),
+        format!(
+            "  {}  p50 {p50} us, p90 {p90}, p99 {p99}, p99.9 {p999}, max {max}",
+            if to_ordered.is_some() { "at a receiver" } else { "own delivery " }
+        ),
         format!(
             "  bare path      p50 {path} us: the group takes {} times as long (rounds {} to {})",
             to_path.median, to_path.spread[0], to_path.spread[1]
@@ -154,6 +174,12 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
             to_rpc.median, to_rpc.spread[0], to_rpc.spread[1]
         ),
     ];
+    lines.extend(to_ordered.as_ref().map(|(ratio, ordered)| {
+        format!(
+            "  ordered there  p50 {ordered} us: a message {} takes {} times as long (rounds {} to {})",
+            command.protocol.quality, ratio.median, ratio.spread[0], ratio.spread[1]
+        )
+    }));
     lines.extend(to_r0.as_ref().map(|ratio| {
         format!(
             "  resilience 0   p50 {} us: resilience {} takes {} times as long (rounds {} to {})",
@@ -194,6 +220,10 @@ fn summary(command: &Latency, sides: &mut Sides, transport: &str, sealed: bool) 
         "ratio_spread": to_path.spread,
         "ratio_r0": to_r0.as_ref().map(|ratio| ratio.median),
         "ratio_r0_spread": to_r0.as_ref().map(|ratio| ratio.spread),
+        "timed_at": if to_ordered.is_some() { "receiver" } else { "sender" },
+        "ordered_p50_us": to_ordered.as_ref().map(|(_, ordered)| ordered),
+        "ratio_ordered": to_ordered.as_ref().map(|(ratio, _)| ratio.median),
+        "ratio_ordered_spread": to_ordered.as_ref().map(|(ratio, _)| ratio.spread),
         "datagrams_per_message": sides.group.datagrams(),
         "cpu_us_per_message": cpu,
         "udp_path_cpu_us": path_cpu,
@@ -210,6 +240,8 @@ struct Sides {
     group: Side,
     /// The same group without resilience.
     plain: Side,
+    /// The same group with ordered messages, if the messages may be early.
+    ordered: Side,
     path: Side,
     rpc: Side,
 }

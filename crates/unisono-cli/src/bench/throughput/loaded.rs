@@ -120,7 +120,8 @@ pub(crate) struct Counted {
     /// Passes of the token in all groups.
     pub(crate) passes: Passes,
     took: Histogram<u64>,
-    pub(crate) order_identical: bool,
+    /// Whether all members of a group delivered the same messages, in the same order if they have one.
+    pub(crate) alike: bool,
     /// Hand-overs of the sequencer's role in all groups, from their beginning.
     pub(crate) hand_overs: u64,
 }
@@ -137,7 +138,7 @@ impl Counted {
             datagrams: 0,
             passes: Passes::default(),
             took,
-            order_identical: true,
+            alike: true,
             hand_overs: 0,
         })
     }
@@ -156,7 +157,7 @@ impl Counted {
                 for &(ns, count) in &tally.took {
                     self.took.saturating_record_n(ns, count);
                 }
-                self.order_identical &= (tally.entries, tally.hash) == (tallies[0].entries, tallies[0].hash);
+                self.alike &= (tally.entries, tally.hash) == (tallies[0].entries, tallies[0].hash);
             }
         }
         self.delivered += delivered;

@@ -78,7 +78,8 @@ pub(crate) struct Tally {
     pub(crate) passes: Passes,
     /// Nanoseconds from submission to delivery of its own messages, each with its number of occurrences.
     pub(crate) took: Vec<(u64, u64)>,
-    /// Number of messages delivered in all blocks so far, and a hash of their seqnos and contents in order.
+    /// Number of messages delivered in all blocks so far, and a hash of them: of their seqnos and contents in order, or of their
+    /// contents in any order if they may be delivered before their seqnos.
     pub(crate) entries: u64,
     pub(crate) hash: u64,
     /// Hand-overs of the sequencer's role so far.
@@ -183,12 +184,11 @@ impl Member {
             let now = monotonic_ns();
             gauge.look(now, &self.group);
             for event in events.drain(..) {
+                self.note(&event);
                 match event {
-                    Event::Message { seqno, sender, number, payload, .. } => {
-                        self.note(seqno, sender, number, &payload);
-                        if payload == OVER {
-                            over += 1;
-                        } else if sender == self.me {
+                    Event::Message { payload, .. } if payload == OVER => over += 1,
+                    Event::Message { sender, .. } | Event::Early { sender, .. } => {
+                        if sender == self.me {
                             let began = flight.land();
                             gauge.delivered(now, Some(now.saturating_sub(began)));
                         } else {
@@ -205,11 +205,20 @@ impl Member {
     }
 
     /// Adds a message to the hash of all messages so far.
-    fn note(&mut self, seqno: u64, sender: Uid, number: u64, payload: &[u8]) {
-        let content = u64::from(crc32c::crc32c(payload));
-        for word in [seqno, sender.0, number, content] {
-            self.hash = (self.hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
+    fn note(&mut self, event: &Event) {
+        let mixed = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let content = |payload: &Bytes| u64::from(crc32c::crc32c(payload));
+        self.hash = match event {
+            Event::Message { sender, payload, .. } | Event::Early { sender, payload, .. }
+                if self.quality.may_be_early() =>
+            {
+                self.hash.wrapping_add(mixed(mixed(0, sender.0), content(payload)))
+            }
+            Event::Message { seqno, sender, number, payload, .. } => {
+                [*seqno, sender.0, *number, content(payload)].into_iter().fold(self.hash, mixed)
+            }
+            _ => return,
+        };
         self.entries += 1;
     }
 }

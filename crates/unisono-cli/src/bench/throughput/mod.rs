@@ -198,7 +198,6 @@ fn summary(
         "hand_overs": counted.hand_overs,
         "passes": counted.passes.all,
         "null_passes": counted.passes.null,
-        "order_identical": counted.order_identical,
     });
-    Summary::new(lines, command.ground.tell(object)).of_order(counted.order_identical)
+    Summary::new(lines, command.ground.tell(object)).of_deliveries(command.protocol.quality, counted.alike)
 }
