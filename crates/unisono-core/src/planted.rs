@@ -268,6 +268,8 @@ named! {
         QueueUnbounded,
         /// A call that may have happened is repeated at a server of another instance.
         RepeatsAtOtherInstance,
+        /// Of the clients of a queue of which half is used, those that have nothing there are refused.
+        InnocentRefusedFirst,
         /// A member that was excluded founds a group if it finds none.
         ExcludedFounds,
         /// A read is answered without a confirmation.
@@ -384,6 +386,8 @@ named! {
         ReadWaitsForOwnEnd,
         /// With durability one: a majority of the members makes an entry accepted.
         OneAcceptedByMajority,
+        /// A command is executed however long its client may wait for the outcome.
+        DeadlineUnbounded,
     }
 }
 

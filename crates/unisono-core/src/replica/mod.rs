@@ -308,8 +308,9 @@ impl<S: StateMachine> Replica<S> {
         if self.lacks_quorums_for(request) {
             return Some(Bytes::from_static(NO_QUORUMS));
         }
-        let max = waits_max::<S>();
-        (request.deadline.since(self.now) > max).then(|| waits_too_long(max))
+        let (waits, max) = (request.deadline.since(self.now), waits_max::<S>());
+        let is_too_long = waits > max && !self.watched.broken(Planted::DeadlineUnbounded);
+        is_too_long.then(|| waits_too_long(max))
     }
 
     /// Handles the acknowledgements of a client: it needs the outcomes of none of its commands with numbers below

@@ -199,6 +199,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::BeginsAnew => 21,
         ReplicaRecord::Replaced => 22,
         ReplicaRecord::Hostile => 28,
+        ReplicaRecord::WaitsTooLong { name } => fold([29, named(name)]),
         ReplicaRecord::Founded { service, members } => {
             fold([23, u64::from(service.0), fold(members.iter().map(life))])
         }

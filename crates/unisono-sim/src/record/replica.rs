@@ -101,6 +101,11 @@ pub enum ReplicaRecord {
         /// What it asks for.
         op: Op,
     },
+    /// A caller gives this command and may wait for its outcome for longer than the service remembers outcomes.
+    WaitsTooLong {
+        /// The client and the number of the command.
+        name: (Life, u64),
+    },
     /// An operation ended.
     Ended {
         /// The operation.

@@ -266,7 +266,7 @@ impl Server {
             request;
         let deadline = now + Duration::from_millis(u64::from(left_ms));
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let source = session.source;
+        let (source, of_life) = (session.source, usize::from(session.in_progress));
         let slot = &mut session.slots[usize::from(attempt.slot)];
         slot.number = attempt.number;
         if slot.state.is_in_progress() {
@@ -276,9 +276,9 @@ impl Server {
         let unbounded = common.broken(Planted::QueueUnbounded);
         // The client may mean a service of another instance that was at this port before.
         let service = self.services.get(port).filter(|service| service.options.instance == instance);
-        let mut place = service.map(|service| service.place_for(source));
+        let mut place = service.map(|service| service.place_for(common, source, of_life));
         if place == Some(None) && self.drops_expired(now, common, port) {
-            place = self.services.get(port).map(|service| service.place_for(source));
+            place = self.services.get(port).map(|service| service.place_for(common, source, of_life));
         }
         if unbounded && place == Some(None) {
             place = Some(Some(Place::Any));

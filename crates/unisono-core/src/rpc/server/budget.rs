@@ -4,6 +4,7 @@ use super::session::State;
 use super::sessions::SessionId;
 use super::{Server, Service};
 use crate::identity::Port;
+use crate::planted::Planted;
 use crate::rpc::common::Common;
 use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
@@ -341,19 +342,23 @@ impl Service {
         self.queue.len() + self.beginnings.len()
     }
 
-    /// Returns the place that one more request from this address gets; `None` if there is none.
-    pub(super) fn place_for(&self, source: Source) -> Option<Place> {
+    /// Returns the place that one more request from this address gets, of a life that has `of_life` requests in progress; `None`
+    /// if there is none.
+    pub(super) fn place_for(&self, common: &Common, source: Source, of_life: usize) -> Option<Place> {
         if self.pending < usize::from(self.options.queue_max) {
             return Some(Place::Any);
         }
-        self.place_of_share(source)
+        self.place_of_share(common, source, of_life)
     }
 
     /// Beyond the maximum, each address has a share of the other places, so that no client keeps the others out.
     #[cold]
-    fn place_of_share(&self, source: Source) -> Option<Place> {
+    fn place_of_share(&self, common: &Common, source: Source, of_life: usize) -> Option<Place> {
         let places = Bound { most: self.options.places(), part: 4 };
-        let has_share = places.admits(self.pending, self.of_sources.get(&source), 1);
+        let has_share = match common.broken(Planted::InnocentRefusedFirst) {
+            false => places.admits(self.pending, self.of_sources.get(&source), 1),
+            true => self.pending < places.most && of_life > 0,
+        };
         has_share.then_some(Place::OfShare)
     }
 }

@@ -22,6 +22,7 @@ mod only_synced_counts;
 mod replay_equals;
 mod replica_bounds;
 mod state_goes_on;
+mod waits_bounded;
 pub(super) mod wing_gong;
 
 use super::{Property, Violation, broken};
@@ -56,6 +57,7 @@ fn with(replay_equals: replay_equals::ReplayEquals) -> Vec<Box<dyn Property>> {
         Box::<one_service::OneService>::default(),
         Box::<goes_on::GoesOn>::default(),
         Box::<nobody_is_shut_out::NobodyIsShutOut>::default(),
+        Box::<waits_bounded::WaitsBounded>::default(),
         Box::<hung_truly::HungTruly>::default(),
         Box::<state_goes_on::StateGoesOn>::default(),
         Box::<ended_is_silent::EndedIsSilent>::default(),

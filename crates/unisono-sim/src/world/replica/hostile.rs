@@ -3,13 +3,15 @@
 use super::ReplicaSide;
 use super::context::{Context, outcome_of_call};
 use super::programs::Question;
-use crate::record::{OpId, ReplicaRecord};
+use crate::record::{Mode, OpId, ReplicaRecord};
+use crate::replica::Copy;
 use crate::seal::{CheapKeys, CheapProof, Seal};
 use crate::world::World;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
+use unisono_core::replica::StateMachine;
 use unisono_core::rpc::{
     CallDestination, CallFailure, CallNumber, CallSettings, Endpoint, KeyAgreement, PortProof, Wishes,
 };
@@ -138,6 +140,10 @@ impl World<ReplicaSide> {
             let call = life.endpoint.call_with(cx.local, port, question.payload(), limit, wishes).ok()?;
             let id = Self::begin_question(cx, (life.endpoint.uid(), call), question);
             life.calls.insert(call, id);
+            if question.mode() == Mode::Command && limit > Copy::COMMAND_WAITS_MAX {
+                let name = (cx.recorder.names.life(life.endpoint.uid()), call);
+                cx.note(ReplicaRecord::WaitsTooLong { name });
+            }
             Some(())
         });
         self.drain(process);
