@@ -326,6 +326,10 @@ named! {
         ReplayNotSkipped,
         /// A log with a damaged middle is cut there, as if that were a torn tail.
         MiddleCut,
+        /// Records that a recycled file holds of an earlier log are taken for records of the new one.
+        RecycledTaken,
+        /// The zeros that follow the last record of a log are taken for damaged records.
+        ZerosTakenForTorn,
         /// A majority of the servers creates the service.
         CreatedByMajority,
         /// With durability one: a view serves, and no disk has it.

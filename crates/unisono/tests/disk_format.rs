@@ -89,7 +89,12 @@ fn the_files_of_a_store_are_as_the_page_says() {
     assert!(slot[20 + fields..].iter().all(|byte| *byte == 0), "the rest of a slot is zero");
     let log = files.read("log-2").unwrap();
     check("The beginning of `log-N`", &log[..34]);
-    check("A record of `log-N`", &log[34..]);
+    assert!(
+        log[34..512].iter().chain(&log[532..1024]).all(|byte| *byte == 0),
+        "the rest before the records is zero"
+    );
+    check("The reach of `log-N`", &log[512..532]);
+    check("A record of `log-N`", &log[1024..]);
     check("`snapshot-P-N`", &files.read("snapshot-1-2").unwrap());
     check("`parts-N`", &files.read("parts-2").unwrap());
 }

@@ -37,7 +37,7 @@ impl Place {
 
     /// Flips a bit in the middle of the log.
     pub(super) fn flip_log(&self) {
-        self.disk.flip_log();
+        self.disk.flip_log(digest);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The disks of servers. A disk outlives the processes that use it: a crash leaves what was synced, any part of what was
-//! not, and any part of the job that was under way, and of the snapshot whose parts were being written beside it. Disks stall,
-//! fail, lose or change bits, and are put back as they were before.
+//! not, and any part of the job that was under way, of the room that was being made for the log, and of the snapshot whose parts
+//! were being written beside it. Disks stall, fail, lose or change bits, and are put back as they were before.
 
 use crate::draw::Draw;
 use bytes::Bytes;
@@ -15,8 +15,8 @@ use unisono_core::{Planted, Random, Time};
 
 /// Operations on files that a job without parts consists of, about, at most.
 const JOB_OPERATIONS: u64 = 12;
-/// How names of log files begin.
-const LOG: &str = "log-";
+/// Operations on files that making room for the log consists of.
+const ROOM_OPERATIONS: u64 = 3;
 /// Shortest and longest time that a sync takes, in nanoseconds.
 const SYNC_TAKES: (u64, u64) = (50_000, 4_000_000);
 /// Minimum interval between two reports that a disk gets on.
@@ -35,8 +35,10 @@ struct Inner {
     files: MemoryFiles,
     /// The job that the process has given, if it is not done, and the number of operations on files that it consists of.
     under_way: Option<(Job, u64)>,
-    /// The store as it is before a job that lets a snapshot count: one that is opened after a crash knows nothing of it.
-    naming: Option<(Store<()>, SnapshotWritten)>,
+    /// The store of the process as it is before that job: one that is opened after a crash does not know as much.
+    store: Option<Store<()>>,
+    /// What a job under way lets count.
+    naming: Option<SnapshotWritten>,
     /// The snapshot whose parts are being written, and the number of operations on files that they take.
     beside: Option<(SnapshotWriter, u64)>,
     /// What was done with files since the beginning of a rehearsal.
@@ -173,6 +175,10 @@ impl Files for Disk {
         self.0.borrow().files.read(name)
     }
 
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), FileError> {
+        self.0.borrow().files.read_first(name, most)
+    }
+
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         self.note(Operation::Write);
         self.0.borrow_mut().files.write(name, at, bytes)
@@ -186,6 +192,11 @@ impl Files for Disk {
     fn sync(&mut self, name: &str) -> Result<(), FileError> {
         self.note(Operation::Sync);
         self.0.borrow_mut().files.sync(name)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FileError> {
+        self.note(Operation::Write);
+        self.0.borrow_mut().files.rename(from, to)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), FileError> {
@@ -229,22 +240,23 @@ impl Disk {
         bug: Option<Planted>,
         random: &mut Random,
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
-        let (under_way, naming) = {
+        let (under_way, naming, store) = {
             let mut inner = self.0.borrow_mut();
-            (inner.under_way.take(), inner.naming.take())
+            (inner.under_way.take(), inner.naming.take(), inner.store.take())
         };
-        match (under_way, naming) {
-            (Some((_, operations)), Some((store, written))) => {
-                self.do_part(operations, random, |disk| {
-                    _ = store.with_files(disk).name_snapshot(written);
-                });
-            }
-            (Some((job, operations)), None) if random.chance(0.7) => {
-                if let Ok((mut store, _)) = Store::open_planted(self.clone(), digest, bug) {
+        if let Some(mut store) = store.map(|store| store.with_files(self.clone())) {
+            match (under_way, naming) {
+                (Some((_, operations)), Some(written)) => {
+                    self.do_part(operations, random, |_| _ = store.name_snapshot(written));
+                }
+                (Some((job, operations)), None) if random.chance(0.7) => {
                     self.do_part(operations, random, |_| _ = carry_out(&mut store, &job));
                 }
+                (None, _) if random.chance(0.5) => {
+                    self.do_first(random.below(ROOM_OPERATIONS + 1), |_| _ = store.make_room());
+                }
+                _ => {}
             }
-            _ => {}
         }
         self.write_some_parts(random);
         if random.chance(0.6) {
@@ -255,7 +267,11 @@ impl Disk {
 
     /// Does any part of some work that has this many operations on files.
     fn do_part(&self, operations: u64, random: &mut Random, work: impl FnOnce(Disk)) {
-        let writes = random.below(operations.max(JOB_OPERATIONS));
+        self.do_first(random.below(operations.max(JOB_OPERATIONS)), work);
+    }
+
+    /// Does this many operations on files of some work.
+    fn do_first(&self, writes: u64, work: impl FnOnce(Disk)) {
         self.0.borrow_mut().files.fail_after(writes);
         work(self.clone());
         self.0.borrow_mut().files.repair();
@@ -277,9 +293,10 @@ impl Disk {
     ) -> Result<(DiskInUse, Option<Loaded>), StoreError> {
         {
             let mut inner = self.0.borrow_mut();
-            (inner.under_way, inner.naming, inner.beside) = (None, None, None);
+            (inner.under_way, inner.naming, inner.beside, inner.store) = (None, None, None, None);
         }
         let (store, loaded) = Store::open_planted(self.clone(), digest, bug)?;
+        self.0.borrow_mut().store = Some(store.with_files(()));
         let disk = self.clone();
         let in_use = DiskInUse {
             disk,
@@ -343,13 +360,13 @@ impl Disk {
         false
     }
 
-    /// Flips a bit after three quarters of the log.
-    pub(crate) fn flip_log(&self) {
-        let files = &mut self.0.borrow_mut().files;
-        let log = files.list().unwrap_or_default().into_iter().find(|name| name.starts_with(LOG));
-        if let Some(name) = log {
-            let bits = 8 * files.read(&name).map_or(0, |content| content.len() as u64);
-            files.flip(&name, bits * 3 / 4);
+    /// Flips a bit after three quarters of the records of the log.
+    pub(crate) fn flip_log(&self, digest: fn(&[u8]) -> Digest) {
+        let Ok((store, _)) = Store::open(self.image().0, digest) else { return };
+        let (records, end) = (store.log_records_at(), store.log_bytes());
+        if let Some(block) = store.block() {
+            let at = records + (end - records) * 3 / 4;
+            self.0.borrow_mut().files.flip(&format!("log-{}", block.log), at * 8);
         }
     }
 }
@@ -378,8 +395,7 @@ impl DiskInUse {
         }
         let operations = self.disk.operations(&self.store, &job);
         if job == Job::Name {
-            self.disk.0.borrow_mut().naming =
-                self.written.clone().map(|written| (self.store.with_files(()), written));
+            self.disk.0.borrow_mut().naming = self.written.clone();
         }
         self.under_way = Some(self.begun(now, number, &operations, faults, random));
         self.disk.0.borrow_mut().under_way = Some((job, operations.len() as u64));
@@ -501,7 +517,12 @@ impl DiskInUse {
             Job::Name => self.written.take().map_or(Ok(()), |written| self.store.name_snapshot(written)),
             job => carry_out(&mut self.store, job),
         };
+        let done = done.and_then(|()| match self.store.lacks_room() {
+            true => self.store.make_room(),
+            false => Ok(()),
+        });
         self.disk.0.borrow_mut().files.repair();
+        self.disk.0.borrow_mut().store = Some(self.store.with_files(()));
         if let Some(writer) = begun {
             self.begin_beside(now, number, writer, faults, random);
         }

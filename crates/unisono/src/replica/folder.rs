@@ -309,16 +309,21 @@ impl Files for Folder {
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError> {
+        self.read_first(name, u64::MAX).map(|(bytes, _)| bytes)
+    }
+
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), FileError> {
         let path = self.path(name);
-        let mut file = open_file(OpenOptions::new().read(true), "read", &path)?;
+        let file = open_file(OpenOptions::new().read(true), "read", &path)?;
         let length = file.metadata().map_err(failed("look at", &path))?.len();
-        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or_default());
+        let mut file = file.take(most);
         while file.by_ref().take(STEP_BYTES as u64).read_to_end(&mut bytes).map_err(failed("read", &path))?
             > 0
         {
             self.gets_on();
         }
-        Ok(bytes)
+        Ok((bytes, length))
     }
 
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
@@ -356,6 +361,17 @@ impl Files for Folder {
             directory.has_new_names = false;
             self.gets_on();
         }
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FileError> {
+        let (old, new) = (self.path(from), self.path(to));
+        fs::rename(&old, &new).map_err(failed("rename", &old))?;
+        if let Some(file) = self.open.remove(from) {
+            self.open.insert(to.into(), file);
+        }
+        self.directory_mut(to).has_new_names = true;
+        self.gets_on();
         Ok(())
     }
 
@@ -457,6 +473,50 @@ mod tests {
             assert_eq!((has_log(&data), log.is_some_and(has_log)), (log.is_none(), log.is_some()));
             assert_eq!(store.files().list().unwrap().len(), 4);
         }
+    }
+
+    #[test]
+    fn a_log_gets_room_and_the_file_of_an_earlier_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, log) = (directory.path().join("data"), directory.path().join("log"));
+        let (mut store, _) = Store::open(Folder::open(&data, Some(&log)).unwrap(), digest).unwrap();
+        let length = |number: u64| fs::metadata(log.join(format!("log-{number}"))).unwrap();
+        store.commit(block()).unwrap();
+        store.make_room().unwrap();
+        let roomy = length(1);
+        store.append(1, &[Bytes::from_static(b"first")], &Default::default()).unwrap();
+        assert!(roomy.len() > store.log_bytes() && length(1).len() == roomy.len());
+        for _ in 0..2 {
+            let writer = store.begin_snapshot(1, vec![Bytes::from_static(b"state")], &[]).unwrap();
+            let mut beside = store.files().beside(&Arc::default()).unwrap();
+            let written = writer.write(&mut beside).unwrap();
+            store.name_snapshot(written).unwrap();
+        }
+        assert_eq!((length(3).ino(), length(3).len()), (roomy.ino(), roomy.len()));
+        store.append(2, &[Bytes::from_static(b"second")], &Default::default()).unwrap();
+        drop(store);
+        let (_, loaded) = Store::open(Folder::open(&data, Some(&log)).unwrap(), digest).unwrap();
+        assert_eq!(loaded.unwrap().entries, [Bytes::from_static(b"second")]);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_while_room_is_made_is_named_and_the_log_stays_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut store, _) = Store::open(Folder::open(directory.path(), None).unwrap(), digest).unwrap();
+        store.commit(block()).unwrap();
+        store.append(1, &[Bytes::from_static(b"first")], &Default::default()).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        store.files_mut().open.insert("log-1".into(), full);
+        let error = store.make_room().unwrap_err();
+        assert!(error.to_string().contains("log-1: No space left"), "{error}");
+        assert_eq!(
+            store.append(2, &[Bytes::from_static(b"second")], &Default::default()).unwrap_err(),
+            unisono_core::replica::disk::StoreError::Unusable
+        );
+        drop(store);
+        let (mut store, loaded) = Store::open(Folder::open(directory.path(), None).unwrap(), digest).unwrap();
+        assert_eq!(loaded.unwrap().entries, [Bytes::from_static(b"first")]);
+        store.make_room().unwrap();
     }
 
     #[test]

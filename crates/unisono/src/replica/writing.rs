@@ -2,6 +2,7 @@
 //!
 //! One thread does the jobs of a server, one after the other, and another one writes the parts of a snapshot beside it. A log in
 //! memory is written sooner than a thread is woken, so the thread that has the next entries for such a log appends them itself.
+//! Between jobs, the first thread makes room in the file of the log, unless that is in memory.
 
 use super::StateMachine;
 use super::copy::Copy;
@@ -33,6 +34,7 @@ pub(super) struct Jobs {
 pub(super) struct ToDo {
     jobs: Receiver<(JobNumber, Box<Job>)>,
     store: Arc<SharedStore>,
+    log_is_in_memory: bool,
 }
 
 /// A job that the thread does that has it.
@@ -56,7 +58,7 @@ pub(super) fn jobs(store: Store<Folder>) -> (Jobs, ToDo) {
     let (to_thread, jobs) = mpsc::channel();
     let log_is_in_memory = store.files().log_is_in_memory();
     let store = Arc::new(SharedStore { store: Mutex::new(Some(store)), present: Arc::default() });
-    (Jobs { to_thread, store: store.clone(), log_is_in_memory }, ToDo { jobs, store })
+    (Jobs { to_thread, store: store.clone(), log_is_in_memory }, ToDo { jobs, store, log_is_in_memory })
 }
 
 impl Jobs {
@@ -96,6 +98,15 @@ impl SharedStore {
     }
 }
 
+impl ToDo {
+    /// Makes room for appends if there is little. Returns why the disk has failed.
+    fn make_room(&self) -> Option<StoreError> {
+        let mut store = lock(&self.store.store);
+        let store = store.as_mut().filter(|store| !self.log_is_in_memory && store.lacks_room())?;
+        store.make_room().err()
+    }
+}
+
 /// Does the jobs for the disk, one after the other, until there are no more.
 pub(super) fn write<S: StateMachine + Send + 'static>(copy: &Arc<Copy<S>>, to_do: &ToDo) {
     let shared = &to_do.store;
@@ -109,19 +120,26 @@ pub(super) fn write<S: StateMachine + Send + 'static>(copy: &Arc<Copy<S>>, to_do
             let Some(store) = store.as_mut() else { break };
             do_job(store, *job, &mut snapshots)
         };
-        let done = done.map_err(|error| error.to_string());
-        let failed = done.is_err();
-        copy.step(|state, now| {
-            if let Some(copy) = state.copy_mut() {
-                copy.handle_stored(now, number, done);
-            }
-        });
-        if failed {
+        let report = |done: Result<(), StoreError>| {
+            let done = done.map_err(|error| error.to_string());
+            let is_done = done.is_ok();
+            copy.step(|state, now| {
+                if let Some(copy) = state.copy_mut() {
+                    copy.handle_stored(now, number, done);
+                }
+            });
+            is_done
+        };
+        if !report(done) {
             // Nothing is known of what was not synced, so the disk is not used any longer.
             break;
         }
         if let Some((writer, folder)) = begun {
             snapshots.begin(copy, number, writer, folder);
+        }
+        if let Some(failed) = to_do.make_room() {
+            report(Err(failed));
+            break;
         }
     }
     snapshots.cancel();

@@ -19,6 +19,12 @@ pub trait Files {
     /// The file does not exist ([`FileErrorKind::NotFound`]), or the disk fails.
     fn read(&self, name: &str) -> Result<Vec<u8>, FileError>;
 
+    /// Returns the first `most` bytes of a file, or all if it has fewer, and its length.
+    ///
+    /// # Errors
+    /// The file does not exist ([`FileErrorKind::NotFound`]), or the disk fails.
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), FileError>;
+
     /// Writes bytes at an offset; creates the file if it does not exist. They are durable only after
     /// [`sync`](Files::sync).
     ///
@@ -37,6 +43,13 @@ pub trait Files {
     /// # Errors
     /// The file does not exist, or the disk fails.
     fn sync(&mut self, name: &str) -> Result<(), FileError>;
+
+    /// Gives a file a name that no other has. A crash before the next [`sync`](Files::sync) of the new name may leave it with
+    /// the old one.
+    ///
+    /// # Errors
+    /// The file does not exist, or the disk fails.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FileError>;
 
     /// Removes a file. A crash soon after may bring it back.
     ///
@@ -57,6 +70,10 @@ impl<F: Files> Files for &mut F {
         (**self).read(name)
     }
 
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), FileError> {
+        (**self).read_first(name, most)
+    }
+
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         (**self).write(name, at, bytes)
     }
@@ -67,6 +84,10 @@ impl<F: Files> Files for &mut F {
 
     fn sync(&mut self, name: &str) -> Result<(), FileError> {
         (**self).sync(name)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FileError> {
+        (**self).rename(from, to)
     }
 
     fn remove(&mut self, name: &str) -> Result<(), FileError> {

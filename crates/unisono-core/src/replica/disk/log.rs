@@ -1,9 +1,14 @@
-//! The log: a header, then one record for each batch of commands.
+//! The log: a header, the reach, then one record for each batch of commands, and a rest without meaning.
+//!
+//! The file is longer than its records, so that an append changes no length. Its rest is zero, or holds records of an earlier
+//! log, whose file this one has got. Those have another mark. The **reach** is a place behind all records, and is synced before
+//! a record beyond it is answered for: what follows it is not read.
 //!
 //! Each record begins with the mark of its log, a number that no client knows, then its length and checksum. A record is
 //! synced before the next one is begun. So a crash can spoil the last record only, and that one was not answered for: it is
-//! cut off. A bad record that a good one follows was once good, and cutting there would lose answered commands: that log is
-//! spoiled. The same holds for bytes that were synced before the block was last written.
+//! cut off: its head is overwritten before anything else is written. A bad record that a good one follows was once good, and
+//! cutting there would lose answered commands: that log is spoiled. The same holds for bytes that were synced before the block
+//! was last written.
 
 use super::super::Watched;
 use super::super::machine::Position;
@@ -15,12 +20,24 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::{Buf, BufMut, Bytes};
+use core::mem;
 
 const MAGIC: [u8; 4] = *b"uniL";
-/// Magic, version, number, position before the first entry, mark, checksum.
+/// Version of the format of logs.
+const VERSION: u16 = 2;
+/// Magic, version, number, position before the first entry, mark, checksum. In logs of version 1, records follow at once.
 pub(super) const LOG_HEAD_BYTES: usize = 4 + 2 + 8 + 8 + 8 + 4;
+/// Where the reach is: in a sector of its own, as it is written again and again.
+pub(super) const REACH_AT: usize = 512;
+/// Mark, reach, checksum.
+const REACH_BYTES: usize = 8 + 8 + 4;
+/// Where the first record begins.
+pub(super) const RECORDS_AT: usize = 1024;
+/// The reach and the length of the file grow in steps of this length, 256 KiB: zeroing one holds an append up for a
+/// millisecond, and a start reads at most two of them in vain. The logs of the simulator and of tests are short.
+pub(super) const STEP_BYTES: u64 = if cfg!(any(test, feature = "planted")) { 2 << 10 } else { 256 << 10 };
 /// Mark, length, checksum.
-const RECORD_HEAD_BYTES: usize = 8 + 4 + 4;
+pub(super) const RECORD_HEAD_BYTES: usize = 8 + 4 + 4;
 /// Maximum length of a record, so that a length fits its field.
 const RECORD_BYTES_MAX: usize = 1 << 31;
 /// Kind of the only records that there are so far.
@@ -42,22 +59,56 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Returns what precedes the records, without the reach.
     pub(super) fn write(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(LOG_HEAD_BYTES);
+        let mut out = self.write_as(VERSION);
+        out.resize(RECORDS_AT, 0);
+        out
+    }
+
+    /// Returns the head as a version wrote it.
+    pub(super) fn write_as(&self, version: u16) -> Vec<u8> {
+        let mut out = Vec::with_capacity(RECORDS_AT);
         out.put_slice(&MAGIC);
-        out.put_u16(FORMAT_VERSION);
+        out.put_u16(version);
         [self.number, self.after, self.mark].into_iter().for_each(|number| out.put_u64(number));
         out.put_u32(crc32c::crc32c(&out));
         out
     }
 
-    fn read(file: &[u8], number: u64) -> Result<Head, StoreError> {
+    /// Returns the bytes of a reach.
+    pub(super) fn write_reach(&self, reach: u64) -> Vec<u8> {
+        let mut out = Vec::with_capacity(REACH_BYTES);
+        out.put_u64(self.mark);
+        out.put_u64(reach);
+        out.put_u32(crc32c::crc32c(&out));
+        out
+    }
+
+    /// Returns the reach from the bytes before the records; `None` if it is not good, and the whole file is to be read. So it is
+    /// with a log of version 1, which has none.
+    pub(super) fn read_reach(start: &[u8], number: u64) -> Result<Option<u64>, StoreError> {
+        let (head, version) = Head::read(start, number)?;
+        let Some(mut fields) = start.get(REACH_AT..REACH_AT + REACH_BYTES).filter(|_| version == VERSION)
+        else {
+            return Ok(None);
+        };
+        let checksum = crc32c::crc32c(&fields[..REACH_BYTES - 4]);
+        let (mark, reach) = (fields.get_u64(), fields.get_u64());
+        Ok((mark == head.mark && fields.get_u32() == checksum).then_some(reach))
+    }
+
+    /// Returns the head, and the version of the log's format.
+    fn read(file: &[u8], number: u64) -> Result<(Head, u16), StoreError> {
         let name = name(number);
         let bad = |what| spoiled(&name, what);
         if file.len() < 6 || file[..4] != MAGIC {
             return Err(bad("it does not begin like a log"));
         }
-        check_version(&name, u16::from_be_bytes([file[4], file[5]]), FORMAT_VERSION)?;
+        let version = u16::from_be_bytes([file[4], file[5]]);
+        if version != FORMAT_VERSION {
+            check_version(&name, version, VERSION)?;
+        }
         let Some((head, mut checksum)) =
             file.get(..LOG_HEAD_BYTES).map(|head| head.split_at(LOG_HEAD_BYTES - 4))
         else {
@@ -69,7 +120,7 @@ impl Head {
         let mut fields = &head[6..];
         let head = Head { number: fields.get_u64(), after: fields.get_u64(), mark: fields.get_u64() };
         match head.number == number {
-            true => Ok(head),
+            true => Ok((head, version)),
             false => Err(bad("it has the number of another log")),
         }
     }
@@ -171,21 +222,25 @@ pub(super) struct Log {
     pub(super) generation: u64,
     /// Length of the good records and what is before them. A torn record may follow.
     pub(super) bytes: u64,
+    /// True if it has the format of an earlier version, to which nothing is appended.
+    pub(super) is_old: bool,
 }
 
 impl Log {
-    /// Reads a log file. `synced_bytes` of it were synced before the block was written.
+    /// Reads a log from its file through its reach. `synced_bytes` of it were synced before the block was written.
     pub(super) fn read(
         number: u64,
         file: Bytes,
         synced_bytes: u64,
         watched: Watched,
     ) -> Result<Log, StoreError> {
-        let head = Head::read(&file, number)?;
+        let (head, version) = Head::read(&file, number)?;
         let bad = |what| Err(spoiled(&name(number), what));
         let (mut entries, mut heard, mut generation) = (Vec::new(), BTreeMap::new(), 0);
-        let mut at = LOG_HEAD_BYTES;
-        while let Some(bytes) = good_record(&file, at, head.mark) {
+        let is_old = version != VERSION;
+        let mut at = if is_old { LOG_HEAD_BYTES } else { RECORDS_AT };
+        let mark = Some(head.mark).filter(|_| !watched.broken(Planted::RecycledTaken));
+        while let Some(bytes) = good_record(&file, at, mark) {
             let end = at + bytes.len() + RECORD_HEAD_BYTES;
             let Some(record) = Record::read(bytes) else {
                 return bad("a record has fields that this version does not know");
@@ -198,7 +253,7 @@ impl Log {
             entries.extend(record.entries);
             at = end;
         }
-        let log = Log { head, entries, heard, generation, bytes: at as u64 };
+        let log = Log { head, entries, heard, generation, bytes: at as u64, is_old };
         if watched.broken(Planted::MiddleCut) {
             return Ok(log);
         }
@@ -208,8 +263,11 @@ impl Log {
         if next(&head, &log.entries).is_none() {
             return bad("its positions are too large");
         }
-        if (at + 1..file.len()).any(|later| good_record(&file, later, head.mark).is_some()) {
+        if (at + 1..file.len()).any(|later| good_record(&file, later, mark).is_some()) {
             return bad("a record is damaged, and good ones follow");
+        }
+        if watched.broken(Planted::ZerosTakenForTorn) && file.get(at).is_some_and(|byte| *byte == 0) {
+            return bad("a record is damaged");
         }
         Ok(log)
     }
@@ -218,12 +276,12 @@ impl Log {
 impl Log {
     /// Returns this log with what the next one holds: of this one counts what is below the beginning of the next.
     /// `after` is the place before the first entry of this one.
-    pub(super) fn followed_by(mut self, next: Log, after: Position) -> Log {
+    pub(super) fn followed_by(mut self, mut next: Log, after: Position) -> Log {
         self.entries.truncate(next.head.after.saturating_sub(after) as usize);
-        self.entries.extend(next.entries);
-        self.heard.extend(next.heard);
+        self.entries.extend(mem::take(&mut next.entries));
+        self.heard.extend(mem::take(&mut next.heard));
         let generation = if next.generation == 0 { self.generation } else { next.generation };
-        Log { head: next.head, entries: self.entries, heard: self.heard, generation, bytes: next.bytes }
+        Log { entries: self.entries, heard: self.heard, generation, ..next }
     }
 }
 
@@ -231,10 +289,12 @@ fn next(head: &Head, entries: &[Bytes]) -> Option<Position> {
     head.after.checked_add(entries.len() as u64)?.checked_add(1)
 }
 
-/// Returns what follows the head of the record at this place, if its mark, length and checksum are right.
-fn good_record(file: &Bytes, at: usize, mark: u64) -> Option<Bytes> {
+/// Returns what follows the head of the record at this place, if its mark, length and checksum are right. Without a mark, any
+/// is right.
+fn good_record(file: &Bytes, at: usize, mark: Option<u64>) -> Option<Bytes> {
     let mut head = file.get(at..at.checked_add(RECORD_HEAD_BYTES)?)?;
-    if head.get_u64() != mark {
+    let found = head.get_u64();
+    if mark.is_some_and(|mark| mark != found) {
         return None;
     }
     let (length, checksum_found) = (head.get_u32() as usize, head.get_u32());
@@ -293,6 +353,10 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             // In the last record it looks like a torn tail, unless that is known to have been complete.
             match read(&flipped, 0) {
+                // Nothing is in the first kilobyte behind the head, but the reach, which has a checksum of its own.
+                Ok(log) if (LOG_HEAD_BYTES..RECORDS_AT).contains(&(bit / 8)) => {
+                    assert_eq!(log.entries.len(), 3)
+                }
                 Ok(log) => {
                     assert!(bit / 8 >= begins[2]);
                     assert_eq!((log.entries.len(), log.bytes), (2, begins[2] as u64));
@@ -300,7 +364,8 @@ mod tests {
                 Err(StoreError::Spoiled { .. } | StoreError::NewerVersion { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
-            assert!(read(&flipped, file.len() as u64).is_err());
+            let counts = !(LOG_HEAD_BYTES..RECORDS_AT).contains(&(bit / 8));
+            assert_eq!(read(&flipped, file.len() as u64).is_err(), counts);
         }
         assert!(read(&file[..begins[2]], file.len() as u64).is_err());
     }
@@ -330,16 +395,85 @@ mod tests {
             &mut file,
         )
         .unwrap();
-        assert_eq!(read(&file[..file.len() - 1], 0).unwrap().bytes, LOG_HEAD_BYTES as u64);
+        assert_eq!(read(&file[..file.len() - 1], 0).unwrap().bytes, RECORDS_AT as u64);
     }
 
     #[test]
     fn a_newer_version_is_refused_by_name() {
         let (mut file, _) = three();
         file[5] = 9;
-        let error = StoreError::NewerVersion { file: "log-3".into(), found: 9, knows: 1 };
+        let error = StoreError::NewerVersion { file: "log-3".into(), found: 9, knows: 2 };
         assert_eq!(read(&file, 0), Err(error));
         assert!(matches!(read(&file[..3], 0), Err(StoreError::Spoiled { .. })));
         assert!(matches!(read(&three().0[..12], 0), Err(StoreError::Spoiled { .. })));
+    }
+
+    /// Returns what follows the records: zeros, or what an earlier log has left there.
+    fn rests() -> [Vec<u8>; 3] {
+        let mut old = vec![9; 7];
+        for position in 11..40_u64 {
+            let entry = Bytes::from(vec![position as u8; 30 + position as usize]);
+            Record::write(HEAD.mark + 1, (position, 1), &BTreeMap::new(), &[entry], &mut old).unwrap();
+        }
+        [vec![0; 3000], old[7..].to_vec(), old]
+    }
+
+    #[test]
+    fn a_rest_of_zeros_or_of_an_earlier_log_is_the_end() {
+        let (file, begins) = three();
+        for rest in rests() {
+            for length in begins[2]..=file.len() {
+                let log = read(&[&file[..length], &rest].concat(), begins[2] as u64).unwrap();
+                let is_whole = length == file.len();
+                assert_eq!(log.entries.len(), if is_whole { 3 } else { 2 });
+                assert_eq!(log.bytes, if is_whole { length } else { begins[2] } as u64);
+            }
+            // What a crash leaves of the last record, in sectors, is over what was there before.
+            for kept in 0..32 {
+                let mut torn = [&file[..begins[2]], &rest].concat();
+                for (index, at) in (begins[2]..file.len()).enumerate() {
+                    if kept >> (index / 25) & 1 == 1 {
+                        torn[at] = file[at];
+                    }
+                }
+                let whole = usize::from(kept == 31);
+                assert_eq!(read(&torn, begins[2] as u64).unwrap().entries.len(), 2 + whole, "{kept}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_spoiled_record_before_a_rest_is_never_the_end() {
+        let (file, begins) = three();
+        for rest in rests() {
+            for (begin, end) in [(begins[0], begins[1]), (begins[1], begins[2]), (begins[0], begins[2])] {
+                // Lost, or what the file had before.
+                for over in rests() {
+                    let mut spoiled = [&file[..], &rest].concat();
+                    let lost = over.iter().cycle().take(end - begin);
+                    spoiled.splice(begin..end, lost.copied());
+                    assert!(matches!(read(&spoiled, 0), Err(StoreError::Spoiled { .. })));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_as_far_as_the_reach_says_or_all() {
+        let mut start = HEAD.write();
+        let reach = HEAD.write_reach(70_000);
+        start[REACH_AT..REACH_AT + reach.len()].copy_from_slice(&reach);
+        assert_eq!(Head::read_reach(&start, 3), Ok(Some(70_000)));
+        for bit in 0..REACH_BYTES * 8 {
+            let mut flipped = start.clone();
+            flipped[REACH_AT + bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Head::read_reach(&flipped, 3), Ok(None));
+        }
+        // That of the log whose file it was.
+        let other = Head { mark: 7, ..HEAD }.write_reach(70_000);
+        start[REACH_AT..REACH_AT + reach.len()].copy_from_slice(&other);
+        assert_eq!(Head::read_reach(&start, 3), Ok(None));
+        assert_eq!(Head::read_reach(&HEAD.write_as(FORMAT_VERSION), 3), Ok(None));
+        assert!(Head::read_reach(&start[..20], 3).is_err());
     }
 }

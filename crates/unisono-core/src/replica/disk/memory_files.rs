@@ -1,8 +1,8 @@
 //! A folder in memory that can crash: for tests and for the simulator.
 //!
 //! It knows for each file what is durable and what is not yet. A crash keeps any part of what is not: each sector of 512
-//! bytes that was written since the last sync is kept or lost by itself, and so are the length, the name and the removal
-//! of a file.
+//! bytes that was written since the last sync is kept or lost by itself, and so are the length, the name, a new name and
+//! the removal of a file.
 
 use super::files::{FileError, FileErrorKind, Files};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,8 @@ struct File {
     now: Vec<u8>,
     /// Durable content; `None` if the name is not durable.
     synced: Option<Vec<u8>>,
+    /// The durable name, if it is another one.
+    synced_name: Option<String>,
     /// Sectors that were written since the last sync.
     unsynced: BTreeSet<usize>,
 }
@@ -48,8 +50,9 @@ impl MemoryFiles {
             }
         }
         for (name, file) in core::mem::take(&mut self.files) {
+            let old_name = file.synced_name.clone().filter(|_| !keep());
             if let Some(content) = file.crashed(keep) {
-                after.insert(name, content);
+                after.insert(old_name.unwrap_or(name), content);
             }
         }
         self.files = after.into_iter().map(|(name, content)| (name, File::durable(content))).collect();
@@ -95,7 +98,7 @@ impl MemoryFiles {
 
 impl File {
     fn durable(content: Vec<u8>) -> File {
-        File { synced: Some(content.clone()), now: content, unsynced: BTreeSet::new() }
+        File { synced: Some(content.clone()), synced_name: None, now: content, unsynced: BTreeSet::new() }
     }
 
     /// Returns what is left after a crash; `None` if the file is gone.
@@ -134,6 +137,12 @@ impl Files for MemoryFiles {
         self.files.get(name).map(|file| file.now.clone()).ok_or_else(|| not_found(name))
     }
 
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), FileError> {
+        let file = &self.files.get(name).ok_or_else(|| not_found(name))?.now;
+        let first = usize::try_from(most).unwrap_or(usize::MAX).min(file.len());
+        Ok((file[..first].to_vec(), file.len() as u64))
+    }
+
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         let fails = self.fails();
         let bytes = &bytes[..if fails { bytes.len() / 2 } else { bytes.len() }];
@@ -165,8 +174,21 @@ impl Files for MemoryFiles {
         }
         let file = self.file(name)?;
         file.synced = Some(file.now.clone());
+        file.synced_name = None;
         file.unsynced.clear();
         self.removed.remove(name);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FileError> {
+        if self.fails() {
+            return Err(failed("rename", from));
+        }
+        let mut file = self.files.remove(from).ok_or_else(|| not_found(from))?;
+        if file.synced.is_some() {
+            file.synced_name.get_or_insert_with(|| from.to_string());
+        }
+        self.files.insert(to.to_string(), file);
         Ok(())
     }
 
@@ -176,7 +198,7 @@ impl Files for MemoryFiles {
         }
         let file = self.files.remove(name).ok_or_else(|| not_found(name))?;
         if let Some(content) = file.synced {
-            self.removed.insert(name.to_string(), content);
+            self.removed.insert(file.synced_name.unwrap_or_else(|| name.to_string()), content);
         }
         Ok(())
     }

@@ -8,6 +8,8 @@
 //! state or the new one, and what a call has returned for is never lost. A snapshot is written beside the log, which goes on
 //! in a new file meanwhile; then the block names two logs, of which the first ends where the second begins.
 //!
+//! The file of a log is longer than the log, so that an append changes no length. One that counts no more is kept for the next.
+//!
 //! The module does no I/O of its own: it reads and writes through [`Files`]. It knows nothing of generations, views and
 //! quorums besides their place in the block; the replica decides what to write.
 //!
@@ -49,7 +51,7 @@ pub use store::{Heard, Loaded, Store, StoreError};
 
 use alloc::string::ToString;
 
-/// Version of the formats of all files but manifests and blocks that name several logs.
+/// Version of the formats of all files but logs, manifests and blocks that name several logs.
 const FORMAT_VERSION: u16 = 1;
 
 /// Refuses a file whose format has another version than the one that is known here.

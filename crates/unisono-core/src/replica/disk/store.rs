@@ -24,6 +24,8 @@ const FIRST_RECORDS_BYTES: usize = 1 << 20;
 /// A store that finds more earlier logs than these when it is opened makes one of all: each is of a snapshot that was
 /// interrupted, and a block has no room for many.
 pub(super) const EARLIER_LOGS_MAX: usize = 3;
+/// The file of a log that counts no more is kept for the next one, unless it is longer than this, 128 MiB.
+const SPARE_BYTES_MAX: u64 = 128 << 20;
 
 /// What was heard of another server's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +149,15 @@ pub struct Store<F> {
     sequence: u64,
     /// The log that counts. Without meaning while there is no block.
     pub(super) log: Head,
+    /// Length of its records and what precedes them.
     log_bytes: u64,
+    /// A place in its file behind all records, which the disk has; 0 if it is not known.
+    reach: u64,
+    /// Length of its file: what follows the records is zero, or of an earlier log.
+    log_file_bytes: u64,
+    /// Number of an earlier log that counts no more, and the length of its file, which the next log gets. It was named by a
+    /// block: so no mark in it is that of a later log.
+    spare: Option<(u64, u64)>,
     /// The logs before it that count.
     pub(super) before: Vec<Sealed>,
     end: Position,
@@ -184,6 +194,9 @@ impl<F: Files> Store<F> {
             sequence: 0,
             log: Head::default(),
             log_bytes: 0,
+            reach: 0,
+            log_file_bytes: 0,
+            spare: None,
             before: Vec::new(),
             end: 0,
             heard: BTreeMap::new(),
@@ -211,7 +224,7 @@ impl<F: Files> Store<F> {
         };
         let slot = *counts;
         let (snapshot_at, parts) = self.load_snapshot(&slot)?;
-        let Log { head, entries, heard, generation, bytes } = self.load_logs(&slot, snapshot_at)?;
+        let Log { head, entries, heard, generation, bytes, is_old } = self.load_logs(&slot, snapshot_at)?;
         let Slot { sequence, block, before, .. } = slot;
         (self.sequence, self.log, self.log_bytes, self.before) = (sequence, head, bytes, before);
         self.end = snapshot_at + entries.len() as u64;
@@ -221,7 +234,7 @@ impl<F: Files> Store<F> {
             self.write_slot(&block)?;
         }
         self.block = Some(block.clone());
-        match self.before.len() > EARLIER_LOGS_MAX {
+        match self.before.len() > EARLIER_LOGS_MAX || is_old {
             true => {
                 let snapshot = block.snapshot.map(|_| (snapshot_at, &parts[..]));
                 self.install(block.clone(), snapshot, (snapshot_at, &entries), &heard)?;
@@ -232,6 +245,15 @@ impl<F: Files> Store<F> {
         Ok(Some(Loaded { block, parts, snapshot_at, entries, heard, last_generation: generation }))
     }
 
+    /// Reads a log through its reach. Returns also that, if it is known, and the length of the file.
+    fn read_log(&self, log: Sealed) -> Result<(Bytes, Option<u64>, u64), StoreError> {
+        let name = log::name(log.number);
+        let (start, _) = self.read_first(&name, log::RECORDS_AT as u64)?;
+        let reach = Head::read_reach(&start, log.number)?.filter(|reach| *reach >= log.bytes);
+        let (file, file_bytes) = self.read_first(&name, reach.unwrap_or(u64::MAX))?;
+        Ok((file.into(), reach, file_bytes))
+    }
+
     /// Reads the logs that count, one after the other, and cuts off the torn tail of the last one. Returns what they hold
     /// together, with the head and the length of the last one.
     fn load_logs(&mut self, slot: &Slot, snapshot_at: Position) -> Result<Log, StoreError> {
@@ -239,9 +261,8 @@ impl<F: Files> Store<F> {
         let mut all: Option<Log> = None;
         for Sealed { number, bytes, mark } in slot.before.iter().chain([&last]).copied() {
             let name = log::name(number);
-            let file = Bytes::from(self.read(&name)?);
-            let file_bytes = file.len() as u64;
-            let log = Log::read(number, file, bytes, self.watched)?;
+            let (file, reach, file_bytes) = self.read_log(Sealed { number, bytes, mark })?;
+            let log = Log::read(number, file.clone(), bytes, self.watched)?;
             if log.head.mark != mark {
                 return Err(spoiled(&name, "it is the log of another disk"));
             }
@@ -257,10 +278,18 @@ impl<F: Files> Store<F> {
             // What is read here may be in the memory of the operating system only: a process that was killed has written it,
             // and not synced it. From now on it is answered for.
             if number == last.number {
-                if log.bytes < file_bytes {
-                    self.files.truncate(&name, log.bytes)?;
+                // What a crash has torn must not become whole with parts of what is written there next.
+                let is_clean = match file.get(log.bytes as usize..log.bytes as usize + log::RECORD_HEAD_BYTES)
+                {
+                    Some(next) => next.iter().all(|byte| *byte == 0),
+                    None => log.bytes == file_bytes,
+                };
+                if !is_clean {
+                    self.files.write(&name, log.bytes, &[0; log::RECORD_HEAD_BYTES])?;
                 }
                 self.files.sync(&name)?;
+                self.reach = reach.unwrap_or(0);
+                self.log_file_bytes = file_bytes;
             }
             all = Some(match all {
                 None => log,
@@ -298,7 +327,12 @@ impl<F: Files> Store<F> {
 
     /// Reads a file that the block or the manifest names.
     fn read(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        self.files.read(name).map_err(|error| match error.what {
+        self.read_first(name, u64::MAX).map(|(bytes, _)| bytes)
+    }
+
+    /// Returns the beginning of such a file, and its length.
+    fn read_first(&self, name: &str, most: u64) -> Result<(Vec<u8>, u64), StoreError> {
+        self.files.read_first(name, most).map_err(|error| match error.what {
             FileErrorKind::NotFound => spoiled(name, "it is missing"),
             _ => error.into(),
         })
@@ -334,10 +368,49 @@ impl<F: Files> Store<F> {
             let mut record = Vec::new();
             Record::write(store.log.mark, (store.end + 1, generation), &news, entries, &mut record)?;
             let name = log::name(store.log.number);
+            let log_bytes = store.log_bytes + record.len() as u64;
+            // A start that does not find the record within the reach finds none that was answered for.
+            store.extend_reach(&name, log_bytes.next_multiple_of(log::STEP_BYTES))?;
             store.files.write(&name, store.log_bytes, &record)?;
             store.files.sync(&name)?;
-            (store.end, store.log_bytes) = (end, store.log_bytes + record.len() as u64);
+            (store.end, store.log_bytes) = (end, log_bytes);
+            store.log_file_bytes = store.log_file_bytes.max(log_bytes);
             store.heard.extend(news);
+            Ok(())
+        })
+    }
+
+    /// Writes the reach of the log, unless it is far enough.
+    fn extend_reach(&mut self, name: &str, reach: u64) -> Result<(), StoreError> {
+        if reach > self.reach {
+            self.files.write(name, log::REACH_AT as u64, &self.log.write_reach(reach))?;
+            self.reach = reach;
+        }
+        Ok(())
+    }
+
+    /// True if there is little room left in the file of the log, so that soon an append would change its length.
+    pub fn lacks_room(&self) -> bool {
+        let room = self.reach.min(self.log_file_bytes).saturating_sub(self.log_bytes);
+        self.block.is_some() && !self.has_failed && room < log::STEP_BYTES / 2
+    }
+
+    /// Makes room in the file of the log: a step of zeros, unless it has a rest from an earlier log. An append costs less then:
+    /// its sync need not write the length of the file. To be called between appends, once [`lacks_room`](Store::lacks_room).
+    ///
+    /// # Errors
+    /// The disk is full or fails, or is blank. What the log holds stays whole.
+    pub fn make_room(&mut self) -> Result<(), StoreError> {
+        self.unless_failed(|store| {
+            store.block.as_ref().ok_or(StoreError::Blank)?;
+            let (name, file_bytes) = (log::name(store.log.number), store.log_file_bytes);
+            let through = (store.log_bytes + log::STEP_BYTES).next_multiple_of(log::STEP_BYTES);
+            if let Some(lacking @ 1..) = through.checked_sub(file_bytes) {
+                store.files.write(&name, file_bytes, &vec![0; lacking as usize])?;
+            }
+            store.extend_reach(&name, through)?;
+            store.files.sync(&name)?;
+            store.log_file_bytes = file_bytes.max(through);
             Ok(())
         })
     }
@@ -398,12 +471,20 @@ impl<F: Files> Store<F> {
             let sealed = Sealed { number: store.log.number, bytes: store.log_bytes, mark: store.log.mark };
             let mut before = store.before.clone();
             before.push(sealed);
+            let spare_bytes = match store.spare.take() {
+                Some((number, bytes)) => {
+                    store.files.rename(&log::name(number), &log::name(head.number))?;
+                    bytes
+                }
+                None => 0,
+            };
             store.write_synced(log::name(head.number), &file)?;
-            (store.log, store.log_bytes, store.before) = (head, file.len() as u64, before);
+            store.begin_log(head, file.len() as u64, spare_bytes);
+            store.before = before;
             store.write_block(block)?;
             if store.watched.broken(Planted::LogCutFirst) {
                 let name = log::name(sealed.number);
-                store.files.truncate(&name, log::LOG_HEAD_BYTES as u64)?;
+                store.files.truncate(&name, log::RECORDS_AT as u64)?;
                 store.files.sync(&name)?;
             }
             let Store { digest, watched, .. } = *store;
@@ -418,6 +499,12 @@ impl<F: Files> Store<F> {
         })
     }
 
+    /// Takes over a new log with this length, whose file may be longer.
+    fn begin_log(&mut self, head: Head, bytes: u64, file_bytes: u64) {
+        (self.log, self.log_bytes) = (head, bytes);
+        (self.reach, self.log_file_bytes) = (bytes.next_multiple_of(log::STEP_BYTES), file_bytes.max(bytes));
+    }
+
     /// Returns what a new log begins with: other than it is given with a planted bug only.
     fn beginning_of_log(&self, head: Head, entries: &[Bytes]) -> Result<(Head, Vec<Bytes>), StoreError> {
         if self.watched.broken(Planted::ReplayNotSkipped) {
@@ -428,8 +515,8 @@ impl<F: Files> Store<F> {
         Ok((head, entries.to_vec()))
     }
 
-    /// Lets a snapshot count whose parts are written, from one write of the block, and removes the logs before it. The
-    /// snapshot must be the last one that was begun, and nothing was adopted since.
+    /// Lets a snapshot count whose parts are written, from one write of the block, and removes the logs before it, or keeps the
+    /// file of the last one for the next log. The snapshot must be the last one that was begun, and nothing was adopted since.
     ///
     /// # Errors
     /// The disk fails, or it is another snapshot.
@@ -440,8 +527,12 @@ impl<F: Files> Store<F> {
                 return Err(StoreError::Misplaced { position: written.position(), end: store.end });
             }
             store.packs = written.packs;
+            let last = store.before.last().map_or(0, |log| log.number);
             store.before.clear();
             store.write_block(Block { snapshot: Some(written.name), ..block })?;
+            // Nothing counts any more of what is in it.
+            let (_, file_bytes) = store.read_first(&log::name(last), 0)?;
+            store.spare = Some((last, file_bytes)).filter(|_| file_bytes <= SPARE_BYTES_MAX);
             store.remove_what_does_not_count()
         })
     }
@@ -486,7 +577,8 @@ impl<F: Files> Store<F> {
         self.write_synced(log::name(number), &log)?;
 
         let block = Block { snapshot: name, ..block };
-        (self.log, self.log_bytes, self.end) = (head, log.len() as u64, end);
+        self.begin_log(head, log.len() as u64, 0);
+        self.end = end;
         (self.heard, self.packs) = (heard.clone(), packs);
         self.before.clear();
         self.write_block(block)?;
@@ -534,6 +626,7 @@ impl<F: Files> Store<F> {
 
     fn remove_what_does_not_count(&mut self) -> Result<(), StoreError> {
         let mut named: Vec<String> = self.before.iter().map(|log| log::name(log.number)).collect();
+        named.extend(self.spare.map(|(number, _)| log::name(number)));
         if let Some(block) = &self.block {
             let first_log = self.before.first().map_or(block.log, |log| log.number);
             named.push(log::name(block.log));
@@ -578,9 +671,21 @@ impl<F: Files> Store<F> {
         self.end
     }
 
-    /// Returns the length of the log file in bytes.
+    /// Returns the length of the log in bytes, without the rest of its file.
     pub fn log_bytes(&self) -> u64 {
         self.log_bytes
+    }
+
+    /// True if the next log gets the file of an earlier one.
+    #[cfg(test)]
+    pub(super) fn has_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// Returns where the first record of the log begins.
+    #[doc(hidden)]
+    pub fn log_records_at(&self) -> u64 {
+        log::RECORDS_AT as u64
     }
 
     /// Returns the folder.
@@ -610,6 +715,9 @@ impl<F> Store<F> {
             sequence: self.sequence,
             log: self.log,
             log_bytes: self.log_bytes,
+            reach: self.reach,
+            log_file_bytes: self.log_file_bytes,
+            spare: self.spare,
             before: self.before.clone(),
             end: self.end,
             heard: self.heard.clone(),
@@ -642,5 +750,7 @@ fn first_records(
         Record::write(head.mark, (first, generation), &none, record, &mut file)?;
         (rest, first) = (later, first + record.len() as u64);
     }
+    let reach = head.write_reach((file.len() as u64).next_multiple_of(log::STEP_BYTES));
+    file[log::REACH_AT..log::REACH_AT + reach.len()].copy_from_slice(&reach);
     Ok(file)
 }
