@@ -103,9 +103,6 @@ fn of_group(point: &Point, side: Side, lab: &Laboratory) -> Option<Found> {
     Some(match (point.what.as_str(), point.use_) {
         ("delay" | "delay under load", _) => Found::number(delay(&trial) / 1000.0),
         ("throughput", Use::Order) => larger_is_slower(&trial, &run),
-        ("throughput", Use::Exception) if point.value.is_none() => Found::number(
-            (1..=4).map(|groups| run(&Trial { groups, ..trial.clone() }).per_s).fold(0.0, f64::max),
-        ),
         ("throughput", _) => Found::number(run(&trial).per_s),
         ("packets", _) => Found::number(run(&trial).packets),
         ("interrupts", _) if trial.method == Method::Bb => Found::number(run(&trial).last_interrupts),
@@ -340,4 +337,23 @@ fn ack_ms(lab: &Laboratory) -> f64 {
     let machine = lab.costs.machine(MachineName::Sparc5);
     let bytes = machine.packet_header_bytes() + machine.message_bytes(0);
     bytes as f64 * 8.0 / machine.mbit_per_s / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::costs::Costs;
+    use super::*;
+
+    /// The reasons of KT93-26-max and KT93-26-peak state these numbers.
+    #[test]
+    fn parallel_groups_need_fewer_packets_than_two_and_their_total_grows_beyond_seven() {
+        let lab = Laboratory::new(Costs::default(), 1);
+        let of_two = Trial { senders: 2, sender_on_sequencer: true, ..Trial::new(MachineName::Mc68030) };
+        let [five, seven, twelve] =
+            [5, 7, 12].map(|groups| lab.trial(&Trial { groups, ..of_two.clone() }, Side::Papers));
+        assert!((five.packets - 1.20).abs() < 0.01, "{five:?}");
+        let used = PARALLEL_PER_S * five.packets * 120.0 * 8.0 / 1e7;
+        assert!((used - 0.37).abs() < 0.005, "{used}");
+        assert!(five.per_s < 0.8 * seven.per_s && seven.per_s < 0.9 * twelve.per_s, "{seven:?} {twelve:?}");
+    }
 }
