@@ -317,6 +317,19 @@ fn bad_parameters_of_the_papers_are_named() {
 }
 
 #[test]
+fn a_report_of_the_papers_that_cannot_be_written_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("papers.html");
+    std::fs::create_dir(&page).unwrap();
+    let report = folder.path().to_str().unwrap();
+    let output = unisono(["papers", "run", "KT93-27-r1", "--quick", "--report", report]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(page.to_str().unwrap()), "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
 fn views_are_explained_where_they_are_shown() {
     for command in ["listen", "members", "status"] {
         let output = unisono([command, "--help"]);

@@ -20,12 +20,17 @@ const AXES: [&str; 6] = ["groups", "r", "senders", "clients", "members", "destin
 /// An exception that is farther out on the axis than this multiple of all other rows would squeeze them.
 const FAR_OUT: f64 = 3.0;
 
-/// Makes the folder before anything is measured.
+/// Name of the page in its folder.
+const PAGE: &str = "papers.html";
+
+/// Makes the folder and refuses a page that cannot be written, before anything is measured.
 pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
-    let unwritable = |error| Problem::usage(format!("cannot write into {}: {error}", folder.display()));
+    let page = folder.join(PAGE);
+    let unwritable = |error| Problem::usage(format!("--report: cannot write {}: {error}", page.display()));
     fs::create_dir_all(folder).map_err(unwritable)?;
-    let probe = folder.join(".papers");
-    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(unwritable)
+    let is_new = !page.exists();
+    fs::OpenOptions::new().append(true).create(true).open(&page).map_err(unwritable)?;
+    if is_new { fs::remove_file(&page).map_err(unwritable) } else { Ok(()) }
 }
 
 /// Writes the page.
@@ -51,7 +56,7 @@ pub(super) fn write(folder: &Path, rows: &[Row], costs: &Costs, output: &Output)
     table_of_rows(&mut page, rows);
     table_of_constants(&mut page, rows);
     table_of_costs(&mut page, costs);
-    let path = folder.join("papers.html");
+    let path = folder.join(PAGE);
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     output.say(format_args!("the report: {}", path.display()))?;
     Ok(output.object(&json!({"command": "papers", "report": path.display().to_string()}))?)
