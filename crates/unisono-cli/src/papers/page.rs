@@ -5,7 +5,7 @@
 
 use super::figures;
 use std::fmt::Write;
-use unisono_sim::papers::{Costs, Row, Use};
+use unisono_sim::papers::{Costs, Quantity, Row, Use};
 
 /// The page without its tables. A line `{name}` stands for a table.
 const TEXT: &str = include_str!("page.txt");
@@ -81,9 +81,9 @@ fn ours(page: &mut String, rows: &[Row]) {
     for row in rows {
         let Some((ours, simulated)) = row.ours.zip(row.simulated) else { continue };
         let ratio = ours / simulated;
-        let is_miss = match row.what.as_str() {
-            "delay" | "delay under load" => ratio > DELAY_OVER,
-            "throughput" => ratio < THROUGHPUT_UNDER,
+        let is_miss = match row.what {
+            Quantity::Delay | Quantity::DelayUnderLoad => ratio > DELAY_OVER,
+            Quantity::Throughput => ratio < THROUGHPUT_UNDER,
             _ => false,
         };
         if is_miss {
@@ -107,7 +107,7 @@ fn ring(page: &mut String, rows: &[Row]) {
 }
 
 fn is_compared(row: &Row) -> bool {
-    matches!(row.what.as_str(), "delay" | "delay under load" | "throughput")
+    matches!(row.what, Quantity::Delay | Quantity::DelayUnderLoad | Quantity::Throughput)
 }
 
 fn parameters(page: &mut String, costs: &Costs) {

@@ -78,7 +78,7 @@ fn by_figure(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
 fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
     let mut quantities: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.simulated.is_some()) {
-        quantities.entry((&row.what, &row.unit)).or_default().push(row);
+        quantities.entry((row.what.name(), &row.unit)).or_default().push(row);
     }
     let mut found = Vec::new();
     for ((what, unit), rows) in quantities {

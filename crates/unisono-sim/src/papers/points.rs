@@ -47,13 +47,99 @@ impl Use {
     }
 }
 
+/// Declares the quantities, each with its name in the table of points.
+macro_rules! quantities {
+    ($($variant:ident = $name:literal,)*) => {
+        /// What a point is a number of.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Quantity {
+            $(#[doc = $name] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Quantity {
+            /// Returns its name in the table of points.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Quantity::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+quantities! {
+    Delay = "delay",
+    DelayUnderLoad = "delay under load",
+    DelayAdded = "delay added",
+    DelayPerMember = "delay per member",
+    DelayPerAcknowledgement = "delay per acknowledgement",
+    CriticalPath = "critical path",
+    Throughput = "throughput",
+    Packets = "packets",
+    Interrupts = "interrupts",
+    GroupMinusRpc = "group minus RPC",
+    BbOverPb = "bb over pb",
+    SequencersBound = "sequencer's bound",
+    GroupsAtTheMaximum = "groups at the maximum",
+    EthernetUse = "Ethernet use",
+    Fairness = "fairness",
+    SendersThatOverflow = "senders at which the ring overflows",
+    BytesPerS = "bytes per s",
+    RpcPackets = "RPC packets",
+    Time = "time",
+    GroupOverNvram = "group over NVRAM",
+    ServersTime = "server's time a lookup",
+    LookupsBound = "lookups, bound",
+    Lookups = "lookups",
+    LookupsDeviation = "standard deviation of lookups",
+    Updates = "updates",
+    Pairs = "pairs",
+    ServicesTime = "service's time a pair",
+    DiskOperationsMore = "disk operations the pair needs more",
+    ThroughputToOne = "throughput to one",
+    ThroughputOfAll = "throughput, all members",
+    ThroughputSpread = "throughput, 4 and 8 senders",
+    Latency = "latency",
+    OrderedOverUnordered = "ordered over unordered",
+    TimesTheEthernet = "times the Ethernet",
+    KthbBound = "bound of KTHB89's protocol",
+    WirePb = "time on the wire, PB, 8 KB",
+    WireRmp = "time on the wire, RMP, 8 KB",
+    // Given or quoted, not measured.
+    ApplicationRate = "application rate",
+    EthernetUseOfApplications = "Ethernet use of applications",
+    DelayOfNcnOnV = "delay of NCN on V",
+    MessagesBeforeDeliveryInMm = "messages before delivery in MM",
+    HistoryEntries = "history entries",
+    Layer = "layer",
+    SequencersTime = "sequencer's time a message",
+    HeaderBytes = "header bytes",
+    ReceiveRing = "receive ring",
+    History = "history",
+    LargestPacket = "largest packet",
+    Copies = "copies",
+    PacketsOfAdkm = "packets of ADKM",
+    PacketsOfNcn = "packets of NCN",
+    PacketsOfTy = "packets of TY",
+    PacketsOfCm = "packets of CM",
+    Acknowledgements = "acknowledgements",
+    UserLevelProtocolsSlowerBy = "user-level protocols slower by",
+    GroupOverNfs = "group over NFS",
+    ShareOfReads = "share of reads",
+    Nvram = "NVRAM",
+    Ethernet = "Ethernet",
+    Detection = "detection",
+    ThroughputOverAGateway = "throughput over a gateway",
+    LatencyOfToto = "latency of ToTo",
+}
+
 /// One point, for one value of each of its conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Its name.
     pub id: String,
     /// What was measured.
-    pub what: String,
+    pub what: Quantity,
     /// The paper's number; none if it is lost, or if the point is a rule.
     pub value: Option<f64>,
     /// Unit of the number.
@@ -76,7 +162,7 @@ pub struct Point {
 #[derive(Deserialize)]
 struct Head {
     id: String,
-    what: String,
+    what: Quantity,
     value: Option<f64>,
     /// A rule may have none.
     #[serde(default)]
@@ -120,7 +206,7 @@ fn expand(row: Value) -> Vec<Point> {
         resolve(&mut conditions);
         Point {
             id: head.id.clone(),
-            what: head.what.clone(),
+            what: head.what,
             value: head.value,
             unit: head.unit.clone(),
             use_: head.use_,

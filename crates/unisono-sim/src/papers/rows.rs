@@ -1,7 +1,7 @@
 //! Rows: each point with what the testbed says of it, and whether that is good.
 
 use super::laboratory::{Laboratory, Side};
-use super::points::{Point, Use, points};
+use super::points::{Point, Quantity, Use, points};
 use super::quantities;
 use super::ring::Manner;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Row {
     #[serde(rename = "use")]
     pub use_: Use,
     /// What was measured.
-    pub what: String,
+    pub what: Quantity,
     /// Place in the paper and conditions.
     #[serde(flatten)]
     pub conditions: BTreeMap<String, Value>,
@@ -147,7 +147,7 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         point: point.id.clone(),
         figure: point.figure().into(),
         use_: point.use_,
-        what: point.what.clone(),
+        what: point.what,
         conditions: point.conditions.clone(),
         unit: point.unit.clone(),
         paper: point.value,
@@ -182,11 +182,11 @@ fn with_ratios(mut rows: Vec<Row>) -> Vec<Row> {
 /// Returns the ratios of these numbers to that of the first row of the same figure and quantity that has one, with the
 /// places of their rows.
 pub fn ratios(rows: &[Row], number: impl Fn(&Row) -> Option<f64>) -> Vec<(usize, f64)> {
-    let mut first: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
     let mut found = Vec::new();
     for (place, row) in rows.iter().enumerate() {
         let Some(number) = number(row) else { continue };
-        let base = *first.entry((&row.figure, &row.what)).or_insert(number);
+        let base = *first.entry((&row.figure, row.what)).or_insert(number);
         if base != 0.0 {
             found.push((place, number / base));
         }
