@@ -8,6 +8,7 @@ mod page;
 mod predict;
 mod report;
 mod run;
+mod tables;
 
 use crate::arguments::Common;
 use crate::lab::quality::Rate;
