@@ -21,8 +21,10 @@ pub(super) fn error(row: &Row) -> String {
 }
 
 /// The conditions that tell rows of a point apart, in the order in which people name them.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 14] = [
     "members",
+    "members_from",
+    "members_to",
     "bytes",
     "r",
     "method",

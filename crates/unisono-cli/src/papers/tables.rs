@@ -153,7 +153,7 @@ const THROUGHPUT_UNDER: f64 = 0.9;
 /// Returns where our protocol misses, of delays and throughputs.
 pub(super) fn misses(rows: &[Row]) -> Table {
     let is_miss = |row: &Row, ratio: f64| match row.what {
-        Quantity::Delay | Quantity::DelayUnderLoad => Some(ratio > DELAY_OVER),
+        Quantity::Delay | Quantity::DelayUnderLoad | Quantity::DelayPerMember => Some(ratio > DELAY_OVER),
         Quantity::Throughput => Some(ratio < THROUGHPUT_UNDER),
         _ => None,
     };
