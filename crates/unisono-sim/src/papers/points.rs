@@ -152,6 +152,8 @@ pub struct Point {
     pub absolute: Option<f64>,
     /// Why it is an exception.
     pub why: Option<String>,
+    /// The number of our own core, where it must be another one than the paper's.
+    pub ours: Option<f64>,
     /// Why our own core differs from the papers' protocol.
     pub ours_why: Option<String>,
     /// Place in the paper and conditions, by name.
@@ -172,6 +174,7 @@ struct Head {
     tolerance: Option<f64>,
     absolute: Option<f64>,
     why: Option<String>,
+    ours: Option<f64>,
     ours_why: Option<String>,
 }
 
@@ -213,6 +216,7 @@ fn expand(row: Value) -> Vec<Point> {
             tolerance: head.tolerance,
             absolute: head.absolute,
             why: head.why.clone(),
+            ours: head.ours,
             ours_why: head.ours_why.clone(),
             conditions,
         }

@@ -137,7 +137,7 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         Use::Fit => Some(FITTED_WITHIN),
         _ => point.absolute.or(point.tolerance),
     };
-    let is_within = || Some(error?.abs() <= tolerance? + ROUNDING);
+    let is_within = || Some(error?.abs() <= tolerance? + ROUNDING && ours_is_within(point, ours)?);
     let good = match point.use_ {
         Use::Fit | Use::Predict | Use::Count => Some(is_within().unwrap_or(false)),
         Use::Order => Some(found.rule.unwrap_or(false)),
@@ -166,6 +166,12 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         why: point.why.clone(),
         ours_why: point.ours_why.clone(),
     }
+}
+
+/// True if our own core gives the number that the point states for it, if it states one.
+fn ours_is_within(point: &Point, ours: Option<f64>) -> Option<bool> {
+    let Some(expected) = point.ours else { return Some(true) };
+    Some((ours? / expected - 1.0).abs() <= point.tolerance?)
 }
 
 /// Adds the ratios to the figure's first row of the same quantity.
@@ -209,6 +215,17 @@ mod tests {
         assert!(count("all") > count("KT93") && count("KT93") > count("KT93-27"));
         assert_eq!(count("KT93-27-r1"), 1);
         assert_eq!(select(&names(&["KT93", "KT94"])).unwrap_err(), "KT94");
+    }
+
+    #[test]
+    fn our_own_number_is_judged_where_a_point_states_it() {
+        let mut points = select(&names(&["KT93-27-packets-r1"])).unwrap();
+        assert_eq!((points[0].value, points[0].ours), (Some(4.0), Some(3.0)));
+        let lab = Laboratory::new(Costs::default(), 1);
+        let good = |points: &[Point]| run(points, &lab, 1, &|_| {})[0].good;
+        assert_eq!(good(&points), Some(true));
+        points[0].ours = Some(4.0);
+        assert_eq!(good(&points), Some(false));
     }
 
     #[test]
