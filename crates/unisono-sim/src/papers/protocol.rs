@@ -6,12 +6,13 @@
 //! multicasts an accept. Each application sends one message after the other and works on everything it receives.
 //!
 //! Members that neither send nor acknowledge are silent: each reports after every H messages that its application has
-//! taken, where H is the size of the history. All do so at the same message. That is what makes a member cost 4 µs a message in KT93 Fig 21;
-//! reports at different messages would cost nothing.
+//! taken, where H is the size of the history. All do so at the same message. That is what makes a member cost 4 µs a message
+//! in KT93 Fig 21; reports at different messages would cost nothing.
 //!
 //! What the papers do not say is kept simple. The sequencer numbers no message while H of them wait for its own
-//! application. A message that its sender does not have back after twice the time of its last message, 100 ms at least, is sent again, and a member that lacks a message
-//! asks the sequencer for it: receive rings lose packets when large messages arrive together.
+//! application. A message that its sender does not have back after twice the time of its last message, 100 ms at least, is
+//! sent again, and a member that lacks a message asks the sequencer for it: receive rings lose packets when large messages
+//! arrive together.
 
 use super::flip::Audience;
 use super::group::{Method, Trial};
