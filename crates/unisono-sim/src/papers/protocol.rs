@@ -46,7 +46,7 @@ pub(super) enum Said {
     Acknowledge(u64, usize),
     /// The message of this seqno is accepted.
     Accept(u64),
-    /// A silent member's report.
+    /// A member's report.
     Report,
     /// This rank lacks the message of this seqno.
     Ask(u64, usize),
@@ -133,9 +133,10 @@ impl Groups {
         &mut self.sequencers[node / self.trial.members]
     }
 
-    fn is_silent(&self, node: usize) -> bool {
+    /// True for a silent member, and where senders report too.
+    fn has_to_report(&self, node: usize) -> bool {
         let rank = self.rank(node);
-        rank > self.trial.resilience && !self.trial.senders().contains(&rank)
+        rank > self.trial.resilience && (self.trial.senders_report || !self.trial.senders().contains(&rank))
     }
 
     // --- sending ---
@@ -328,10 +329,10 @@ impl Groups {
     }
 
     fn delivered(&mut self, name: Name, desk: &mut Desk<Groups>) {
-        let (rank, silent) = (self.rank(desk.node), self.is_silent(desk.node));
+        let (rank, has_to_report) = (self.rank(desk.node), self.has_to_report(desk.node));
         let member = &mut self.members[desk.node];
         member.taken += 1;
-        if silent && member.taken.is_multiple_of(self.trial.history) {
+        if has_to_report && member.taken.is_multiple_of(self.trial.history) {
             desk.send(Audience::One(self.head(desk.node)), desk.machine.control_bytes(), Said::Report);
         }
         if rank == 0 {
