@@ -304,6 +304,12 @@ fn bad_parameters_of_the_papers_are_named() {
         (&["run", "KT93-27", "KT94"], "KT94"),
         (&["predict", "lookup", "--members", "100"], "members"),
         (&["predict", "delay", "--clients", "3"], "clients"),
+        (&["predict", "delay", "--rate", "100mbit", "--set", "rate=10"], "--rate"),
+        (&["predict", "lookups", "--service", "single", "--servers", "2"], "--servers 2"),
+        (&["predict", "lookups", "--service", "rpc", "--servers", "3"], "--servers 3"),
+        (&["predict", "delay", "--set", "long=x2"], "long"),
+        (&["predict", "delay", "--set", "scale=x2"], "scale"),
+        (&["predict", "lookup", "--set", "datagram=x2"], "datagram"),
         (&["run", "KT93-27", "--quick", "--report", "/dev/null/report"], "/dev/null/report"),
         (&["run", "KT93-27", "--quick", "--page", "/dev/null"], "papers run all"),
         (&["run", "all", "--quick", "--seed", "2", "--check-page", "/dev/null"], "--seed"),
@@ -314,6 +320,28 @@ fn bad_parameters_of_the_papers_are_named() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(word), "{arguments:?} does not name {word}: {said}");
     }
+}
+
+#[test]
+fn a_prediction_of_the_papers_without_a_result_fails_and_says_why() {
+    let output = unisono(["papers", "predict", "delay", "--set", "receive_ring=1", "--bytes", "8000"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("delivers nothing") && said.contains("receive_ring"), "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_report_of_the_papers_that_cannot_be_written_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("papers.html");
+    std::fs::create_dir(&page).unwrap();
+    let report = folder.path().to_str().unwrap();
+    let output = unisono(["papers", "run", "KT93-27-r1", "--quick", "--report", report]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(page.to_str().unwrap()), "{said}");
+    assert!(output.stdout.is_empty(), "{output:?}");
 }
 
 #[test]

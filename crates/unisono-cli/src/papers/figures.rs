@@ -1,7 +1,7 @@
 //! How numbers are written, and which rows make a curve.
 
 use std::collections::BTreeMap;
-use unisono_sim::papers::{OWN_TIMERS, Row, SEQUENCER, Use};
+use unisono_sim::papers::{OWN_TIMERS, Quantity, Row, SEQUENCER, Use};
 
 /// Returns the number with four digits, or more before the point.
 pub(super) fn number(value: f64) -> String {
@@ -12,7 +12,7 @@ pub(super) fn number(value: f64) -> String {
 
 /// Returns the error in words: in percent, or as a difference where the point bounds that.
 pub(super) fn error(row: &Row) -> String {
-    let is_difference = row.what == "group minus RPC";
+    let is_difference = row.what == Quantity::GroupMinusRpc;
     match row.error {
         Some(error) if is_difference => format!("{error:+.2} {}", row.unit),
         Some(error) => format!("{:+.1} %", 100.0 * error),
@@ -21,8 +21,10 @@ pub(super) fn error(row: &Row) -> String {
 }
 
 /// The conditions that tell rows of a point apart, in the order in which people name them.
-const SHOWN: [&str; 12] = [
+const SHOWN: [&str; 14] = [
     "members",
+    "members_from",
+    "members_to",
     "bytes",
     "r",
     "method",
@@ -83,7 +85,7 @@ pub(super) fn ring(rows: &[Row]) -> Vec<(&Row, [String; 4])> {
 pub(super) fn constants(rows: &[Row]) -> Vec<(String, String, f64, f64)> {
     let mut curves: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| matches!(row.use_, Use::Fit | Use::Predict) && row.paper.is_some()) {
-        curves.entry((&row.figure, &row.what)).or_default().push(row);
+        curves.entry((&row.figure, row.what.name())).or_default().push(row);
     }
     let far = |curve: &[&Row], of: &dyn Fn(&Row) -> Option<f64>| {
         let errors = curve.iter().filter_map(|row| Some((of(row)? / row.paper? - 1.0).abs()));

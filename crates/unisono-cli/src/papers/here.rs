@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use unisono_sim::papers::{InLab, Row, Use, ratios};
+use unisono_sim::papers::{InLab, Quantity, Row, Use, ratios};
 
 /// Maximum number of processes: more than that on few processors measure the scheduler.
 const PROCESSES_MAX: i64 = 16;
@@ -172,7 +172,7 @@ fn wanted(row: &Row, rows: &[Row]) -> Option<Wanted> {
         return None;
     }
     match text(row, "machine") {
-        _ if row.what == "RPC packets" || row.what == "group minus RPC" => Some(call(row)),
+        _ if matches!(row.what, Quantity::RpcPackets | Quantity::GroupMinusRpc) => Some(call(row)),
         Some("mc68020" | "mc68030") => of_group(row, rows),
         Some("sun3-60") => of_directory(row),
         Some("sparc5") => of_ring(row),
@@ -196,8 +196,8 @@ fn arguments(bench: &str, words: &[&str], numbers: &[(&str, i64)]) -> Vec<String
 }
 
 fn call(row: &Row) -> Wanted {
-    let (read, unit) = match row.what.as_str() {
-        "RPC packets" => (Read::Field("datagrams_per_call", 1.0), "packets"),
+    let (read, unit) = match row.what {
+        Quantity::RpcPackets => (Read::Field("datagrams_per_call", 1.0), "packets"),
         _ => (Read::GroupMinusCall, "us"),
     };
     let arguments = arguments("rpc", &["--calls", MESSAGES, "--seconds", SECONDS], &[]);
@@ -221,10 +221,10 @@ fn of_group(row: &Row, rows: &[Row]) -> Option<Wanted> {
         unit,
         labs: if fits_slow { Ground::LABS } else { &[] },
     };
-    match row.what.as_str() {
-        "delay" => Some(latency(Read::Field("p50_us", 1.0), "us")),
-        "packets" => Some(latency(Read::Field("datagrams_per_message", 1.0), "packets")),
-        "throughput" | "delay under load" => {
+    match row.what {
+        Quantity::Delay => Some(latency(Read::Field("p50_us", 1.0), "us")),
+        Quantity::Packets => Some(latency(Read::Field("datagrams_per_message", 1.0), "packets")),
+        Quantity::Throughput | Quantity::DelayUnderLoad => {
             let senders = number(row, "senders").unwrap_or(1);
             // One benchmark measures 1, 2, 4, … groups, up to as many as any row of these conditions has.
             let is_same = |other: &&Row| {
@@ -234,7 +234,7 @@ fn of_group(row: &Row, rows: &[Row]) -> Option<Wanted> {
                     && members * number(other, "groups").unwrap_or(1) <= PROCESSES_MAX
             };
             let most = rows.iter().filter(is_same).filter_map(|row| number(row, "groups")).max();
-            let field = if row.what == "throughput" { "ordered_per_s" } else { "send_p50_us" };
+            let field = if row.what == Quantity::Throughput { "ordered_per_s" } else { "send_p50_us" };
             Some(Wanted {
                 arguments: arguments(
                     "parallel",
@@ -247,7 +247,7 @@ fn of_group(row: &Row, rows: &[Row]) -> Option<Wanted> {
                     ],
                 ),
                 read: Read::OfGroups(field, groups),
-                unit: if row.what == "throughput" { "per s" } else { "us" },
+                unit: if row.what == Quantity::Throughput { "per s" } else { "us" },
                 // With long messages from all, ten seconds of a slow segment are a queue.
                 labs: if fits_slow && bytes == 0 { Ground::LABS } else { &[] },
             })
@@ -260,12 +260,12 @@ fn of_directory(row: &Row) -> Option<Wanted> {
     let service = text(row, "service")?;
     let (clients, op) = (number(row, "clients")?, text(row, "op")?);
     let durability = if service == "nvram" { "memory" } else { "majority" };
-    let (read, unit) = match (row.what.as_str(), service) {
+    let (read, unit) = match (row.what, service) {
         // The pair of servers runs beside ours, one operation at a time.
-        ("time", "rpc") => (Read::Field("against_p50_us", 1.0), "us"),
-        ("time", _) => (Read::Field("p50_us", 1.0), "us"),
+        (Quantity::Time, "rpc") => (Read::Field("against_p50_us", 1.0), "us"),
+        (Quantity::Time, _) => (Read::Field("p50_us", 1.0), "us"),
         (_, "rpc") => return None,
-        ("lookups" | "pairs", _) => (Read::Field("ops_per_s", 1.0), "per s"),
+        (Quantity::Lookups | Quantity::Pairs, _) => (Read::Field("ops_per_s", 1.0), "per s"),
         _ => return None,
     };
     let words = [
@@ -284,10 +284,10 @@ fn of_directory(row: &Row) -> Option<Wanted> {
         arguments: arguments("dir", &words, &[("--clients", clients)]),
         read,
         unit,
-        labs: match (row.what.as_str(), service) {
+        labs: match (row.what, service) {
             // These count what is left in snapshots, and fill 65 MB of logs for that.
-            ("time", "nvram") => &[Ground::Fast],
-            ("time", _) => Ground::LABS,
+            (Quantity::Time, "nvram") => &[Ground::Fast],
+            (Quantity::Time, _) => Ground::LABS,
             _ => &[],
         },
     })
@@ -321,16 +321,16 @@ fn of_ring(row: &Row) -> Option<Wanted> {
         let read = Read::Field("mb_per_s", 1000.0 * factor as f64);
         throughput(members, 1, FILE_PACKET_BYTES, read, "KB per s")
     };
-    match row.what.as_str() {
-        "latency" => Some(latency(members?, Read::Field("p50_us", 1.0), "us")),
-        "packets" if text(row, "load") == Some("high") => {
+    match row.what {
+        Quantity::Latency => Some(latency(members?, Read::Field("p50_us", 1.0), "us")),
+        Quantity::Packets if text(row, "load") == Some("high") => {
             let senders = number(row, "senders")?;
             let read = Read::Field("datagrams_per_message", 1.0);
             Some(throughput(senders, senders, number(row, "bytes")?, read, "packets"))
         }
-        "packets" => Some(latency(4, Read::Field("datagrams_per_message", 1.0), "packets")),
-        "throughput to one" => Some(kb_per_s(members?, 1)),
-        "throughput, all members" => Some(kb_per_s(members?, members?)),
+        Quantity::Packets => Some(latency(4, Read::Field("datagrams_per_message", 1.0), "packets")),
+        Quantity::ThroughputToOne => Some(kb_per_s(members?, 1)),
+        Quantity::ThroughputOfAll => Some(kb_per_s(members?, members?)),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ mod page;
 mod predict;
 mod report;
 mod run;
+mod tables;
 
 use crate::arguments::Common;
 use crate::lab::quality::Rate;
@@ -16,7 +17,7 @@ use crate::problem::Problem;
 use crate::sim::Manner;
 use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
-use unisono_sim::papers::{Change, Costs, points};
+use unisono_sim::papers::{Change, Costs, MachineName, points};
 
 /// Run the papers' measurements again, on a simulated testbed of their time
 #[derive(Args, Debug)]
@@ -70,9 +71,14 @@ impl Changes {
 
     /// Returns the costs with these changes.
     fn costs(&self) -> Result<Costs, Problem> {
+        if self.rate.is_some() && self.set.iter().any(|change| key(change) == "rate") {
+            return Err(Problem::usage(
+                "--rate and --set rate both give the rate of the Ethernet: leave one out",
+            ));
+        }
         let mut costs = Costs::default();
         // What rho divides is divided before it is changed by itself.
-        let (rho, others): (Vec<_>, Vec<_>) = self.set.iter().partition(|change| change.starts_with("rho="));
+        let (rho, others): (Vec<_>, Vec<_>) = self.set.iter().partition(|change| key(change) == "rho");
         for change in rho.into_iter().chain(others) {
             costs.set(change).map_err(|error| Problem::usage(format!("--set {change}: {error}")))?;
         }
@@ -84,6 +90,28 @@ impl Changes {
         }
         Ok(costs)
     }
+
+    /// Refuses a cost of machines that the quantity of this name does not depend on.
+    fn check_machines(&self, costs: &Costs, quantity: &str, machines: &[MachineName]) -> Result<(), Problem> {
+        for change in &self.set {
+            let known = costs.parameters().iter().filter(|parameter| parameter.parameter == key(change));
+            let of: Vec<MachineName> = known.map(|parameter| parameter.machine).collect();
+            if let [machine, ..] = of[..]
+                && !of.iter().any(|machine| machines.contains(machine))
+            {
+                return Err(Problem::usage(format!(
+                    "--set {change}: a cost of {} alone, which {quantity} does not depend on here",
+                    machine.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the name of the cost that a change is for.
+fn key(change: &str) -> &str {
+    change.split_once('=').map_or(change, |(key, _)| key)
 }
 
 impl Papers {

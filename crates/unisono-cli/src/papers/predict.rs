@@ -3,14 +3,14 @@
 use super::Changes;
 use super::run::SEED;
 use crate::arguments;
-use crate::output::Output;
+use crate::output::{Output, several};
 use crate::problem::Problem;
 use crate::progress;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::time::Duration;
 use unisono_sim::papers::{
-    Laboratory, MachineName, Measured, Method as GroupMethod, Operation, Service as Directory, Side, Trial,
+    Laboratory, MachineName, Measured, Method as GroupMethod, Operation, Service, Side, Trial,
 };
 
 /// Maximum number of members, of clients, and of groups times members: what the testbed simulates within minutes.
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Predict {
     /// What to predict
     #[arg(value_enum)]
-    quantity: Quantity,
+    quantity: Asked,
 
     #[command(flatten)]
     of_group: OfGroup,
@@ -87,9 +87,9 @@ struct OfGroup {
 struct OfDirectory {
     /// The service: rpc is a pair of servers [default: group]
     #[arg(long, value_enum)]
-    service: Option<Service>,
+    service: Option<ServiceName>,
 
-    /// Number of servers, for lookups [default: those of the service]
+    /// Number of servers, for lookups [default: those of the service; rpc has 2 and single 1]
     #[arg(long, value_name = "N", value_parser = arguments::within::<usize>(1..=9))]
     servers: Option<usize>,
 
@@ -99,7 +99,7 @@ struct OfDirectory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Quantity {
+enum Asked {
     Delay,
     Throughput,
     Lookups,
@@ -121,7 +121,7 @@ enum Method {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Service {
+enum ServiceName {
     Group,
     Rpc,
     Nvram,
@@ -131,8 +131,8 @@ enum Service {
 impl Predict {
     /// Refuses an option that has no meaning for the quantity.
     fn check(&self) -> Result<(), Problem> {
-        let is_of_group = matches!(self.quantity, Quantity::Delay | Quantity::Throughput);
-        let is_lookups = self.quantity == Quantity::Lookups;
+        let is_of_group = matches!(self.quantity, Asked::Delay | Asked::Throughput);
+        let is_lookups = self.quantity == Asked::Lookups;
         let (group, directory) = (&self.of_group, &self.of_directory);
         let given = [
             ("machine", group.machine.is_some(), is_of_group),
@@ -147,24 +147,56 @@ impl Predict {
             ("servers", directory.servers.is_some(), is_lookups),
             ("clients", directory.clients.is_some(), is_lookups),
         ];
-        match given.into_iter().find(|(_, is_given, has_meaning)| *is_given && !has_meaning) {
-            Some((option, ..)) => {
-                let quantity = name(self.quantity);
-                Err(Problem::usage(format!("--{option} has no meaning for the quantity {quantity}")))
+        if let Some((option, ..)) =
+            given.into_iter().find(|(_, is_given, has_meaning)| *is_given && !has_meaning)
+        {
+            let quantity = name(self.quantity);
+            return Err(Problem::usage(format!("--{option} has no meaning for the quantity {quantity}")));
+        }
+        let service = directory.service();
+        match directory.servers {
+            Some(servers)
+                if matches!(service, Service::Pair | Service::Single) && servers != service.servers() =>
+            {
+                Err(Problem::usage(format!("--servers {servers}: this --service has {}", service.servers())))
             }
-            None => Ok(()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Machines whose costs the quantity depends on. What a machine lacks it has from the mc68030.
+    fn machines(&self) -> Vec<MachineName> {
+        match (self.quantity, self.of_group.machine) {
+            (Asked::Delay | Asked::Throughput, Some(Machine::Mc68020)) => {
+                vec![MachineName::Mc68030, MachineName::Mc68020]
+            }
+            (Asked::Delay | Asked::Throughput, _) => vec![MachineName::Mc68030],
+            _ => vec![MachineName::Mc68030, MachineName::Sun360],
+        }
+    }
+}
+
+impl OfDirectory {
+    fn service(&self) -> Service {
+        match self.service {
+            Some(ServiceName::Group) | None => Service::Group,
+            Some(ServiceName::Rpc) => Service::Pair,
+            Some(ServiceName::Nvram) => Service::Nvram,
+            Some(ServiceName::Single) => Service::Single,
         }
     }
 }
 
 pub(super) fn run(command: &Predict, output: &Output) -> Result<(), Problem> {
     command.check()?;
-    let lab = Laboratory::new(command.changes.costs()?, command.seed.unwrap_or(SEED));
+    let costs = command.changes.costs()?;
+    command.changes.check_machines(&costs, &name(command.quantity), &command.machines())?;
+    let lab = Laboratory::new(costs, command.seed.unwrap_or(SEED));
     let under_way =
         progress::tell_if_long(PATIENCE, || "simulates: many members and large messages take minutes …");
     let answer = match command.quantity {
-        Quantity::Delay | Quantity::Throughput => of_group(command, &lab),
-        _ => Ok(of_directory(command, &lab)),
+        Asked::Delay | Asked::Throughput => of_group(command, &lab),
+        _ => of_directory(command, &lab),
     };
     drop(under_way);
     let answer = answer?;
@@ -183,8 +215,13 @@ fn shown(number: &Value) -> String {
 
 fn of_group(command: &Predict, lab: &Laboratory) -> Result<Value, Problem> {
     let trial = trial(command)?;
-    let is_delay = command.quantity == Quantity::Delay;
+    let is_delay = command.quantity == Asked::Delay;
     let [simulated, ours] = [Side::Papers, Side::Ours].map(|side| lab.trial(&trial, side));
+    for (whose, measured) in [("the papers' protocol", &simulated), ("our own protocol", &ours)] {
+        if !measured.delay_us.is_finite() {
+            return Err(Problem::failed(nothing(whose, measured)));
+        }
+    }
     let number = |measured: &Measured| if is_delay { measured.delay_us / 1000.0 } else { measured.per_s };
     Ok(json!({
         "command": "papers predict",
@@ -196,6 +233,15 @@ fn of_group(command: &Predict, lab: &Laboratory) -> Result<Value, Problem> {
         "interrupts": simulated.interrupts,
         "ours_packets": ours.packets,
     }))
+}
+
+/// Says why a trial has no result: no message was delivered.
+fn nothing(whose: &str, measured: &Measured) -> String {
+    let why = match measured.lost {
+        0 => "no message came back to its sender in an hour of simulated time".into(),
+        lost => format!("full receive rings lost {} (receive_ring)", several(lost, "packet")),
+    };
+    format!("with these costs {whose} delivers nothing: {why}")
 }
 
 fn trial(command: &Predict) -> Result<Trial, Problem> {
@@ -212,7 +258,7 @@ fn trial(command: &Predict) -> Result<Trial, Problem> {
         Some(Machine::Mc68020) => MachineName::Mc68020,
         Some(Machine::Mc68030) | None => MachineName::Mc68030,
     });
-    let senders = of.senders.unwrap_or(if command.quantity == Quantity::Delay { 1 } else { members });
+    let senders = of.senders.unwrap_or(if command.quantity == Asked::Delay { 1 } else { members });
     if senders > members {
         return Err(Problem::usage(format!("--senders {senders} are more than the {members} members")));
     }
@@ -233,22 +279,19 @@ fn trial(command: &Predict) -> Result<Trial, Problem> {
     })
 }
 
-fn of_directory(command: &Predict, lab: &Laboratory) -> Value {
-    let of = &command.of_directory;
-    let service = match of.service {
-        Some(Service::Group) | None => Directory::Group,
-        Some(Service::Rpc) => Directory::Pair,
-        Some(Service::Nvram) => Directory::Nvram,
-        Some(Service::Single) => Directory::Single,
-    };
+fn of_directory(command: &Predict, lab: &Laboratory) -> Result<Value, Problem> {
+    let (of, service) = (&command.of_directory, command.of_directory.service());
     let took = |operation| ("ms", lab.operation_ms(operation, service));
     let (unit, simulated) = match command.quantity {
-        Quantity::AppendDelete => took(Operation::AppendDelete),
-        Quantity::TmpFile => took(Operation::TmpFile),
-        Quantity::Lookup => took(Operation::Lookup),
+        Asked::AppendDelete => took(Operation::AppendDelete),
+        Asked::TmpFile => took(Operation::TmpFile),
+        Asked::Lookup => took(Operation::Lookup),
         _ => ("per s", lab.lookups_per_s(of.servers.unwrap_or(service.servers()), of.clients.unwrap_or(7))),
     };
-    json!({
+    if !simulated.is_finite() {
+        return Err(Problem::failed("with these costs no call of a client is answered"));
+    }
+    Ok(json!({
         "command": "papers predict",
         "quantity": name(command.quantity),
         "unit": unit,
@@ -257,9 +300,9 @@ fn of_directory(command: &Predict, lab: &Laboratory) -> Value {
         "packets": null,
         "interrupts": null,
         "ours_packets": null,
-    })
+    }))
 }
 
-fn name(quantity: Quantity) -> String {
+fn name(quantity: Asked) -> String {
     quantity.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }

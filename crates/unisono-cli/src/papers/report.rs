@@ -1,7 +1,7 @@
 //! `--report DIR`: one page with a plot for each figure.
 
-use super::figures;
 use super::here::SLOW;
+use super::tables;
 use crate::bench::report::{Curve, Look, draw, escaped, head};
 use crate::output::Output;
 use crate::problem::Problem;
@@ -20,12 +20,17 @@ const AXES: [&str; 6] = ["groups", "r", "senders", "clients", "members", "destin
 /// An exception that is farther out on the axis than this multiple of all other rows would squeeze them.
 const FAR_OUT: f64 = 3.0;
 
-/// Makes the folder before anything is measured.
+/// Name of the page in its folder.
+const PAGE: &str = "papers.html";
+
+/// Makes the folder and refuses a page that cannot be written, before anything is measured.
 pub(super) fn prepare(folder: &Path) -> Result<(), Problem> {
-    let unwritable = |error| Problem::usage(format!("cannot write into {}: {error}", folder.display()));
+    let page = folder.join(PAGE);
+    let unwritable = |error| Problem::usage(format!("--report: cannot write {}: {error}", page.display()));
     fs::create_dir_all(folder).map_err(unwritable)?;
-    let probe = folder.join(".papers");
-    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(unwritable)
+    let is_new = !page.exists();
+    fs::OpenOptions::new().append(true).create(true).open(&page).map_err(unwritable)?;
+    if is_new { fs::remove_file(&page).map_err(unwritable) } else { Ok(()) }
 }
 
 /// Writes the page.
@@ -46,12 +51,18 @@ pub(super) fn write(folder: &Path, rows: &[Row], costs: &Costs, output: &Output)
             let _ = writeln!(page, "<figure><figcaption>{}</figcaption>{svg}</figure>", escaped(&caption));
         }
     }
-    table_of_exceptions(&mut page, rows);
-    table_of_ring(&mut page, rows);
-    table_of_rows(&mut page, rows);
-    table_of_constants(&mut page, rows);
-    table_of_costs(&mut page, costs);
-    let path = folder.join("papers.html");
+    for (title, table) in [
+        ("Exceptions", tables::exceptions(rows)),
+        ("The ring in RMP's place", tables::ring(rows)),
+        ("All points", tables::all_points(rows)),
+        ("How near a constant comes", tables::constants(rows)),
+        ("Costs", tables::costs(costs)),
+    ] {
+        if !table.is_empty() {
+            let _ = writeln!(page, "<h2>{title}</h2>\n{}", table.html());
+        }
+    }
+    let path = folder.join(PAGE);
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     output.say(format_args!("the report: {}", path.display()))?;
     Ok(output.object(&json!({"command": "papers", "report": path.display().to_string()}))?)
@@ -73,7 +84,7 @@ fn by_figure(rows: &[Row]) -> Vec<(String, Vec<&Row>)> {
 fn plots(figure: &str, rows: &[&Row]) -> Vec<(String, String)> {
     let mut quantities: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.simulated.is_some()) {
-        quantities.entry((&row.what, &row.unit)).or_default().push(row);
+        quantities.entry((row.what.name(), &row.unit)).or_default().push(row);
     }
     let mut found = Vec::new();
     for ((what, unit), rows) in quantities {
@@ -183,115 +194,4 @@ fn here(rows: &[&Row], axis: &str) -> Vec<Curve> {
         }
     }
     curves
-}
-
-fn table_of_rows(page: &mut String, rows: &[Row]) {
-    page.push_str(
-        "<h2>All points</h2>\n<div class=\"wide\"><table>\n<tr><th>point</th><th>use</th><th>conditions</th>\
-         <th>paper</th><th>simulated</th><th>error</th><th>ours</th><th>unit</th><th>here</th><th>why</th></tr>\n",
-    );
-    let shown = |number: Option<f64>| number.map_or_else(String::new, figures::number);
-    for row in rows.iter().filter(|row| !matches!(row.use_, Use::Given | Use::Quote)) {
-        let why = row.why.as_deref().or(row.ours_why.as_deref()).unwrap_or_default();
-        let cells = [
-            row.point.clone(),
-            row.use_.name().into(),
-            figures::conditions(row),
-            shown(row.paper),
-            shown(row.simulated),
-            figures::error(row),
-            shown(row.ours),
-            row.unit.clone(),
-        ];
-        let cells = cells.map(|cell| format!("<td>{}</td>", escaped(&cell))).concat();
-        let words = [figures::here(row).unwrap_or_default(), why.into()]
-            .map(|text| format!("<td class=\"words\">{}</td>", escaped(&text)))
-            .concat();
-        let _ = writeln!(page, "<tr>{cells}{words}</tr>");
-    }
-    page.push_str("</table></div>\n");
-}
-
-fn table_of_exceptions(page: &mut String, rows: &[Row]) {
-    if !rows.iter().any(|row| row.use_ == Use::Exception) {
-        return;
-    }
-    page.push_str(
-        "<h2>Exceptions</h2>\n<p>The testbed does not predict these, and does not have to.</p>\n<table>\n\
-         <tr><th>point</th><th>paper</th><th>simulated</th><th>unit</th><th>why</th></tr>\n",
-    );
-    let shown = |number: Option<f64>| number.map_or_else(String::new, figures::number);
-    for row in rows.iter().filter(|row| row.use_ == Use::Exception) {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td></tr>",
-            row.point,
-            shown(row.paper),
-            shown(row.simulated),
-            row.unit,
-            escaped(row.why.as_deref().unwrap_or_default())
-        );
-    }
-    page.push_str("</table>\n");
-}
-
-fn table_of_ring(page: &mut String, rows: &[Row]) {
-    let of_ring = figures::ring(rows);
-    if of_ring.is_empty() {
-        return;
-    }
-    page.push_str(
-        "<h2>The ring in RMP's place</h2>\n<table>\n<tr><th>point</th><th>conditions</th><th>RMP, simulated</th>\
-         <th>our ring</th><th>with its own timers alone</th><th>our sequencer</th><th>unit</th></tr>\n",
-    );
-    for (row, numbers) in of_ring {
-        let cells = numbers.map(|number| format!("<td>{number}</td>")).concat();
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td>{cells}<td>{}</td></tr>",
-            row.point,
-            figures::conditions(row),
-            row.unit
-        );
-    }
-    page.push_str("</table>\n");
-}
-
-fn table_of_constants(page: &mut String, rows: &[Row]) {
-    page.push_str(
-        "<h2>How near a constant comes</h2>\n<p>If each number of a figure were predicted to be its first one, \
-         the largest error would be this. Where that is small, a prediction is no evidence.</p>\n<table>\n\
-         <tr><th>figure</th><th>quantity</th><th>a constant</th><th>the testbed</th></tr>\n",
-    );
-    for (figure, what, constant, simulated) in figures::constants(rows) {
-        let _ = writeln!(
-            page,
-            "<tr><td>{figure}</td><td>{}</td><td>{:.0} %</td><td>{:.0} %</td></tr>",
-            escaped(&what),
-            100.0 * constant,
-            100.0 * simulated
-        );
-    }
-    page.push_str("</table>\n");
-}
-
-fn table_of_costs(page: &mut String, costs: &Costs) {
-    page.push_str(
-        "<h2>Costs</h2>\n<table>\n<tr><th>cost</th><th>machine</th><th>value</th><th>unit</th><th>origin</th>\
-         <th>from</th><th>meaning</th></tr>\n",
-    );
-    for parameter in costs.parameters() {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            parameter.parameter,
-            parameter.machine.name(),
-            figures::number(parameter.value),
-            parameter.unit,
-            parameter.origin.name(),
-            parameter.from.unwrap_or_default(),
-            escaped(parameter.meaning)
-        );
-    }
-    page.push_str("</table>\n");
 }

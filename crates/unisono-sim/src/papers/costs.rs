@@ -153,7 +153,7 @@ pub(super) struct Machine {
 
 /// Costs of the directory service [KTV93], in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Directory {
+pub(super) struct DirectoryCosts {
     pub(super) lookup: f64,
     pub(super) update: f64,
     pub(super) short: f64,
@@ -390,9 +390,9 @@ impl Costs {
     }
 
     /// Returns the costs of the directory service.
-    pub(super) fn directory(&self) -> Directory {
+    pub(super) fn directory(&self) -> DirectoryCosts {
         let value = |key| self.value(MachineName::Sun360, key);
-        Directory {
+        DirectoryCosts {
             lookup: value("lookup"),
             update: value("update"),
             short: value("short"),

@@ -39,6 +39,8 @@ pub struct Trial {
     pub groups: usize,
     /// Messages that the history holds.
     pub history: u64,
+    /// True if members that send report as silent ones do. The papers' do not, ours do.
+    pub senders_report: bool,
     /// True for processors that need no time.
     pub free: bool,
     /// The seed, which collisions depend on.
@@ -93,6 +95,7 @@ impl Trial {
             sender_on_sequencer: false,
             groups: 1,
             history: if machine == MachineName::Mc68020 { 20 } else { 128 },
+            senders_report: false,
             free: false,
             seed: 1,
         }
@@ -213,6 +216,7 @@ mod tests {
         sender_on_sequencer: false,
         groups: 1,
         history: 128,
+        senders_report: false,
         free: false,
         seed: 1,
     };
@@ -275,6 +279,25 @@ mod tests {
         let [papers, ours] = packets(2, 1);
         near(papers, 4.0, 0.01);
         near(ours, 3.0, 0.05);
+    }
+
+    /// The reason of KTHB89-6-per-member and KT93-21-per-member states this.
+    #[test]
+    fn the_report_of_the_sender_is_most_of_what_a_member_costs_more_in_our_protocol() {
+        let costs = Costs::default();
+        for (machine, most) in [(MachineName::Mc68020, 10), (MachineName::Mc68030, 30)] {
+            let added = |run: &dyn Fn(&Trial) -> Measured, senders_report| {
+                let delay = |members| run(&Trial { members, senders_report, ..Trial::new(machine) }).delay_us;
+                (delay(most) - delay(2)) / (most - 2) as f64
+            };
+            let [papers, with_report] =
+                [false, true].map(|senders_report| added(&|trial| trial.simulate(&costs), senders_report));
+            let ours = added(&|trial| trial.ours(&costs), false);
+            assert!(
+                ours > 1.1 * papers && (ours - with_report).abs() < 0.5 * (ours - papers),
+                "{papers} {with_report} {ours}"
+            );
+        }
     }
 
     #[test]

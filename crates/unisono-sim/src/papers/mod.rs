@@ -38,5 +38,5 @@ pub use costs::{Change, CostError, Costs, MachineName, Origin, Parameter};
 pub use directory::{Operation, Service};
 pub use group::{Measured, Method, Trial};
 pub use laboratory::{Laboratory, Side};
-pub use points::{Point, Use, points};
+pub use points::{Point, Quantity, Use, points};
 pub use rows::{InLab, OWN_TIMERS, Row, SEQUENCER, ratios, run, select};

@@ -47,13 +47,99 @@ impl Use {
     }
 }
 
+/// Declares the quantities, each with its name in the table of points.
+macro_rules! quantities {
+    ($($variant:ident = $name:literal,)*) => {
+        /// What a point is a number of.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Quantity {
+            $(#[doc = $name] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Quantity {
+            /// Returns its name in the table of points.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Quantity::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+quantities! {
+    Delay = "delay",
+    DelayUnderLoad = "delay under load",
+    DelayAdded = "delay added",
+    DelayPerMember = "delay per member",
+    DelayPerAcknowledgement = "delay per acknowledgement",
+    CriticalPath = "critical path",
+    Throughput = "throughput",
+    Packets = "packets",
+    Interrupts = "interrupts",
+    GroupMinusRpc = "group minus RPC",
+    BbOverPb = "bb over pb",
+    SequencersBound = "sequencer's bound",
+    GroupsAtTheMaximum = "groups at the maximum",
+    EthernetUse = "Ethernet use",
+    Fairness = "fairness",
+    SendersThatOverflow = "senders at which the ring overflows",
+    BytesPerS = "bytes per s",
+    RpcPackets = "RPC packets",
+    Time = "time",
+    GroupOverNvram = "group over NVRAM",
+    ServersTime = "server's time a lookup",
+    LookupsBound = "lookups, bound",
+    Lookups = "lookups",
+    LookupsDeviation = "standard deviation of lookups",
+    Updates = "updates",
+    Pairs = "pairs",
+    ServicesTime = "service's time a pair",
+    DiskOperationsMore = "disk operations the pair needs more",
+    ThroughputToOne = "throughput to one",
+    ThroughputOfAll = "throughput, all members",
+    ThroughputSpread = "throughput, 4 and 8 senders",
+    Latency = "latency",
+    OrderedOverUnordered = "ordered over unordered",
+    TimesTheEthernet = "times the Ethernet",
+    KthbBound = "bound of KTHB89's protocol",
+    WirePb = "time on the wire, PB, 8 KB",
+    WireRmp = "time on the wire, RMP, 8 KB",
+    // Given or quoted, not measured.
+    ApplicationRate = "application rate",
+    EthernetUseOfApplications = "Ethernet use of applications",
+    DelayOfNcnOnV = "delay of NCN on V",
+    MessagesBeforeDeliveryInMm = "messages before delivery in MM",
+    HistoryEntries = "history entries",
+    Layer = "layer",
+    SequencersTime = "sequencer's time a message",
+    HeaderBytes = "header bytes",
+    ReceiveRing = "receive ring",
+    History = "history",
+    LargestPacket = "largest packet",
+    Copies = "copies",
+    PacketsOfAdkm = "packets of ADKM",
+    PacketsOfNcn = "packets of NCN",
+    PacketsOfTy = "packets of TY",
+    PacketsOfCm = "packets of CM",
+    Acknowledgements = "acknowledgements",
+    UserLevelProtocolsSlowerBy = "user-level protocols slower by",
+    GroupOverNfs = "group over NFS",
+    ShareOfReads = "share of reads",
+    Nvram = "NVRAM",
+    Ethernet = "Ethernet",
+    Detection = "detection",
+    ThroughputOverAGateway = "throughput over a gateway",
+    LatencyOfToto = "latency of ToTo",
+}
+
 /// One point, for one value of each of its conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Its name.
     pub id: String,
     /// What was measured.
-    pub what: String,
+    pub what: Quantity,
     /// The paper's number; none if it is lost, or if the point is a rule.
     pub value: Option<f64>,
     /// Unit of the number.
@@ -66,6 +152,8 @@ pub struct Point {
     pub absolute: Option<f64>,
     /// Why it is an exception.
     pub why: Option<String>,
+    /// The number of our own core, where it must be another one than the paper's.
+    pub ours: Option<f64>,
     /// Why our own core differs from the papers' protocol.
     pub ours_why: Option<String>,
     /// Place in the paper and conditions, by name.
@@ -76,7 +164,7 @@ pub struct Point {
 #[derive(Deserialize)]
 struct Head {
     id: String,
-    what: String,
+    what: Quantity,
     value: Option<f64>,
     /// A rule may have none.
     #[serde(default)]
@@ -86,6 +174,7 @@ struct Head {
     tolerance: Option<f64>,
     absolute: Option<f64>,
     why: Option<String>,
+    ours: Option<f64>,
     ours_why: Option<String>,
 }
 
@@ -120,13 +209,14 @@ fn expand(row: Value) -> Vec<Point> {
         resolve(&mut conditions);
         Point {
             id: head.id.clone(),
-            what: head.what.clone(),
+            what: head.what,
             value: head.value,
             unit: head.unit.clone(),
             use_: head.use_,
             tolerance: head.tolerance,
             absolute: head.absolute,
             why: head.why.clone(),
+            ours: head.ours,
             ours_why: head.ours_why.clone(),
             conditions,
         }

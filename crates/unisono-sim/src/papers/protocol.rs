@@ -6,12 +6,13 @@
 //! multicasts an accept. Each application sends one message after the other and works on everything it receives.
 //!
 //! Members that neither send nor acknowledge are silent: each reports after every H messages that its application has
-//! taken, where H is the size of the history. All do so at the same message. That is what makes a member cost 4 µs a message in KT93 Fig 21;
-//! reports at different messages would cost nothing.
+//! taken, where H is the size of the history. All do so at the same message. That is what makes a member cost 4 µs a message
+//! in KT93 Fig 21; reports at different messages would cost nothing.
 //!
 //! What the papers do not say is kept simple. The sequencer numbers no message while H of them wait for its own
-//! application. A message that its sender does not have back after twice the time of its last message, 100 ms at least, is sent again, and a member that lacks a message
-//! asks the sequencer for it: receive rings lose packets when large messages arrive together.
+//! application. A message that its sender does not have back after twice the time of its last message, 100 ms at least, is
+//! sent again, and a member that lacks a message asks the sequencer for it: receive rings lose packets when large messages
+//! arrive together.
 
 use super::flip::Audience;
 use super::group::{Method, Trial};
@@ -45,7 +46,7 @@ pub(super) enum Said {
     Acknowledge(u64, usize),
     /// The message of this seqno is accepted.
     Accept(u64),
-    /// A silent member's report.
+    /// A member's report.
     Report,
     /// This rank lacks the message of this seqno.
     Ask(u64, usize),
@@ -132,9 +133,10 @@ impl Groups {
         &mut self.sequencers[node / self.trial.members]
     }
 
-    fn is_silent(&self, node: usize) -> bool {
+    /// True for a silent member, and where senders report too.
+    fn has_to_report(&self, node: usize) -> bool {
         let rank = self.rank(node);
-        rank > self.trial.resilience && !self.trial.senders().contains(&rank)
+        rank > self.trial.resilience && (self.trial.senders_report || !self.trial.senders().contains(&rank))
     }
 
     // --- sending ---
@@ -327,10 +329,10 @@ impl Groups {
     }
 
     fn delivered(&mut self, name: Name, desk: &mut Desk<Groups>) {
-        let (rank, silent) = (self.rank(desk.node), self.is_silent(desk.node));
+        let (rank, has_to_report) = (self.rank(desk.node), self.has_to_report(desk.node));
         let member = &mut self.members[desk.node];
         member.taken += 1;
-        if silent && member.taken.is_multiple_of(self.trial.history) {
+        if has_to_report && member.taken.is_multiple_of(self.trial.history) {
             desk.send(Audience::One(self.head(desk.node)), desk.machine.control_bytes(), Said::Report);
         }
         if rank == 0 {

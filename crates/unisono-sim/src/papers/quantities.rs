@@ -8,7 +8,7 @@ use super::costs::MachineName;
 use super::directory::{Directory, Operation, Service};
 use super::group::{Measured, Method, Trial};
 use super::laboratory::{Laboratory, Side};
-use super::points::{Point, Use};
+use super::points::{Point, Quantity, Use};
 use super::ring::Manner;
 use super::rmp::{Transfer, Transferred};
 
@@ -93,38 +93,37 @@ pub(super) fn trial(point: &Point) -> Trial {
 }
 
 fn of_group(point: &Point, side: Side, lab: &Laboratory) -> Option<Found> {
-    if matches!(point.paper(), "KTV93" | "WMK94") && point.what != "packets" || point.text("load").is_some() {
+    if matches!(point.paper(), "KTV93" | "WMK94") && point.what != Quantity::Packets
+        || point.text("load").is_some()
+    {
         return None;
     }
     let trial = trial(point);
     let run = |trial: &Trial| lab.trial(trial, side);
     let delay = |trial: &Trial| run(trial).delay_us;
     let rpc = || lab.rpc(trial.machine).delay_us;
-    Some(match (point.what.as_str(), point.use_) {
-        ("delay" | "delay under load", _) => Found::number(delay(&trial) / 1000.0),
-        ("throughput", Use::Order) => larger_is_slower(&trial, &run),
-        ("throughput", Use::Exception) if point.value.is_none() => Found::number(
-            (1..=4).map(|groups| run(&Trial { groups, ..trial.clone() }).per_s).fold(0.0, f64::max),
-        ),
-        ("throughput", _) => Found::number(run(&trial).per_s),
-        ("packets", _) => Found::number(run(&trial).packets),
-        ("interrupts", _) if trial.method == Method::Bb => Found::number(run(&trial).last_interrupts),
-        ("interrupts", _) => Found::number(run(&trial).interrupts),
-        ("critical path", _) => Found::number(delay(&trial)),
-        ("delay added", _) => {
+    Some(match (point.what, point.use_) {
+        (Quantity::Delay | Quantity::DelayUnderLoad, _) => Found::number(delay(&trial) / 1000.0),
+        (Quantity::Throughput, Use::Order) => larger_is_slower(&trial, &run),
+        (Quantity::Throughput, _) => Found::number(run(&trial).per_s),
+        (Quantity::Packets, _) => Found::number(run(&trial).packets),
+        (Quantity::Interrupts, _) if trial.method == Method::Bb => Found::number(run(&trial).last_interrupts),
+        (Quantity::Interrupts, _) => Found::number(run(&trial).interrupts),
+        (Quantity::CriticalPath, _) => Found::number(delay(&trial)),
+        (Quantity::DelayAdded, _) => {
             Found::number((delay(&trial) - delay(&Trial { bytes: 0, ..trial.clone() })) / 1000.0)
         }
-        ("delay per member", _) => per_member(point, &trial, &delay),
-        ("group minus RPC", _) => Found::number((delay(&trial) - rpc()) / 1000.0),
-        ("bb over pb", _) => bb_over_pb(point, &trial, &delay),
-        ("sequencer's bound", _) => Found::number(1e6 / run(&trial).sequencer_us),
-        ("groups at the maximum", _) => most_groups(&trial, &run),
-        ("delay per acknowledgement", _) => {
+        (Quantity::DelayPerMember, _) => per_member(point, &trial, &delay),
+        (Quantity::GroupMinusRpc, _) => Found::number((delay(&trial) - rpc()) / 1000.0),
+        (Quantity::BbOverPb, _) => bb_over_pb(point, &trial, &delay),
+        (Quantity::SequencersBound, _) => Found::number(1e6 / run(&trial).sequencer_us),
+        (Quantity::GroupsAtTheMaximum, _) => most_groups(&trial, &run),
+        (Quantity::DelayPerAcknowledgement, _) => {
             let with = |r| delay(&Trial { resilience: r, members: r + 1, ..trial.clone() });
             Found::number((with(15) - with(1)) / 14.0)
         }
-        ("Ethernet use", Use::Exception) => Found::number(run(&trial).use_share),
-        ("fairness", _) => fairness(&trial, &run(&trial)),
+        (Quantity::EthernetUse, Use::Exception) => Found::number(run(&trial).use_share),
+        (Quantity::Fairness, _) => fairness(&trial, &run(&trial)),
         _ => return None,
     })
 }
@@ -196,13 +195,13 @@ fn of_arithmetic(point: &Point, lab: &Laboratory) -> Found {
     let machine = lab.costs.machine(MachineName::Mc68030);
     let null = (machine.packet_header_bytes() + machine.message_bytes(0)) as f64;
     let bytes = point.number("bytes").unwrap_or(0) as u64;
-    match point.what.as_str() {
-        "RPC packets" => Found::number(lab.rpc(MachineName::Mc68020).packets),
-        "bytes per s" => Found::number(PARALLEL_PER_S * 2.0 * null),
-        "Ethernet use" => {
+    match point.what {
+        Quantity::RpcPackets => Found::number(lab.rpc(MachineName::Mc68020).packets),
+        Quantity::BytesPerS => Found::number(PARALLEL_PER_S * 2.0 * null),
+        Quantity::EthernetUse => {
             Found::number(PARALLEL_PER_S * 2.0 * (null + 4.0) * 8.0 / (1e6 * machine.mbit_per_s))
         }
-        "senders at which the ring overflows" => {
+        Quantity::SendersThatOverflow => {
             Found::number((machine.receive_ring / machine.packets(bytes) + 1) as f64)
         }
         _ => Found::NOTHING,
@@ -223,20 +222,20 @@ fn of_directory(point: &Point, lab: &Laboratory) -> Found {
     };
     let clients = point.number("clients").unwrap_or(1);
     let servers = point.number("servers").unwrap_or(service.servers());
-    Found::number(match point.what.as_str() {
-        "RPC packets" => lab.rpc(MachineName::Mc68030).packets,
-        "time" => directory.took(operation, service),
-        "group over NVRAM" => {
+    Found::number(match point.what {
+        Quantity::RpcPackets => lab.rpc(MachineName::Mc68030).packets,
+        Quantity::Time => directory.took(operation, service),
+        Quantity::GroupOverNvram => {
             directory.took(operation, Service::Group) / directory.took(operation, Service::Nvram)
         }
-        "server's time a lookup" => directory.lookup_served(),
-        "lookups, bound" => 1000.0 * servers as f64 / directory.lookup_served(),
-        "lookups" => lab.lookups(servers, clients).mean,
-        "standard deviation of lookups" => lab.lookups(servers, clients).deviation,
-        "updates" => 2.0 * directory.pairs_per_s(service, clients),
-        "pairs" => directory.pairs_per_s(service, clients),
-        "service's time a pair" => directory.pair_served(service),
-        "disk operations the pair needs more" => {
+        Quantity::ServersTime => directory.lookup_served(),
+        Quantity::LookupsBound => 1000.0 * servers as f64 / directory.lookup_served(),
+        Quantity::Lookups => lab.lookups(servers, clients).mean,
+        Quantity::LookupsDeviation => lab.lookups(servers, clients).deviation,
+        Quantity::Updates => 2.0 * directory.pairs_per_s(service, clients),
+        Quantity::Pairs => directory.pairs_per_s(service, clients),
+        Quantity::ServicesTime => directory.pair_served(service),
+        Quantity::DiskOperationsMore => {
             let [pair, group] = [Service::Pair, Service::Group].map(Directory::disk_operations);
             f64::from(pair - group)
         }
@@ -246,11 +245,11 @@ fn of_directory(point: &Point, lab: &Laboratory) -> Found {
 
 fn of_rmp(point: &Point, lab: &Laboratory) -> Found {
     let ethernet = 1000.0 * lab.costs.machine(MachineName::Sparc5).mbit_per_s / 8.0;
-    match point.what.as_str() {
-        "times the Ethernet" => Found::number(AGGREGATE_KB_PER_S / ethernet),
-        "bound of KTHB89's protocol" => Found::number(bound(lab)),
-        "time on the wire, PB, 8 KB" => Found::number(2.0 * bits_ms(point, lab)),
-        "time on the wire, RMP, 8 KB" => Found::number(bits_ms(point, lab) + ack_ms(lab)),
+    match point.what {
+        Quantity::TimesTheEthernet => Found::number(AGGREGATE_KB_PER_S / ethernet),
+        Quantity::KthbBound => Found::number(bound(lab)),
+        Quantity::WirePb => Found::number(2.0 * bits_ms(point, lab)),
+        Quantity::WireRmp => Found::number(bits_ms(point, lab) + ack_ms(lab)),
         _ => of_transfers(point, lab, &|transfer| lab.transfer(transfer), &|transfer| {
             lab.transfer(transfer).received_ms
         }),
@@ -285,17 +284,17 @@ fn of_transfers(
         Found::rule(most / least, most / least <= 1.15)
     };
     let latency = |members| run(alone(members)).ordered_ms;
-    match (point.what.as_str(), point.use_) {
-        ("throughput to one", Use::Order) => is_flat(&to_others),
+    match (point.what, point.use_) {
+        (Quantity::ThroughputToOne, Use::Order) => is_flat(&to_others),
         // The paper says nothing of the group: eight members, as where its largest aggregate was measured.
-        ("throughput to one", Use::Exception) => Found::number(file(8, 1, true, 0)),
-        ("throughput to one", _) => Found::number(to_others(members)),
-        ("Ethernet use", _) => Found::number(to_others(members) / ethernet),
-        ("latency", Use::Order) => is_flat(&latency),
-        ("latency", _) => Found::number(latency(members)),
-        ("throughput, all members", _) => Found::number(members as f64 * file(members, 1, true, 0)),
-        ("ordered over unordered", _) => Found::number(latency(3) / received_ms(alone(3))),
-        ("packets", _) if point.text("load") == Some("high") => {
+        (Quantity::ThroughputToOne, Use::Exception) => Found::number(file(8, 1, true, 0)),
+        (Quantity::ThroughputToOne, _) => Found::number(to_others(members)),
+        (Quantity::EthernetUse, _) => Found::number(to_others(members) / ethernet),
+        (Quantity::Latency, Use::Order) => is_flat(&latency),
+        (Quantity::Latency, _) => Found::number(latency(members)),
+        (Quantity::ThroughputOfAll, _) => Found::number(members as f64 * file(members, 1, true, 0)),
+        (Quantity::OrderedOverUnordered, _) => Found::number(latency(3) / received_ms(alone(3))),
+        (Quantity::Packets, _) if point.text("load") == Some("high") => {
             let senders = point.number("senders").unwrap_or(1);
             let load = Transfer {
                 members: senders,
@@ -307,8 +306,8 @@ fn of_transfers(
             };
             Found::number(run(load).multicasts)
         }
-        ("packets", _) => Found::number(run(alone(3)).multicasts),
-        ("throughput, 4 and 8 senders", _) => {
+        (Quantity::Packets, _) => Found::number(run(alone(3)).multicasts),
+        (Quantity::ThroughputSpread, _) => {
             let spread = |senders| {
                 let rates: Vec<f64> = (0..SEEDS).map(|seed| file(8, senders, true, seed)).collect();
                 let [least, most] =
@@ -340,4 +339,23 @@ fn ack_ms(lab: &Laboratory) -> f64 {
     let machine = lab.costs.machine(MachineName::Sparc5);
     let bytes = machine.packet_header_bytes() + machine.message_bytes(0);
     bytes as f64 * 8.0 / machine.mbit_per_s / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::costs::Costs;
+    use super::*;
+
+    /// The reasons of KT93-26-max and KT93-26-peak state these numbers.
+    #[test]
+    fn parallel_groups_need_fewer_packets_than_two_and_their_total_grows_beyond_seven() {
+        let lab = Laboratory::new(Costs::default(), 1);
+        let of_two = Trial { senders: 2, sender_on_sequencer: true, ..Trial::new(MachineName::Mc68030) };
+        let [five, seven, twelve] =
+            [5, 7, 12].map(|groups| lab.trial(&Trial { groups, ..of_two.clone() }, Side::Papers));
+        assert!((five.packets - 1.20).abs() < 0.01, "{five:?}");
+        let used = PARALLEL_PER_S * five.packets * 120.0 * 8.0 / 1e7;
+        assert!((used - 0.37).abs() < 0.005, "{used}");
+        assert!(five.per_s < 0.8 * seven.per_s && seven.per_s < 0.9 * twelve.per_s, "{seven:?} {twelve:?}");
+    }
 }

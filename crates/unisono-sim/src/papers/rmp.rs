@@ -103,7 +103,7 @@ struct Flight {
     ordered: usize,
 }
 
-struct Ring {
+struct RmpRing {
     transfer: Transfer,
     sites: Vec<Site>,
     flights: BTreeMap<Name, Flight>,
@@ -134,7 +134,7 @@ fn datagram_us(machine: &Machine, bytes: u64) -> f64 {
     machine.datagram + machine.byte * (machine.message_bytes(bytes)) as f64
 }
 
-impl Ring {
+impl RmpRing {
     fn everyone(&self) -> Audience {
         Audience::All(0..self.sites.len())
     }
@@ -146,14 +146,14 @@ impl Ring {
         }
     }
 
-    fn multicast(&mut self, said: Said, desk: &mut Desk<Ring>) {
+    fn multicast(&mut self, said: Said, desk: &mut Desk<RmpRing>) {
         self.multicasts += 1;
         let bytes = desk.machine.message_bytes(self.bytes_of(&said));
         desk.send(self.everyone(), bytes, said);
     }
 
     /// Begins with the next packets, if the window has room.
-    fn send_more(&mut self, desk: &mut Desk<Ring>) {
+    fn send_more(&mut self, desk: &mut Desk<RmpRing>) {
         let window = if self.transfer.one_at_a_time { 1 } else { WINDOW };
         let us = datagram_us(desk.machine, self.transfer.bytes);
         let is_source = desk.node < self.transfer.senders;
@@ -166,7 +166,7 @@ impl Ring {
         }
     }
 
-    fn emit(&mut self, name: Name, desk: &mut Desk<Ring>) {
+    fn emit(&mut self, name: Name, desk: &mut Desk<RmpRing>) {
         self.multicast(Said::Data(name), desk);
         if self.transfer.source_delivers {
             // Its own copy comes back to it.
@@ -176,7 +176,7 @@ impl Ring {
         self.send_more(desk);
     }
 
-    fn received(&mut self, name: Name, desk: &mut Desk<Ring>) {
+    fn received(&mut self, name: Name, desk: &mut Desk<RmpRing>) {
         if !self.transfer.is_member(desk.node) {
             return;
         }
@@ -198,7 +198,7 @@ impl Ring {
         self.order_if_possible(desk);
     }
 
-    fn order_if_possible(&mut self, desk: &mut Desk<Ring>) {
+    fn order_if_possible(&mut self, desk: &mut Desk<RmpRing>) {
         let site = &mut self.sites[desk.node];
         if site.has_token && !site.is_ordering && !site.unordered.is_empty() {
             site.is_ordering = true;
@@ -208,7 +208,7 @@ impl Ring {
     }
 
     /// Orders all that the token site has, and passes the token.
-    fn order(&mut self, desk: &mut Desk<Ring>) {
+    fn order(&mut self, desk: &mut Desk<RmpRing>) {
         let next = self.transfer.successor(desk.node);
         let site = &mut self.sites[desk.node];
         (site.is_ordering, site.has_token) = (false, false);
@@ -218,7 +218,7 @@ impl Ring {
         self.handle(said, desk);
     }
 
-    fn ordered(&mut self, names: &[Name], desk: &mut Desk<Ring>) {
+    fn ordered(&mut self, names: &[Name], desk: &mut Desk<RmpRing>) {
         let nodes = self.sites.len();
         for name in names {
             self.sites[desk.node].unordered.retain(|other| other != name);
@@ -235,7 +235,7 @@ impl Ring {
         }
     }
 
-    fn acknowledged(&mut self, names: &[Name], next: usize, stamp: u64, desk: &mut Desk<Ring>) {
+    fn acknowledged(&mut self, names: &[Name], next: usize, stamp: u64, desk: &mut Desk<RmpRing>) {
         if stamp <= self.sites[desk.node].stamp {
             return;
         }
@@ -258,14 +258,14 @@ impl Ring {
         }
     }
 
-    fn handle(&mut self, said: Said, desk: &mut Desk<Ring>) {
+    fn handle(&mut self, said: Said, desk: &mut Desk<RmpRing>) {
         match said {
             Said::Data(name) => self.received(name, desk),
             Said::Ack(names, next, stamp) => self.acknowledged(&names, next, stamp, desk),
         }
     }
 
-    fn confirm(&mut self, stamp: u64, desk: &mut Desk<Ring>) {
+    fn confirm(&mut self, stamp: u64, desk: &mut Desk<RmpRing>) {
         let site = &mut self.sites[desk.node];
         if site.has_token && site.stamp == stamp && !site.is_ordering {
             site.is_ordering = true;
@@ -274,15 +274,15 @@ impl Ring {
     }
 }
 
-impl Occupant for Ring {
+impl Occupant for RmpRing {
     type Message = Said;
     type Task = Task;
 
-    fn arrived(&mut self, said: Said, desk: &mut Desk<Ring>) {
+    fn arrived(&mut self, said: Said, desk: &mut Desk<RmpRing>) {
         desk.thread(datagram_us(desk.machine, self.bytes_of(&said)), Task::Handle(said));
     }
 
-    fn perform(&mut self, task: Task, desk: &mut Desk<Ring>) {
+    fn perform(&mut self, task: Task, desk: &mut Desk<RmpRing>) {
         match task {
             Task::Emit(name) => self.emit(name, desk),
             Task::Order => self.order(desk),
@@ -294,7 +294,7 @@ impl Occupant for Ring {
         }
     }
 
-    fn given_up(&mut self, said: Said, desk: &mut Desk<Ring>) {
+    fn given_up(&mut self, said: Said, desk: &mut Desk<RmpRing>) {
         desk.after(AGAIN_NANOS, Task::Timer(said));
     }
 
@@ -308,7 +308,7 @@ impl Transfer {
     pub(super) fn run(&self, costs: &Costs, messages: u64) -> Transferred {
         let machine = costs.machine(MachineName::Sparc5);
         let nodes = self.nodes();
-        let mut ring = Ring {
+        let mut ring = RmpRing {
             transfer: *self,
             sites: (0..nodes).map(|_| Site::default()).collect(),
             flights: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Rows: each point with what the testbed says of it, and whether that is good.
 
 use super::laboratory::{Laboratory, Side};
-use super::points::{Point, Use, points};
+use super::points::{Point, Quantity, Use, points};
 use super::quantities;
 use super::ring::Manner;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Row {
     #[serde(rename = "use")]
     pub use_: Use,
     /// What was measured.
-    pub what: String,
+    pub what: Quantity,
     /// Place in the paper and conditions.
     #[serde(flatten)]
     pub conditions: BTreeMap<String, Value>,
@@ -137,7 +137,7 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         Use::Fit => Some(FITTED_WITHIN),
         _ => point.absolute.or(point.tolerance),
     };
-    let is_within = || Some(error?.abs() <= tolerance? + ROUNDING);
+    let is_within = || Some(error?.abs() <= tolerance? + ROUNDING && ours_is_within(point, ours)?);
     let good = match point.use_ {
         Use::Fit | Use::Predict | Use::Count => Some(is_within().unwrap_or(false)),
         Use::Order => Some(found.rule.unwrap_or(false)),
@@ -147,7 +147,7 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
         point: point.id.clone(),
         figure: point.figure().into(),
         use_: point.use_,
-        what: point.what.clone(),
+        what: point.what,
         conditions: point.conditions.clone(),
         unit: point.unit.clone(),
         paper: point.value,
@@ -168,6 +168,12 @@ fn row(point: &Point, lab: &Laboratory) -> Row {
     }
 }
 
+/// True if our own core gives the number that the point states for it, if it states one.
+fn ours_is_within(point: &Point, ours: Option<f64>) -> Option<bool> {
+    let Some(expected) = point.ours else { return Some(true) };
+    Some((ours? / expected - 1.0).abs() <= point.tolerance?)
+}
+
 /// Adds the ratios to the figure's first row of the same quantity.
 fn with_ratios(mut rows: Vec<Row>) -> Vec<Row> {
     for (row, ratio) in ratios(&rows, |row| row.paper) {
@@ -182,11 +188,11 @@ fn with_ratios(mut rows: Vec<Row>) -> Vec<Row> {
 /// Returns the ratios of these numbers to that of the first row of the same figure and quantity that has one, with the
 /// places of their rows.
 pub fn ratios(rows: &[Row], number: impl Fn(&Row) -> Option<f64>) -> Vec<(usize, f64)> {
-    let mut first: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
     let mut found = Vec::new();
     for (place, row) in rows.iter().enumerate() {
         let Some(number) = number(row) else { continue };
-        let base = *first.entry((&row.figure, &row.what)).or_insert(number);
+        let base = *first.entry((&row.figure, row.what)).or_insert(number);
         if base != 0.0 {
             found.push((place, number / base));
         }
@@ -209,6 +215,17 @@ mod tests {
         assert!(count("all") > count("KT93") && count("KT93") > count("KT93-27"));
         assert_eq!(count("KT93-27-r1"), 1);
         assert_eq!(select(&names(&["KT93", "KT94"])).unwrap_err(), "KT94");
+    }
+
+    #[test]
+    fn our_own_number_is_judged_where_a_point_states_it() {
+        let mut points = select(&names(&["KT93-27-packets-r1"])).unwrap();
+        assert_eq!((points[0].value, points[0].ours), (Some(4.0), Some(3.0)));
+        let lab = Laboratory::new(Costs::default(), 1);
+        let good = |points: &[Point]| run(points, &lab, 1, &|_| {})[0].good;
+        assert_eq!(good(&points), Some(true));
+        points[0].ours = Some(4.0);
+        assert_eq!(good(&points), Some(false));
     }
 
     #[test]
