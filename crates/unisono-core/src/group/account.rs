@@ -111,7 +111,7 @@ impl Group {
                 received: peer.received(),
                 delivered: peer.delivered(),
                 suspected: peer.is_suspected(),
-                multicast: peer.hears_multicast(),
+                multicast: peer.hears_multicast() == Some(true),
                 silent: now.since(peer.last_heard()),
             },
             None => MemberReport {

@@ -33,9 +33,15 @@ impl Group {
             // In a ring each member announces what it numbered, and counts which members hear the multicast.
             announces: self.report_to().is_none() || self.is_predecessor() || self.is_ring(),
             multicast_heard: self.order.multicast_heard(),
+            untold_hear: self.untold_hear_multicast(),
             is_unheard: self.is_ring() && !self.outbox.multicasts_are_usable(now),
         };
         self.addressing.compute(&self.peers, self.order.role_changes(), &means);
+    }
+
+    /// True if members that have not reported here are taken to hear the multicast.
+    pub(crate) fn untold_hear_multicast(&self) -> bool {
+        self.is_ring() && self.order.multicast_heard()
     }
 
     /// True if this member received a multicast of the group not long ago.

@@ -159,6 +159,9 @@ impl Group {
         match &*change {
             Change::Join { member, .. } if member.uid != self.me.uid => {
                 self.admission.note_joined(now, member.uid);
+                if self.is_ring() {
+                    self.order.forget_multicast_heard();
+                }
                 self.suspect_former_life(now, member);
             }
             Change::Leave { uid, .. } if *uid != self.me.uid => {

@@ -89,7 +89,7 @@ impl Group {
             accepted: self.log.accepted(),
             stable: self.stable(),
             stamp: self.order.stamp,
-            multicast: self.may_assign() && self.peers.all_hear_multicast(),
+            multicast: self.may_assign() && self.peers.all_hear_multicast(self.untold_hear_multicast()),
             asks: self.order.heartbeat_asks,
             late_ms: self.detector.late_ms(now),
         }

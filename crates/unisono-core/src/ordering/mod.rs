@@ -171,6 +171,12 @@ impl Order {
         self.multicast
     }
 
+    /// Notes that a member has come of which it is not known whether it hears the multicast.
+    pub(crate) fn forget_multicast_heard(&mut self) {
+        self.multicast = false;
+        self.note_role_change();
+    }
+
     /// True if a member waits for a seqno that was not announced yet.
     pub(crate) fn has_to_announce(&self) -> bool {
         self.announced < self.announce_through

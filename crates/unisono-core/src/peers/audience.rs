@@ -34,6 +34,9 @@ pub(crate) struct Means {
     pub(crate) announces: bool,
     /// True if the sequencer reports that every member hears the multicast.
     pub(crate) multicast_heard: bool,
+    /// True if peers that have not reported to this member count as such that hear the multicast. So it is in a ring in which
+    /// the member with the token says that all hear it, since members report to that one.
+    pub(crate) untold_hear: bool,
     /// True if no member hears this member's multicasts, as far as it knows.
     pub(crate) is_unheard: bool,
 }
@@ -64,17 +67,18 @@ impl Addressing {
             "a counter goes back"
         );
         self.computed_at = Some((peers.changes(), role_changes));
-        let Means { announces, .. } = *means;
-        let all_hear = if announces { peers.all_hear_multicast() } else { means.multicast_heard };
-        let hearers = peers.iter().filter(|peer| peer.is_reached_by_multicast()).count();
+        let Means { announces, untold_hear, .. } = *means;
+        let all_hear = if announces { peers.all_hear_multicast(untold_hear) } else { means.multicast_heard };
+        let hearers = peers.iter().filter(|peer| peer.is_reached_by_multicast(untold_hear)).count();
         let enough = match means.transport {
             Transport::Unicast => false,
             Transport::Multicast => hearers > 0 || (!announces && all_hear),
             Transport::Auto => hearers >= multicast_from(peers, means.here) || (!announces && all_hear),
         };
         let multicast = enough && (announces || all_hear) && !means.is_unheard;
-        let is_reached =
-            |peer: &&Peer| multicast && (if announces { peer.is_reached_by_multicast() } else { all_hear });
+        let is_reached = |peer: &&Peer| {
+            multicast && (if announces { peer.is_reached_by_multicast(untold_hear) } else { all_hear })
+        };
         self.audience.multicast = multicast;
         self.audience.addresses.clear();
         self.audience.addresses.extend(peers.iter().filter(|peer| !is_reached(peer)).map(Peer::address));

@@ -47,7 +47,7 @@ pub(crate) struct Peer {
     // The audience depends on these four; `Peers` counts their changes.
     member: Member,
     standing: Standing,
-    hears_multicast: bool,
+    hears_multicast: Option<bool>,
     /// Whether it hears this member's own multicasts.
     deafness: Deafness,
     /// It holds everything through here, data included.
@@ -169,8 +169,8 @@ impl Peers {
     pub(crate) fn note_report(&mut self, from: Uid, marks: &Watermarks, end: Seqno) -> bool {
         let Some(peer) = self.table.get_mut(from) else { return false };
         peer.raise_marks(marks.received.min(end), marks.accepted.min(end), marks.delivered.min(end));
-        if peer.hears_multicast != marks.hears_multicast {
-            peer.hears_multicast = marks.hears_multicast;
+        if peer.hears_multicast != Some(marks.hears_multicast) {
+            peer.hears_multicast = Some(marks.hears_multicast);
             self.changes += 1;
         }
         true
@@ -202,9 +202,9 @@ impl Peers {
         self.changes
     }
 
-    /// True if every peer reports that it hears the group's multicast.
-    pub(crate) fn all_hear_multicast(&self) -> bool {
-        self.len() > 0 && self.iter().all(Peer::hears_multicast)
+    /// True if every peer reports that it hears the group's multicast; one that has not reported here counts as `untold`.
+    pub(crate) fn all_hear_multicast(&self, untold: bool) -> bool {
+        self.len() > 0 && self.iter().all(|peer| peer.hears_multicast().unwrap_or(untold))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {

@@ -20,7 +20,7 @@ impl Peer {
         Peer {
             member,
             standing,
-            hears_multicast: false,
+            hears_multicast: None,
             deafness: Deafness::default(),
             received,
             accepted: received,
@@ -101,14 +101,14 @@ impl Peer {
         raise(&mut self.delivered, delivered);
     }
 
-    /// True if it hears the group's multicast, by its own last report.
-    pub(crate) fn hears_multicast(&self) -> bool {
+    /// Returns whether it hears the group's multicast, by its own last report; `None` before the first one.
+    pub(crate) fn hears_multicast(&self) -> Option<bool> {
         self.hears_multicast
     }
 
-    /// True if it is reached by this member's multicasts, as far as that is known.
-    pub(super) fn is_reached_by_multicast(&self) -> bool {
-        self.hears_multicast && !self.deafness.is_deaf()
+    /// True if it is reached by this member's multicasts, as far as that is known; `untold` if it has not reported.
+    pub(super) fn is_reached_by_multicast(&self, untold: bool) -> bool {
+        self.hears_multicast.unwrap_or(untold) && !self.deafness.is_deaf()
     }
 
     /// True if it has shown that it entered the present epoch.

@@ -141,6 +141,7 @@ fn the_audience_is_stale_when_its_inputs_change_and_at_no_other_time() {
         here: Ipv4Addr::LOCALHOST.into(),
         announces: true,
         multicast_heard: false,
+        untold_hear: false,
         is_unheard: false,
     };
     let mut follow = |peers: &Peers, role_changes| {
@@ -177,6 +178,7 @@ fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
         here: Ipv4Addr::LOCALHOST.into(),
         announces: false,
         multicast_heard,
+        untold_hear: false,
         is_unheard: false,
     };
     addressing.compute(&peers, 0, &means(false));

@@ -30,6 +30,16 @@ pub(in crate::bench) struct Measured {
 
 const SENDER: usize = 1;
 
+/// Puts the receiver on the sender's processor if it is on the sequencer's. Receiver and sequencer work at the same time, as on
+/// two machines; the sender sleeps then.
+pub(super) fn part_receiver_from_sequencer(locations: &mut [Location]) {
+    if let [sequencer, sender, .., receiver] = locations
+        && receiver.processor == sequencer.processor
+    {
+        receiver.processor = sender.processor;
+    }
+}
+
 impl Measured {
     pub(in crate::bench) fn start(
         wanted: &Wanted,

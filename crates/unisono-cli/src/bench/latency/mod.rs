@@ -87,7 +87,10 @@ fn attempt(command: &Latency, settings: &Settings, bar: &ProgressBar) -> Result<
     Problem::beyond(command.protocol.resilience, command.members)?;
     let members = usize::try_from(command.members).unwrap_or(usize::MAX);
     let ground = Ground::prepare(&command.ground, members, false, settings)?;
-    let locations = ground.locations(command.placement, members);
+    let mut locations = ground.locations(command.placement, members);
+    if command.protocol.quality.may_be_early() {
+        measured::part_receiver_from_sequencer(&mut locations);
+    }
     let bytes = usize::try_from(command.bytes).unwrap_or(floor::BYTES_MAX);
     let start = |protocol| Measured::start(&Wanted { protocol, bytes }, &locations, &ground.settings);
     let mut group = start(command.protocol)?;
