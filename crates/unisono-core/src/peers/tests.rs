@@ -150,6 +150,8 @@ fn the_audience_is_stale_when_its_inputs_change_and_at_no_other_time() {
         (was_stale, addressing.audience().multicast, addressing.audience().addresses.len())
     };
     assert_eq!(follow(&peers, 0), (true, false, 2));
+    peers.note_report(Uid(1), &marks(8, false), 100);
+    assert_eq!(follow(&peers, 0), (true, false, 2), "it has reported");
     peers.note_report(Uid(1), &marks(9, false), 100);
     peers.hold_through(Uid(2), 9);
     assert_eq!(follow(&peers, 0), (false, false, 2), "who holds what does not matter");
@@ -187,6 +189,26 @@ fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
     assert_eq!(addressing.audience().addresses[0], member(2).address);
     addressing.compute(&peers, 1, &means(true));
     assert_eq!(*addressing.audience(), Audience { multicast: true, addresses: Vec::new() });
+}
+
+#[test]
+fn a_member_of_a_ring_takes_the_word_of_the_token_for_those_that_have_not_reported_to_it() {
+    let (mut peers, _) = group(&[5, 5, 5]);
+    let mut addressing = Addressing::default();
+    let mut compute = |peers: &Peers, role_changes, untold_hear| {
+        let (transport, here) = (Transport::Auto, Ipv4Addr::LOCALHOST.into());
+        let (announces, multicast_heard, is_unheard) = (true, untold_hear, false);
+        let means = Means { transport, here, announces, multicast_heard, untold_hear, is_unheard };
+        addressing.compute(peers, role_changes, &means);
+        (addressing.audience().multicast, addressing.audience().addresses.len())
+    };
+    assert_eq!(compute(&peers, 0, false), (false, 3));
+    assert_eq!(compute(&peers, 1, true), (true, 0));
+    peers.note_report(Uid(2), &marks(9, false), 100);
+    assert_eq!(compute(&peers, 2, true), (true, 1), "its own report counts");
+    assert!(!peers.all_hear_multicast(true));
+    peers.note_report(Uid(2), &marks(9, true), 100);
+    assert!(peers.all_hear_multicast(true) && !peers.all_hear_multicast(false));
 }
 
 /// A look at `millisecond`, at a peer for which no message waits.
