@@ -111,7 +111,7 @@ impl Group {
                 received: peer.received(),
                 delivered: peer.delivered(),
                 suspected: peer.is_suspected(),
-                multicast: peer.hears_multicast() == Some(true),
+                multicast: peer.hears_multicast().unwrap_or(self.untold_hear_multicast()),
                 silent: now.since(peer.last_heard()),
             },
             None => MemberReport {

@@ -199,7 +199,7 @@ impl Order {
 
     /// Notes that others have begun the epoch, and that this member has heard no sequencer in it yet.
     pub(crate) fn listen(&mut self) {
-        self.heard = None;
+        (self.heard, self.multicast) = (None, false);
     }
 
     /// Stops numbering: a ballot was promised, or this member is no longer in the group.

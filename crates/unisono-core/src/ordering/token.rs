@@ -212,6 +212,8 @@ impl Group {
         let (taken_at, delivered) = self.order.ring.taken;
         !self.broken(Planted::StuckSiteKeepsToken)
             && self.shuts_the_window()
+            // Where all are as far, a pass would only take the last room.
+            && self.peers.iter().any(|peer| peer.is_member() && peer.delivered() > self.log.delivered())
             && delivered == self.log.delivered()
             && now.since(taken_at) >= STUCK_AFTER
     }

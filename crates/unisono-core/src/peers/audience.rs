@@ -34,7 +34,7 @@ pub(crate) struct Means {
     pub(crate) announces: bool,
     /// True if the sequencer reports that every member hears the multicast.
     pub(crate) multicast_heard: bool,
-    /// True if peers that have not reported to this member count as such that hear the multicast. So it is in a ring in which
+    /// True if members that have not reported to this one count as such that hear the multicast. So it is in a ring in which
     /// the member with the token says that all hear it, since members report to that one.
     pub(crate) untold_hear: bool,
     /// True if no member hears this member's multicasts, as far as it knows.

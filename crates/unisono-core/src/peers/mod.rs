@@ -202,9 +202,9 @@ impl Peers {
         self.changes
     }
 
-    /// True if every peer reports that it hears the group's multicast; one that has not reported here counts as `untold`.
+    /// True if every peer reports that it hears the group's multicast; a member that has not reported here counts as `untold`.
     pub(crate) fn all_hear_multicast(&self, untold: bool) -> bool {
-        self.len() > 0 && self.iter().all(|peer| peer.hears_multicast().unwrap_or(untold))
+        self.len() > 0 && self.iter().all(|peer| peer.is_hearer(untold))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {

@@ -106,9 +106,14 @@ impl Peer {
         self.hears_multicast
     }
 
+    /// True if it counts as one that hears the group's multicast; a member that has not reported counts as `untold`.
+    pub(super) fn is_hearer(&self, untold: bool) -> bool {
+        self.hears_multicast.unwrap_or(untold && self.is_member())
+    }
+
     /// True if it is reached by this member's multicasts, as far as that is known; `untold` if it has not reported.
     pub(super) fn is_reached_by_multicast(&self, untold: bool) -> bool {
-        self.hears_multicast.unwrap_or(untold) && !self.deafness.is_deaf()
+        self.is_hearer(untold) && !self.deafness.is_deaf()
     }
 
     /// True if it has shown that it entered the present epoch.

@@ -137,6 +137,9 @@ impl Group {
         self.enter_epoch(now, proposal.epoch, start);
         self.peers.begin_epoch(now, proposal.keep());
         self.peers.take_view(now, self.me.uid, &members, 0);
+        if self.is_ring() {
+            self.order.forget_multicast_heard();
+        }
         if !self.broken(Planted::UnorderedKept) {
             self.log.drop_waiting();
         }
