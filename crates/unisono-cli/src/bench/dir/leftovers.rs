@@ -7,7 +7,8 @@ use super::worker::Seat;
 use crate::bench::replica::disks::{files, last_snapshot, next_snapshot};
 use crate::problem::Problem;
 use crate::progress;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use unisono_dir::Table;
 
@@ -33,7 +34,7 @@ pub(super) fn count(mut team: Team) -> Result<u64, Problem> {
         next_snapshot(&folder, number).map_err(Problem::failed)?;
     }
     for seat in team.seats() {
-        wait_for_one_log(seat).map_err(Problem::failed)?;
+        wait_until_last_counts(seat).map_err(Problem::failed)?;
     }
     team.end_servers()?;
     team.dismiss();
@@ -59,20 +60,30 @@ fn left_by(seat: &Seat) -> anyhow::Result<Option<u64>> {
     Ok(Some(info.rows.saturating_sub(ROWS as u64 + 1) + info.files))
 }
 
-/// Waits until a server has one log: it has several until its last snapshot is the one that counts.
-fn wait_for_one_log(seat: &Seat) -> anyhow::Result<()> {
-    let folder = seat.log_dir.as_ref().unwrap_or(&seat.data);
+/// Waits until the last snapshot of a server is the one that counts: its manifest alone is left, and the block was written
+/// behind it.
+fn wait_until_last_counts(seat: &Seat) -> anyhow::Result<()> {
     let until = Instant::now() + COUNTS_WITHIN;
-    loop {
-        let names = files(folder)?;
-        let is_log =
-            |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-"));
-        match names.iter().filter(is_log).count() {
-            0 | 1 => return Ok(()),
-            _ if Instant::now() > until => {
-                anyhow::bail!("{} has several logs after {COUNTS_WITHIN:?}", folder.display())
-            }
-            _ => std::thread::sleep(LOOKS_EVERY),
+    while !last_counts(&seat.data)? {
+        if Instant::now() > until {
+            anyhow::bail!(
+                "the last snapshot in {} does not count after {COUNTS_WITHIN:?}",
+                seat.data.display()
+            );
         }
+        std::thread::sleep(LOOKS_EVERY);
     }
+    Ok(())
+}
+
+fn last_counts(folder: &Path) -> anyhow::Result<bool> {
+    let files = files(folder)?;
+    let is_manifest = |path: &&PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snapshot-"))
+    };
+    let mut manifests = files.iter().filter(is_manifest);
+    let (Some(manifest), None) = (manifests.next(), manifests.next()) else { return Ok(false) };
+    let written = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    // The manifest may go between two looks.
+    Ok(written(manifest).ok().is_some_and(|at| written(&folder.join("block")).is_ok_and(|block| block >= at)))
 }
