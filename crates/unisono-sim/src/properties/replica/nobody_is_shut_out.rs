@@ -1,5 +1,5 @@
-//! Nobody is shut out: whatever a hostile client does, each operation of another caller gets its answer within a second, while
-//! no fault strikes and enough servers serve. An operation that began before that has a second from then on.
+//! A hostile client shuts out no other caller: each operation of another caller is answered within 1 s, while no fault strikes
+//! and enough servers serve. An operation that began before that has 1 s from then on.
 //!
 //! Runs without a hostile client are not looked at. What is promised there is `goes_on`, also where a server stands in the way
 //! of the others for some seconds.
