@@ -161,13 +161,15 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
 
 /// Seeds that show bugs for which none of the first [`SEEDS_MAX`] is bad enough. They are tried first. A change of what
 /// seeds draw needs others.
-const LATE_SEEDS: [(CoreBug, Profile, u64); 3] = [
+const LATE_SEEDS: [(CoreBug, Profile, u64); 4] = [
     // Two groups of one name go on beside each other, and a member of one hears that the other is newer.
     (CoreBug::AnyGroupExcludes, Profile::Crash, 254),
     // A member promises a reset while it confirms what another one holds.
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
     // A server that dies loses a promise that it had said before its disk had it.
     (CoreBug::PromiseUnsynced, Profile::Directory, 541),
+    // Nothing slows a sender down whose weak messages all members deliver before their seqnos.
+    (CoreBug::EarlyUnbounded, Profile::Swarm, 286),
 ];
 
 /// Returns the history that shows a bug, if it is not left to the seeds.
