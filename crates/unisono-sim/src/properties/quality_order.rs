@@ -15,6 +15,8 @@ struct Sent {
     failed: bool,
     /// Its seqno, once its sender knows it or a member has delivered it.
     seqno: Option<Seqno>,
+    /// The seqno is the one that its sender was told.
+    is_told: bool,
 }
 
 /// The checker of `quality_order`.
@@ -29,9 +31,13 @@ pub(super) struct QualityOrder {
 }
 
 impl QualityOrder {
-    fn place(&mut self, sender: Life, number: MessageNumber, seqno: Seqno) {
-        if let Some(sent) = self.sent.get_mut(&(sender, number)) {
-            sent.seqno = Some(seqno);
+    /// Notes the seqno of a message. What its sender was told counts before what a member has delivered, which may have been
+    /// excluded by then.
+    fn place(&mut self, sender: Life, number: MessageNumber, seqno: Seqno, is_told: bool) {
+        if let Some(sent) = self.sent.get_mut(&(sender, number))
+            && (is_told || !sent.is_told)
+        {
+            (sent.seqno, sent.is_told) = (Some(seqno), is_told);
         }
     }
 
@@ -78,7 +84,7 @@ impl Property for QualityOrder {
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match record.what {
             What::Sent { number, quality, .. } => {
-                let sent = Sent { quality, failed: false, seqno: None };
+                let sent = Sent { quality, failed: false, seqno: None, is_told: false };
                 self.sent.insert((record.life, number), sent);
             }
             What::SendResult { number, outcome: Outcome::Failed } => {
@@ -88,11 +94,11 @@ impl Property for QualityOrder {
             }
             // A member that joins behind this seqno need not have it, whether or not a member has delivered it by then.
             What::SendResult { number, outcome: Outcome::Ok { seqno, .. } } => {
-                self.place(record.life, number, seqno);
+                self.place(record.life, number, seqno, true);
             }
             What::Delivered { seqno, sender, number, .. } => {
                 self.placed.insert((record.life, sender), number);
-                self.place(sender, number, seqno);
+                self.place(sender, number, seqno, false);
             }
             What::Early { sender, number, quality, .. } if quality.may_be_early() => {
                 return self.receive(record, sender, number, facts);
@@ -148,6 +154,24 @@ mod tests {
         fixture.good(QualityOrder::default());
         fixture.records.retain(|record| !matches!(record.what, What::SendResult { .. }));
         fixture.bad(QualityOrder::default());
+    }
+
+    #[test]
+    fn what_an_excluded_member_delivers_elsewhere_places_no_message() {
+        let mut fixture = Fixture::found(0, Quorum::MajorityOfView);
+        fixture.message(Life(0));
+        let joiner = fixture.join();
+        let elsewhere = fixture.records.iter().find_map(|record| match record.what {
+            What::Delivered { sender, number, hash, .. } => Some((sender, number, hash)),
+            _ => None,
+        });
+        let (sender, number, hash) = elsewhere.unwrap();
+        fixture.record(Life(9), What::Delivered { seqno: 99, sender, number, hash });
+        let number = fixture.send_with(Life(0), Quality::SOURCE_ORDERED);
+        let What::Sent { hash, .. } = fixture.records[fixture.records.len() - 1].what else { unreachable!() };
+        let quality = Quality::SOURCE_ORDERED;
+        fixture.record(joiner, What::Early { sender: Life(0), number, quality, hash });
+        fixture.good(QualityOrder::default());
     }
 
     #[test]
