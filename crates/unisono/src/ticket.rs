@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono_core::{MessageNumber, Seqno};
 
 /// The receipt for a message under way. Get its seqno with [`Ticket::wait`] or by awaiting the ticket. Dropping the
@@ -100,6 +100,25 @@ impl Batch {
             self.known.add(receipt.wait());
         }
         self.known
+    }
+
+    /// Like [`Batch::wait`], for at most `timeout`: `None` if messages of the batch are still under way.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Option<BatchOutcome> {
+        let until = Instant::now() + timeout;
+        while let Some(receipt) = self.receipts.front_mut() {
+            self.known.add(receipt.wait_timeout(until.saturating_duration_since(Instant::now()))?);
+            self.receipts.pop_front();
+        }
+        Some(self.known)
+    }
+
+    /// Returns the outcome of the batch if it is known; `None` while messages of it are under way.
+    pub fn try_wait(&mut self) -> Option<BatchOutcome> {
+        while let Some(receipt) = self.receipts.front_mut() {
+            self.known.add(receipt.try_wait()?);
+            self.receipts.pop_front();
+        }
+        Some(self.known)
     }
 }
 

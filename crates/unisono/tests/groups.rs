@@ -224,8 +224,12 @@ fn batches_and_tickets_tell_what_became_of_their_messages() {
         let outcome = batch.wait();
         assert_eq!((outcome.accepted, outcome.failure), (500, None));
         assert!(outcome.last > seqnos[19]);
+        let mut batch = group.submit_all((0..500).map(|n| format!("{n}"))).unwrap();
+        let later = batch.wait_timeout(PATIENCE).unwrap();
+        assert_eq!((later.accepted, batch.try_wait()), (500, Some(later)), "an outcome stays known");
+        assert!(later.last >= outcome.last + 500);
     }
-    assert_eq!(messages(&second, 1040).len(), 1040);
+    assert_eq!(messages(&second, 2040).len(), 2040);
     let mut ticket = second.submit("once more").unwrap();
     let known = until_known(&mut ticket);
     assert_eq!(ticket.try_wait(), Some(known));

@@ -10,7 +10,8 @@ use crate::settings::Settings;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use unisono::{Bytes, Event, Group, GroupConfig, Quality, Uid};
+use std::time::Duration;
+use unisono::{Batch, Bytes, Event, Group, GroupConfig, Quality, Uid};
 
 /// Message with which a sender ends its block.
 const OVER: &[u8] = b"unisono bench: over";
@@ -173,14 +174,25 @@ impl Member {
                 said = true;
                 drop(self.group.submit(Bytes::from_static(OVER))?);
             } else if !said {
-                let room = self.window - flight.under_way;
-                if room >= self.window.div_ceil(REFILL_PART) {
-                    flight.launch(now, room);
-                    let messages = (0..room).map(|_| self.message.clone());
-                    drop(self.group.submit_all_with(messages, self.quality).map_err(|(_, error)| error)?);
+                let (room, quarter) = (self.window - flight.under_way(), self.window.div_ceil(REFILL_PART));
+                if room >= quarter {
+                    // An early batch makes room as a whole: several are under way at a time.
+                    let count = if self.quality.may_be_early() { quarter } else { room };
+                    let messages = (0..count).map(|_| self.message.clone());
+                    let batch =
+                        self.group.submit_all_with(messages, self.quality).map_err(|(_, error)| error)?;
+                    flight.launch(now, count, self.quality.may_be_early().then_some(batch));
+                } else if self.quality.may_be_early() {
+                    events.extend(self.group.try_receive()?);
+                    if events.is_empty() {
+                        flight.await_numbers();
+                        continue;
+                    }
                 }
             }
-            self.group.receive_many(&mut events)?;
+            if events.is_empty() {
+                self.group.receive_many(&mut events)?;
+            }
             let now = monotonic_ns();
             gauge.look(now, &self.group);
             for event in events.drain(..) {
@@ -226,20 +238,39 @@ impl Member {
 /// This member's messages under way, in batches that were submitted together.
 #[derive(Default)]
 struct Flight {
-    under_way: u32,
+    undelivered: u32,
     /// For each batch the time of its submission, and the number of its messages that are not delivered yet.
     batches: VecDeque<(u64, u32)>,
+    /// Batches of early messages that have no seqnos yet, with their numbers of messages. Their sender has them
+    /// delivered at once: without this count it would wait for room in the window, and not receive meanwhile.
+    unnumbered: VecDeque<(u32, Batch)>,
 }
 
 impl Flight {
-    fn launch(&mut self, now: u64, count: u32) {
-        self.under_way += count;
+    fn launch(&mut self, now: u64, count: u32, early: Option<Batch>) {
+        self.undelivered += count;
         self.batches.push_back((now, count));
+        self.unnumbered.extend(early.map(|batch| (count, batch)));
+    }
+
+    /// Returns the number of messages that are not delivered here, or have no seqno.
+    fn under_way(&mut self) -> u32 {
+        while self.unnumbered.front_mut().is_some_and(|(_, batch)| batch.try_wait().is_some()) {
+            self.unnumbered.pop_front();
+        }
+        self.undelivered.max(self.unnumbered.iter().map(|(count, _)| count).sum())
+    }
+
+    /// Waits for the seqnos of the oldest early batch, but not long: events may come meanwhile.
+    fn await_numbers(&mut self) {
+        if let Some((_, batch)) = self.unnumbered.front_mut() {
+            batch.wait_timeout(Duration::from_millis(1));
+        }
     }
 
     /// Removes the oldest message, which was delivered. Returns the time of its submission.
     fn land(&mut self) -> u64 {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.undelivered = self.undelivered.saturating_sub(1);
         let Some((began, left)) = self.batches.front_mut() else { return 0 };
         let began = *began;
         *left -= 1;
@@ -332,9 +363,9 @@ mod tests {
     #[test]
     fn messages_are_delivered_in_the_order_of_their_batches() {
         let mut flight = Flight::default();
-        flight.launch(10, 2);
-        flight.launch(20, 1);
-        assert_eq!((flight.land(), flight.land(), flight.land(), flight.under_way), (10, 10, 20, 0));
+        flight.launch(10, 2, None);
+        flight.launch(20, 1, None);
+        assert_eq!((flight.land(), flight.land(), flight.land(), flight.under_way()), (10, 10, 20, 0));
         assert_eq!(flight.land(), 0);
     }
 
