@@ -356,7 +356,7 @@ impl Group {
             Frame::LeaveRequest { unnumbered_through, goodbye } => {
                 self.handle_leave_request(LeaveRequest { from, unnumbered_through, goodbye });
             }
-            Frame::SwitchRequest { order } => self.handle_switch_request(now, order),
+            Frame::SwitchRequest { order, since } => self.handle_switch_request(now, from, order, since),
             Frame::Met(met) => self.handle_met(&met),
             Frame::Farewell { uid, seqno } => self.handle_farewell(now, from, uid, seqno),
             Frame::Invite { ballot, members_min } => {

@@ -170,6 +170,7 @@ impl Group {
                 // Its leave names the next sequencer if it was the sequencer. Every leave is followed in the same way.
                 self.note_named(now);
             }
+            Change::Order { order, .. } => self.note_switched(*order),
             _ => {}
         }
         self.order.probe_multicast_soon(now);

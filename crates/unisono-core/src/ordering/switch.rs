@@ -10,6 +10,7 @@ use crate::challenge::Challenge;
 use crate::config::Order;
 use crate::error::ChangeOrderError;
 use crate::group::{Group, Phase};
+use crate::identity::{Seqno, Uid};
 use crate::time::Time;
 use crate::wire::{Change, Frame, Switching};
 use core::net::SocketAddr;
@@ -75,9 +76,21 @@ impl Group {
         Ok(())
     }
 
-    /// Notes that another member wants this order. In a ring this member keeps the token when it comes.
-    pub(crate) fn handle_switch_request(&mut self, now: Time, order: Order) {
-        self.order.switch.asked = Some((order, now + ASKED_LASTS));
+    /// Notes that another member wants this order instead of that in force since `since`. In a ring this member keeps the
+    /// token when it comes. A request from before a switch, which came late, asks for nothing any more.
+    pub(crate) fn handle_switch_request(&mut self, now: Time, from: Uid, order: Order, since: Seqno) {
+        let is_late = since != self.log.history().order_since();
+        if !is_late && self.is_in_view(from) {
+            self.order.switch.asked = Some((order, now + ASKED_LASTS));
+        }
+    }
+
+    /// Notes that the log has a switch to this order. A wish for it is fulfilled, even if another switch follows at once;
+    /// a member that still wants another one asks again.
+    pub(crate) fn note_switched(&mut self, order: Order) {
+        let known = &mut self.order.switch;
+        known.asked = None;
+        known.wanted = known.wanted.filter(|(wanted, _)| *wanted != order);
     }
 
     /// Handles a request from outside of the group.
@@ -137,7 +150,8 @@ impl Group {
             && let Some(sequencer) = self.submit_to()
         {
             self.order.switch.wanted = Some((order, now + ASK_EVERY));
-            self.post(sequencer, Frame::SwitchRequest { order });
+            let since = self.log.history().order_since();
+            self.post(sequencer, Frame::SwitchRequest { order, since });
         }
     }
 

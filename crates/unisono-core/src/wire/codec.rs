@@ -239,7 +239,9 @@ fn read_rare(from: &mut Reader, kind: FrameKind) -> Result<Frame> {
             unnumbered_through: from.mark("unnumbered through")?,
             goodbye: read_greeting(from)?,
         },
-        FrameKind::SwitchRequest => Frame::SwitchRequest { order: read_order(from)? },
+        FrameKind::SwitchRequest => {
+            Frame::SwitchRequest { order: read_order(from)?, since: from.mark("since")? }
+        }
         FrameKind::Farewell => Frame::Farewell { uid: read_uid(from)?, seqno: from.number("seqno")? },
 
         FrameKind::Invite => {
@@ -514,7 +516,10 @@ pub(super) fn write_body(out: &mut Body<'_>, frame: &Frame) {
             out.u64(*unnumbered_through);
             write_greeting(out, goodbye);
         }
-        Frame::SwitchRequest { order } => write_order(out, *order),
+        Frame::SwitchRequest { order, since } => {
+            write_order(out, *order);
+            out.u64(*since);
+        }
         Frame::Farewell { uid, seqno } => {
             out.u64(uid.0);
             out.u64(*seqno);

@@ -375,7 +375,9 @@ impl fmt::Display for Frame {
                 };
                 write!(f, "cookie {cookie:016x}: {reason}")
             }
-            Frame::SwitchRequest { order } => write!(f, "asks for another order: {}", order_words(*order)),
+            Frame::SwitchRequest { order, since } => {
+                write!(f, "asks for another order than that since seqno {since}: {}", order_words(*order))
+            }
             Frame::LeaveRequest { unnumbered_through: 0, goodbye } => {
                 write!(f, "asks to leave, saying {}", Shown(goodbye))
             }

@@ -141,6 +141,8 @@ pub enum Frame {
     SwitchRequest {
         /// The order that the sender wants.
         order: Order,
+        /// Seqno of the event from which on the group is ordered as the sender wants it no longer.
+        since: Seqno,
     },
     /// Dismisses a leaver or a joiner: the group does not need it any more. With the uid of its own sender it announces
     /// that the sender goes.

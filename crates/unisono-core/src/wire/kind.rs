@@ -88,7 +88,7 @@ kinds! {
     LeaveRequest = 0x25, 10;
     Farewell = 0x26, 16;
     Met = 0x27, 49;
-    SwitchRequest = 0x28, 1;
+    SwitchRequest = 0x28, 9;
     // reset
     Invite = 0x30, 14;
     Vote = 0x31, 32;

@@ -84,6 +84,43 @@ fn an_idle_group_switches_though_the_request_is_lost_twice() {
     }
 }
 
+// The first request is late: meanwhile the group has been switched, and back by another member.
+#[test]
+fn a_request_that_comes_after_another_switch_switches_nothing() {
+    let mut net = found(3, SEQUENCER);
+    let mut seen_one = false;
+    net.filter(move |seen| {
+        let is_request = seen.has(|frame| matches!(frame, wire::Frame::SwitchRequest { .. }));
+        if is_request && !std::mem::replace(&mut seen_one, true) { Some(100 * MS) } else { PROMPT }
+    });
+    change(&mut net, 2, Order::Token).unwrap();
+    net.run(50 * MS);
+    change(&mut net, 1, SEQUENCER).unwrap();
+    net.run(300 * MS);
+    for index in 0..3 {
+        assert_eq!(net.group(index).info().order, SEQUENCER, "m{index}");
+        assert_eq!(switches(&net, index).len(), 2, "m{index}");
+    }
+}
+
+// It receives both switches at once, so the order in force is again the one that it wanted to end.
+#[test]
+fn a_member_that_hears_late_of_its_switch_does_not_ask_again() {
+    let mut net = found(3, SEQUENCER);
+    net.filter(|seen| if seen.to == 2 { LOST } else { PROMPT });
+    change(&mut net, 2, Order::Token).unwrap();
+    net.run(30 * MS);
+    change(&mut net, 1, SEQUENCER).unwrap();
+    net.run(30 * MS);
+    assert_eq!(switches(&net, 1).len(), 2);
+    net.calm();
+    net.run(300 * MS);
+    for index in 0..3 {
+        assert_eq!(net.group(index).info().order, SEQUENCER, "m{index}");
+        assert_eq!(switches(&net, index).len(), 2, "m{index}");
+    }
+}
+
 #[test]
 fn a_joiner_learns_the_order_in_force() {
     let mut net = found(3, SEQUENCER);

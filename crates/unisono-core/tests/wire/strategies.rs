@@ -195,7 +195,9 @@ pub(crate) fn frame_of(kind: FrameKind) -> BoxedStrategy<Frame> {
             ];
             (any::<u64>(), answer).prop_map(|(nonce, answer)| Frame::Forcing { nonce, answer }).boxed()
         }
-        FrameKind::SwitchRequest => order().prop_map(|order| Frame::SwitchRequest { order }).boxed(),
+        FrameKind::SwitchRequest => (order(), prop_oneof![Just(0), place()])
+            .prop_map(|(order, since)| Frame::SwitchRequest { order, since })
+            .boxed(),
         FrameKind::Switch => (any::<u64>(), any::<u64>(), order())
             .prop_map(|(nonce, challenge, order)| Frame::Switch { nonce, challenge, order })
             .boxed(),
