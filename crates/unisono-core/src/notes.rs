@@ -11,6 +11,7 @@
 use crate::event::Event;
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
+use crate::planted::Planted;
 use crate::time::Time;
 use crate::wire::{Frame, NOTE_BYTES_MAX, Writer};
 use alloc::collections::BTreeMap;
@@ -154,11 +155,16 @@ impl Group {
 
     /// Repeats the own note beside a report to one member.
     pub(crate) fn repeat_own_note(&mut self, out: &mut Vec<u8>) {
-        self.write_own_note(out);
+        if !self.broken(Planted::MarkNotRepeated) {
+            self.write_own_note(out);
+        }
     }
 
     /// Repeats the latest notes of all members beside a heartbeat to all, as many as fit: those of a service on disk do.
     pub(crate) fn repeat_notes(&mut self, out: &mut Vec<u8>) {
+        if self.broken(Planted::MarkNotRepeated) {
+            return;
+        }
         if self.write_own_note(out) {
             self.notes.due_at = None;
         }

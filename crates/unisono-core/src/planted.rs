@@ -392,6 +392,12 @@ named! {
         OneAcceptedByMajority,
         /// A command is executed however long its client may wait for the outcome.
         DeadlineUnbounded,
+        /// A server that comes again says the mark of its former life in the present generation.
+        MarkOfFormerLife,
+        /// A mark is said once, whatever becomes of the datagram.
+        MarkNotRepeated,
+        /// With durability one: what a reset carried over counts before the members have written their new view.
+        CarriedOverCounted,
     }
 }
 

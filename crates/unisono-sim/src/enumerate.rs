@@ -1,11 +1,13 @@
 //! Enumerates histories: every order of at most four crashes and returns of three servers with disks, at every effect of
-//! the script that they run.
+//! the script that they run, also with marks withheld.
 //!
 //! An effect is a disk that begins or has done a job, a command that is applied, or a server that begins to serve. The
 //! script creates the service and gives it three commands. A *step* is the crash of one server, the crash of all that are
-//! up, or the return of one; it comes at an effect, or when nothing happens any more. When the steps are over, each
-//! majority of the servers that contains those that are up comes back first, then all, and callers ask for what the
-//! service has. With one or two slow disks this is done again, with at most two steps.
+//! up, or the return of one; it comes at an effect, or when nothing happens any more. With durability *majority* a step may
+//! also withhold the marks of one server from another one: from the moment at which the first is about to say one until the
+//! steps are over. Then, if the same servers stay, they must apply all that they hold within a second. Such a history has at
+//! most three steps. When the steps are over, each majority of the servers that contains those that are up comes back first,
+//! then all, and callers ask for what the service has. With one or two slow disks this is done again, with at most two steps.
 //!
 //! Of points that cannot be told from each other (equal disks, memories and callers, whatever the names of the servers:
 //! `Moment`), a step is taken at the first one only. Histories grow step by step, so that the first one that fails is
@@ -31,6 +33,9 @@ pub const STEPS_MAX: usize = 4;
 const SLOW: [(&[u8], usize); 4] =
     [(&[], STEPS_MAX), (&[1], SLOW_STEPS), (&[3], SLOW_STEPS), (&[2, 3], SLOW_STEPS)];
 const SLOW_STEPS: usize = 2;
+/// Most steps of a history that withholds marks, and how often it does that at most.
+const WITHHOLDING_STEPS: usize = 3;
+const WITHHELD_MAX: usize = 2;
 
 /// What to enumerate.
 #[derive(Clone, Debug)]
@@ -125,7 +130,8 @@ pub fn enumerate(options: &EnumerateOptions, progress: &(dyn Fn(u64) + Sync)) ->
 }
 
 fn steps_max(history: &History) -> usize {
-    SLOW.iter().find(|(slow, _)| *slow == history.slow).map_or(0, |(_, steps)| *steps)
+    let steps = SLOW.iter().find(|(slow, _)| *slow == history.slow).map_or(0, |(_, steps)| *steps);
+    if history.withheld() > 0 { steps.min(WITHHOLDING_STEPS) } else { steps }
 }
 
 /// Failures after which an enumeration ends.
@@ -198,10 +204,19 @@ impl Search<'_> {
             came.failed.extend(violation.map(|violation| self.failure(&history, &violation)));
             // What may follow the steps is the same whatever comes at the end.
             if index == 0 && goes_on {
-                came.next = seen.iter().flat_map(next).collect();
+                let may_withhold = self.may_withhold(&history);
+                came.next = seen.iter().flat_map(|seen| next(seen, may_withhold)).collect();
             }
         }
         came
+    }
+
+    /// True if the next step of a history may withhold marks. Another step must be able to follow it: marks that are only
+    /// late are of less interest.
+    fn may_withhold(&self, history: &History) -> bool {
+        let steps_max = self.options.steps.min(steps_max(history)).min(WITHHOLDING_STEPS);
+        let others = history.steps.len() - history.withheld();
+        history.withheld() < WITHHELD_MAX && (others + 1 < steps_max || self.options.steps == 1)
     }
 
     fn failure(&self, history: &History, violation: &Violation) -> FailedHistory {
@@ -232,11 +247,15 @@ fn ends(up: &[u8]) -> Vec<Vec<u8>> {
 
 /// Returns the steps that may be taken at a point, and the keys of the moments after them. A server crashes at what it did
 /// itself: what others do meanwhile does not change what it has done.
-fn next(seen: &Seen) -> Vec<(Step, u64)> {
-    let Seen { at, server, moment } = seen;
+fn next(seen: &Seen, may_withhold: bool) -> Vec<(Step, u64)> {
+    let Seen { at, server, says_mark, moment } = seen;
     let servers = || 1..=SERVERS as u8;
+    let senders =
+        servers().filter(|id| may_withhold && *says_mark && server.is_none_or(|server| server == *id));
+    let pairs = senders.flat_map(|from| servers().filter(move |to| *to != from).map(move |to| (from, to)));
+    let withholds = pairs.map(|(from, to)| Event::Withhold(from, to));
     let crashes = servers().filter(|id| server.is_none_or(|server| server == *id)).map(Event::Crash);
-    let events = crashes.chain([Event::Power]).chain(servers().map(Event::Return));
+    let events = crashes.chain([Event::Power]).chain(servers().map(Event::Return)).chain(withholds);
     let allowed = events.filter(|event| moment.allows(*event));
     allowed.map(|event| (Step { event, at: *at }, moment.after(event).key())).collect()
 }

@@ -59,6 +59,8 @@ pub(crate) struct FrameFaults {
     set: Vec<FrameFault>,
     /// Processes that no entries reach.
     stuck: Vec<usize>,
+    /// Pairs of processes: the notes of the first do not reach the second.
+    withheld: Vec<(usize, usize)>,
 }
 
 impl FrameFaults {
@@ -74,6 +76,20 @@ impl FrameFaults {
         }
     }
 
+    /// Lets no notes of a process reach another one any more.
+    pub(crate) fn withhold_notes(&mut self, from: usize, to: usize) {
+        self.withheld.push((from, to));
+    }
+
+    pub(crate) fn end_withholding(&mut self) {
+        self.withheld.clear();
+    }
+
+    /// Returns the processes whose notes do not reach this one.
+    pub(crate) fn withheld_from(&self, to: usize) -> impl Iterator<Item = usize> {
+        self.withheld.iter().filter(move |(_, receiver)| *receiver == to).map(|(from, _)| *from)
+    }
+
     pub(crate) fn set(&mut self, fault: FrameFault) {
         self.set.push(fault);
     }
@@ -81,6 +97,7 @@ impl FrameFaults {
     pub(crate) fn clear(&mut self) {
         self.set.clear();
         self.stuck.clear();
+        self.withheld.clear();
     }
 
     /// Matches a copy with these frames that is about to be sent. Returns the action of the fault that strikes, if any.

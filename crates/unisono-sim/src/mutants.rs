@@ -95,7 +95,7 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
 }
 
 /// Histories that show bugs of servers on disk for which no seed is early enough: the crashes that they need are too rare.
-const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
+const HISTORIES: [(CoreBug, DiskDurability, &str); 13] = [
     // 2 and 3 create the service without 1, so that 2 cannot go on with 1 later.
     (CoreBug::CreatedByMajority, DiskDurability::Majority, "crash1@1 power@quiet last=1,2"),
     // 3 has come back and answers; neither 1 nor 2 has written the view with it.
@@ -136,6 +136,14 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 11] = [
         DiskDurability::One,
         "slow=2,3 wait@applies1 cut2@append1 crash1@applies1 crash3@0 heal@quiet return3@0 last=2,3",
     ),
+    // 3 is cut off and stays up; 1 and 2 carry over what it lacks, and 2 alone has synced it before they write their view.
+    (
+        CoreBug::CarriedOverCounted,
+        DiskDurability::One,
+        "slow=1 cut3@applies3 wait@append2 crash2@applies2 crash1@0 heal@quiet return1@0 last=1,3",
+    ),
+    // The marks of 1 and 2 are lost on the way to 3, and no command follows.
+    (CoreBug::MarkNotRepeated, DiskDurability::Majority, "withhold1-3@append1 withhold2-3@0"),
     // 3 is excluded and joins again while the state of its first join is being written.
     (
         CoreBug::EarlierStateCounts,

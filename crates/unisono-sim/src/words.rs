@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::fmt::{self, Write};
 use unisono_core::wire::{
     Attempt, Change, Decoder, Frame, FrameKind, Grant, HEADER_BYTES, Header, Payload, Proposal, TAG_BYTES,
+    Writer,
 };
 use unisono_core::{Ballot, Port, Uid};
 
@@ -22,6 +23,22 @@ pub(crate) fn frames(datagram: &[u8]) -> FrameSet {
         }
     });
     set
+}
+
+/// Returns a datagram without the notes of these members, or `None` if it has none of them. In the simulator the tag of a
+/// datagram does not depend on its contents.
+pub(crate) fn without_notes(datagram: &[u8], of: &[Uid]) -> Option<Vec<u8>> {
+    let is_withheld = |frame: &Frame| matches!(frame, Frame::Note { member, .. } if of.contains(member));
+    let frames = || Decoder::new(Bytes::copy_from_slice(datagram.get(HEADER_BYTES..).unwrap_or_default()));
+    if !frames().map_while(Result::ok).any(|frame| is_withheld(&frame)) {
+        return None;
+    }
+    let mut out = datagram[..HEADER_BYTES].to_vec();
+    let mut writer = Writer::new(&mut out, usize::MAX);
+    for frame in frames().map_while(Result::ok).filter(|frame| !is_withheld(frame)) {
+        writer.frame(&frame);
+    }
+    Some(out)
 }
 
 fn decode(datagram: &[u8]) -> impl Iterator<Item = Frame> {

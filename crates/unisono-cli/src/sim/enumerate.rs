@@ -14,12 +14,13 @@ use unisono_sim::{DiskDurability, History, Planted};
 const HELP: &str = "\
 Three servers with disks create a service, and a client gives it three commands. Up to four steps are
 taken, each a crash of one server, a crash of all, or a return: at every effect (a disk begins or has done
-a job, a server applies a command or begins to serve), or when nothing happens any more. Then a majority
-comes back, then all, and callers ask for what the service has. It takes a few minutes.
+a job, a server applies a command or begins to serve), or when nothing happens any more. With durability
+majority a step may also withhold the marks of one server from another one. Then a majority comes back,
+then all, and callers ask for what the service has. It takes a few minutes.
 
 A history is written as words. `slow=2,3 crash1@14 power@quiet last=2,3`: the disks of servers 2 and 3 are
 slow, server 1 crashes at the 14th effect, all crash when nothing happens any more, and 2 and 3 come back
-first.
+first. `withhold1-2@append1`: from the next append of server 1 on, its marks do not reach server 2.
 
 Examples:
   unisono sim enumerate --durability majority

@@ -591,6 +591,12 @@ impl<S: StateMachine> Replica<S> {
         state.and_then(Replicated::ledger).map_or(0, |ledger| ledger.end())
     }
 
+    /// Returns the number of entries of the log that this server holds and has not applied; 0 without a disk.
+    pub fn unapplied(&self) -> Place {
+        let ledger = self.state_here().and_then(Replicated::ledger);
+        ledger.map_or(0, |ledger| ledger.end() - ledger.applied())
+    }
+
     /// Returns the digest of all outcomes through [`Replica::position`].
     pub fn chain(&self) -> Option<Digest> {
         self.replicated.as_ref().map(Replicated::chain)

@@ -24,6 +24,8 @@ pub(crate) struct ServerMoment {
     pub(crate) untold: Option<JobKind>,
     /// `None` if it is down or has just begun.
     pub(crate) memory: Option<MemoryMoment>,
+    /// Servers whose marks do not reach it.
+    pub(crate) lacks_marks: Mask,
 }
 
 /// What a disk has.
@@ -47,10 +49,16 @@ pub(crate) struct MemoryMoment {
     pub(crate) generation: u64,
     /// Place of the last entry that it holds.
     pub(crate) held: u64,
+    /// Entries that it holds and has not applied: of importance only where marks are withheld.
+    pub(crate) unapplied: u64,
 }
 
 /// Servers, as bits.
 pub(crate) type Mask = u8;
+
+fn bit(server: u8) -> Mask {
+    1 << (server - 1)
+}
 
 const ORDERS: [[usize; SERVERS]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
@@ -63,6 +71,10 @@ impl Moment {
             // Of one server alone, it is a crash.
             Event::Power => self.servers.iter().filter(|server| server.is_up).count() > 1,
             Event::Return(server) => !is_up(server),
+            Event::Withhold(from, to) => {
+                let lacks = |server: u8| self.servers[usize::from(server) - 1].lacks_marks;
+                is_up(from) && is_up(to) && lacks(to) & bit(from) == 0
+            }
             _ => false,
         }
     }
@@ -76,6 +88,7 @@ impl Moment {
             Event::Crash(server) => crash(&mut after.servers[usize::from(server) - 1]),
             Event::Power => after.servers.iter_mut().for_each(crash),
             Event::Return(server) => after.servers[usize::from(server) - 1].is_up = true,
+            Event::Withhold(from, to) => after.servers[usize::from(to) - 1].lacks_marks |= bit(from),
             _ => {}
         }
         after
@@ -93,7 +106,15 @@ impl Moment {
             renamed.fold(0, |mask, (new, _)| mask | 1 << new)
         };
         let start = mix(self.commands.0, u64::from(self.commands.1));
-        servers.iter().map(|old| self.servers[*old].key(order, renamed)).fold(start, mix)
+        let key = servers.iter().map(|old| self.servers[*old].key(order, renamed)).fold(start, mix);
+        if self.servers.iter().all(|server| server.lacks_marks == 0) {
+            return key;
+        }
+        let of_marks = |old: &usize| {
+            let ServerMoment { lacks_marks, memory, .. } = &self.servers[*old];
+            [renamed(*lacks_marks), memory.map_or(0, |memory| memory.unapplied)]
+        };
+        servers.iter().flat_map(of_marks).fold(key, mix)
     }
 }
 
@@ -132,7 +153,7 @@ impl ServerMoment {
         let [generation, promised] = [generation, promised].map(|number| rank(generations, number));
         let view = view.map_or([0, 0], |(number, mask)| [1 + rank(views, number), renamed(mask)]);
         let memory = self.memory.map_or([0; 4], |memory| {
-            let MemoryMoment { serves, is_member, is_sequencer, view, generation, held } = memory;
+            let MemoryMoment { serves, is_member, is_sequencer, view, generation, held, .. } = memory;
             let flags = [serves, is_member, is_sequencer, true];
             let flags = flags.into_iter().fold(0, |flags, flag| flags << 1 | u64::from(flag));
             [flags, renamed(view), rank(generations, generation), held.saturating_sub(*shortest)]
@@ -171,6 +192,22 @@ mod tests {
         assert_ne!(one.key(), other.key());
         assert_ne!(one.key(), one.after(Event::Crash(1)).key());
         assert_ne!(one.after(Event::Crash(1)).key(), one.after(Event::Crash(2)).key());
+    }
+
+    #[test]
+    fn it_matters_which_marks_are_withheld_and_then_what_is_applied() {
+        let mut moment = moment();
+        let key = moment.key();
+        let withheld = moment.after(Event::Withhold(1, 2));
+        assert_ne!(withheld.key(), key);
+        assert_ne!(withheld.key(), moment.after(Event::Withhold(2, 1)).key());
+        assert!(moment.allows(Event::Withhold(1, 2)) && withheld.allows(Event::Withhold(2, 1)));
+        assert!(!withheld.allows(Event::Withhold(1, 2)) && !moment.allows(Event::Withhold(1, 3)));
+        moment.servers[1].memory = Some(MemoryMoment::default());
+        let mut other = moment.clone();
+        other.servers[1].memory = Some(MemoryMoment { unapplied: 1, ..MemoryMoment::default() });
+        assert_eq!(moment.key(), other.key());
+        assert_ne!(moment.after(Event::Withhold(1, 2)).key(), other.after(Event::Withhold(1, 2)).key());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A history is written as words, such as `slow=2,3 crash1@14 power@quiet last=2,3`: the disks of the servers 2 and 3 are
 //! slow, server 1 crashes at the 14th effect, all that are up crash when nothing happens any more, and the servers 2 and 3
-//! are the first to come back. With the word `foo` the service is a directory, in which the client makes and deletes that row.
+//! are the first to come back. `withhold1-2@append1`: from the next append of server 1 on its marks do not reach server 2, neither
+//! directly nor by way of a third. They do when the steps are over. With the word `foo` the service is a directory, in which the client makes and deletes that row.
 
 use crate::world::{Effect, EffectKind, JobKind};
 use std::fmt;
@@ -60,6 +61,8 @@ pub(crate) enum Event {
     PutBack(u8),
     /// A bit in the middle of its log is flipped.
     Flip(u8),
+    /// No mark of the first server reaches the second, until the steps are over.
+    Withhold(u8, u8),
 }
 
 /// When it happens.
@@ -102,6 +105,11 @@ impl History {
         up
     }
 
+    /// Returns the number of marks that are withheld, each from one server.
+    pub(crate) fn withheld(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.event, Event::Withhold(..))).count()
+    }
+
     /// Returns how many disks hold a command before it is answered.
     pub fn durability(&self) -> DiskDurability {
         self.durability
@@ -125,6 +133,9 @@ const EVENTS: [(&str, OfServer); 6] = [
     ("putback", Event::PutBack),
     ("flip", Event::Flip),
 ];
+
+/// Begins the name of an event with two servers.
+const WITHHOLD: &str = "withhold";
 
 /// Names of effects.
 const EFFECTS: [(&str, EffectKind); 7] = [
@@ -158,6 +169,11 @@ fn step(word: &str) -> Option<Step> {
         "wait" => Event::Wait,
         "power" => Event::Power,
         "heal" => Event::Heal,
+        event if event.starts_with(WITHHOLD) => {
+            let (from, to) = event.strip_prefix(WITHHOLD)?.split_once('-')?;
+            let id = |text: &str| text.parse().ok().filter(|id| is_id(*id));
+            Event::Withhold(id(from)?, id(to).filter(|to| Some(*to) != id(from))?)
+        }
         event => {
             let (name, server) = split_id(event)?;
             EVENTS.iter().find(|(known, _)| *known == name).map(|(_, event)| event(server))?
@@ -238,6 +254,7 @@ impl fmt::Display for Step {
             Event::Image(id) => write!(f, "image{id}@")?,
             Event::PutBack(id) => write!(f, "putback{id}@")?,
             Event::Flip(id) => write!(f, "flip{id}@")?,
+            Event::Withhold(from, to) => write!(f, "{WITHHOLD}{from}-{to}@")?,
         }
         match self.at {
             Point::After(effects) => write!(f, "{effects}"),
@@ -256,9 +273,9 @@ mod tests {
 
     #[test]
     fn a_history_is_read_as_it_is_written() {
-        let text = "foo commands=5 slow=2,3 crash1@14 power@quiet heal@0 wait@told3 cut2@applies3 image1@append1 putback1@0 flip3@commit2 last=2,3";
+        let text = "foo commands=5 slow=2,3 crash1@14 power@quiet heal@0 wait@told3 cut2@applies3 image1@append1 putback1@0 flip3@commit2 withhold3-1@append3 last=2,3";
         let history: History = text.parse().unwrap();
-        assert_eq!((history.steps.len(), history.last.clone()), (8, vec![2, 3]));
+        assert_eq!((history.steps.len(), history.last.clone()), (9, vec![2, 3]));
         assert_eq!(history.to_string(), text);
         for bad in [
             "commands=x",
@@ -271,6 +288,9 @@ mod tests {
             "@1",
             "power1@2",
             "crash1@x2",
+            "withhold1@2",
+            "withhold1-1@2",
+            "withhold1-4@2",
         ] {
             assert!(bad.parse::<History>().is_err(), "{bad}");
         }

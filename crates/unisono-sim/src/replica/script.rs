@@ -16,7 +16,7 @@ use crate::draw::{MILLISECOND, SECOND};
 use crate::network::{Conditions, cut};
 use crate::plan::Parts;
 use crate::record::{Mode, ReplicaRecord};
-use crate::world::{AIMED, DiskInUse, Effect, EffectKind, Question, Trigger};
+use crate::world::{AIMED, DiskInUse, Effect, EffectKind, JobKind, Question, Trigger};
 use std::io::Write;
 use std::time::Duration;
 use unisono_core::replica::disk::{Created, DiskDurability};
@@ -40,6 +40,8 @@ const CALLER_WAITS: Duration = Duration::from_millis(2_500);
 const SERVES_WITHIN: u64 = 5 * SECOND;
 /// Time after which servers that wait for others are taken to wait for ever.
 const WAITS_FOR: u64 = 2 * SECOND;
+/// Time in which servers apply what they hold once no marks are withheld any more.
+const APPLIES_WITHIN: u64 = SECOND;
 /// Time in which every history ends.
 const ENDS_WITHIN: u64 = 90 * SECOND;
 /// Lines: a command is due, and nothing happens any more. The number of the latest effect is added to the second.
@@ -52,6 +54,8 @@ pub(crate) struct Seen {
     pub(crate) at: Point,
     /// The server that did something, if it was one.
     pub(crate) server: Option<u8>,
+    /// True if that server is about to say a mark.
+    pub(crate) says_mark: bool,
     pub(crate) moment: Moment,
 }
 
@@ -60,6 +64,8 @@ pub(crate) struct Seen {
 enum Part {
     /// Steps happen.
     Steps,
+    /// No marks are withheld any more, since this time, and no server comes or goes: all must apply what they hold.
+    Marks(u64),
     /// The servers that come back first are present, since this time.
     Few(u64),
     /// All servers are present.
@@ -80,6 +86,8 @@ pub(super) struct Script {
     disks: [DiskMoment; SERVERS],
     /// Servers whose disks do not have what they had.
     spoiled: Vec<usize>,
+    /// The servers whose marks do not reach each one.
+    lacks_marks: [Mask; SERVERS],
     /// True once the service served, and commands are given.
     has_begun: bool,
     /// Commands of the script that were given, and the operations under way.
@@ -115,6 +123,7 @@ pub(crate) fn play(
         up: (0..SERVERS).collect(),
         disks: Default::default(),
         spoiled: Vec::new(),
+        lacks_marks: Default::default(),
         has_begun: false,
         commands: 0,
         under_way: Vec::new(),
@@ -135,7 +144,7 @@ pub(crate) fn play(
 }
 
 /// Three servers, one client, and no faults.
-fn plan(durability: DiskDurability) -> Plan {
+pub(super) fn plan(durability: DiskDurability) -> Plan {
     let random = &mut Random::from_u64(1);
     let mut plan = Plan::quiet(random);
     plan.servers = SERVERS;
@@ -226,9 +235,14 @@ impl Director {
         };
         let moment = self.moment();
         let server = effect.filter(|_| !is_same).map(|effect| effect.server);
+        let says_mark = |effect: &Effect| {
+            matches!(effect.what, EffectKind::Done(JobKind::Append | JobKind::Adopt))
+                && self.plan.disks.as_ref().is_some_and(|disks| disks.durability == DiskDurability::Majority)
+        };
+        let says_mark = effect.as_ref().is_some_and(says_mark);
         self.script
             .iter_mut()
-            .for_each(|script| script.seen.push(Seen { at, server, moment: moment.clone() }));
+            .for_each(|script| script.seen.push(Seen { at, server, says_mark, moment: moment.clone() }));
     }
 
     fn perform(&mut self, Step { event, at }: Step) {
@@ -254,6 +268,11 @@ impl Director {
             Event::Flip(id) => {
                 self.places[process(id)].flip_log();
                 self.note_spoiled(process(id));
+            }
+            Event::Withhold(from, to) => {
+                self.world.frame_faults.withhold_notes(process(from), process(to));
+                let script = self.script.iter_mut();
+                script.for_each(|script| script.lacks_marks[process(to)] |= 1 << process(from));
             }
         }
     }
@@ -345,6 +364,19 @@ impl Director {
                     self.end_steps();
                 }
             }
+            Some(Part::Marks(since)) => {
+                let lags = (0..SERVERS).find(|process| {
+                    self.memory(*process).is_some_and(|memory| memory.serves && memory.unapplied > 0)
+                });
+                match lags {
+                    None => self.begin_end(),
+                    Some(_) if now < since + APPLIES_WITHIN => {}
+                    Some(process) => {
+                        let what = format!("m{process} does not apply what it holds");
+                        self.world.report_violation("goes_on", what);
+                    }
+                }
+            }
             Some(Part::Few(since)) => {
                 let must = self.must_go_on();
                 let patience = if must { SERVES_WITHIN } else { WAITS_FOR };
@@ -383,8 +415,25 @@ impl Director {
             return self.world.report_violation("histories_are_valid", format!("{step} never comes"));
         }
         let last: Vec<usize> = script.history.last.iter().map(|id| usize::from(*id) - 1).collect();
-        let now = self.world.now;
+        let stay = if last.is_empty() { (0..SERVERS).collect() } else { last };
+        let is_same = stay.len() == script.up.len() && stay.iter().all(|process| script.up.contains(process));
+        let is_withheld = script.lacks_marks != [0; SERVERS];
         self.world.network.clear_cuts(cut::PARTITION);
+        self.world.frame_faults.end_withholding();
+        match is_same && is_withheld {
+            true => {
+                self.begin_part(Part::Marks(self.world.now));
+                self.set_speeds();
+            }
+            false => self.begin_end(),
+        }
+    }
+
+    /// Lets the servers come back that come first.
+    fn begin_end(&mut self) {
+        let Some(script) = &self.script else { return };
+        let last: Vec<usize> = script.history.last.iter().map(|id| usize::from(*id) - 1).collect();
+        let now = self.world.now;
         match last.is_empty() {
             true => {
                 (0..SERVERS).for_each(|process| self.let_come(process));
@@ -469,6 +518,7 @@ impl Director {
                 disk: script.disks[process],
                 untold: self.disk_in_use(process).and_then(DiskInUse::untold),
                 memory: self.memory(process),
+                lacks_marks: script.lacks_marks[process],
             };
         }
         moment
@@ -487,6 +537,7 @@ impl Director {
             view,
             generation: server.replica.generation(),
             held: server.replica.held(),
+            unapplied: server.replica.unapplied(),
         })
     }
 }

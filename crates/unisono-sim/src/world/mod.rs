@@ -32,6 +32,7 @@ use crate::properties::Violation;
 use crate::queue::Queue;
 use crate::record::{Life, What};
 use crate::recorder::Recorder;
+use crate::words;
 use bytes::BytesMut;
 use std::fmt;
 use std::net::SocketAddr;
@@ -396,7 +397,10 @@ impl<S: Side> World<S> {
     /// Reads a datagram from the socket of a process and handles it.
     fn read(&mut self, datagram: DatagramId, at: usize, path: Path) {
         let (bytes, from) = self.network.read(datagram);
-        let bytes = self.arena.copy(bytes);
+        let members = self.frame_faults.withheld_from(at).filter_map(|from| self.resident(from));
+        let members: Vec<Uid> = members.map(|resident| resident.uid).collect();
+        let remains = if members.is_empty() { None } else { words::without_notes(bytes, &members) };
+        let bytes = self.arena.copy(remains.as_deref().unwrap_or(bytes));
         self.network.release(datagram);
         let from = Network::address(from);
         let Some(resident) = &mut self.processes[at].resident else { return };

@@ -34,6 +34,8 @@ pub(in super::super) struct Ledger {
     /// Present with durability *one*.
     views: Option<Views>,
     clock: Clock,
+    /// What the last change of the view carried over: for a planted bug.
+    carried: Place,
 }
 
 /// The time of the order, from the clocks of the members that submit.
@@ -162,6 +164,9 @@ impl Ledger {
 
     /// Notes that only these servers are members: what others have does not count with durability *one*.
     pub(in super::super) fn note_members(&mut self, here: &BTreeSet<u8>, watched: Watched) {
+        if watched.broken(Planted::CarriedOverCounted) {
+            self.carried = self.end();
+        }
         if let Some(views) = &mut self.views {
             views.keep(here, watched);
         }
@@ -198,6 +203,9 @@ impl Ledger {
         match &self.views {
             Some(views) if views.is_installed(self.servers, me, watched) => {
                 views.members().filter_map(synced).max().unwrap_or(0)
+            }
+            Some(views) if watched.broken(Planted::CarriedOverCounted) => {
+                views.members().filter_map(synced).max().unwrap_or(0).min(self.carried)
             }
             Some(_) => 0,
             None => {

@@ -190,6 +190,8 @@ pub(super) struct Durable {
     survives: bool,
     /// Generation in which the last entry was written: for a planted bug.
     last_generation: u64,
+    /// Place of the last mark of a former life, at most: for a planted bug.
+    former: Place,
 }
 
 /// A job that the disk does, or a snapshot whose parts are being written.
@@ -251,6 +253,7 @@ impl Durable {
             view_on_disk: None,
             survives: false,
             last_generation: start.loaded.as_ref().map_or(0, |loaded| loaded.last_generation),
+            former: end,
         };
         durable.block.starts += 1;
         // A blank disk stays blank until it has a part in a service. A new instance counts only once it is adopted.
@@ -317,11 +320,13 @@ impl Durable {
             () if watched.broken(Planted::MarkBeforeState) => self.end,
             () => 0,
         };
+        let place = if watched.broken(Planted::MarkOfFormerLife) { place.max(self.former) } else { place };
         (is_open && place > 0).then_some(Mark { generation: self.block.generation, place })
     }
 
     /// Begins a life as a member of a group.
     pub(super) fn begin_life(&mut self) {
+        self.former = self.former.max(self.synced);
         self.marks.begin_life();
     }
 
