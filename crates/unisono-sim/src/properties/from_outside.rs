@@ -144,8 +144,11 @@ impl Property for FromOutside {
             What::SendResult { number, outcome } => {
                 let hash = self.under_way.remove(&(life, *number));
                 let message = hash.and_then(|hash| self.messages.get_mut(&hash));
-                if let (Some(message), Outcome::Ok { .. }) = (message, outcome) {
-                    message.has_place = true;
+                match (message, outcome) {
+                    (Some(message), Outcome::Ok { .. }) => message.has_place = true,
+                    // If a member has delivered it, that one was excluded, and the others go on without the message.
+                    (Some(message), Outcome::Failed) => message.has_place = false,
+                    _ => {}
                 }
                 Ok(())
             }
@@ -254,6 +257,19 @@ mod tests {
         refused.good(FromOutside::default());
         beside(&mut refused, Beside::GaveUpOutside { client: 7, was_refused: true });
         refused.bad(FromOutside::default());
+    }
+
+    #[test]
+    fn what_an_excluded_member_delivered_has_no_place_once_its_sender_has_failed() {
+        for (outcome, is_good) in [(Outcome::Failed, true), (Outcome::Ok { seqno: 1 }, false)] {
+            let mut fixture = fixture(Quality::ORDERED);
+            let sent = What::Sent { number: 1, quality: Quality::ORDERED, hash: 0, bytes: 1 };
+            fixture.record(MEMBER, sent);
+            deliver(&mut fixture, OTHER, 0);
+            fixture.record(MEMBER, What::SendResult { number: 1, outcome });
+            told(&mut fixture, 0, Fate::NotSent, None);
+            assert_eq!(fixture.check(FromOutside::default()).is_ok(), is_good);
+        }
     }
 
     #[test]
