@@ -263,13 +263,12 @@ pub enum RequestKind {
 }
 
 impl Request {
-    /// Returns what the request with these bytes is. A command is read to the end.
+    /// Returns what the request with these bytes is, which costs the same for each length: a command that cannot be read to
+    /// its end is refused when it is looked at.
     pub fn kind(bytes: &[u8]) -> RequestKind {
         match bytes {
             [VERSION, 1, ..] => RequestKind::Query,
-            [VERSION, 0, ..] if Request::decode(&Bytes::copy_from_slice(bytes)).is_some() => {
-                RequestKind::Command
-            }
+            [VERSION, 0, ..] => RequestKind::Command,
             _ => RequestKind::LocalQuery,
         }
     }

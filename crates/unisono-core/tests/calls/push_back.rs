@@ -132,6 +132,25 @@ fn clients_at_one_address_do_not_take_all_places_of_a_queue() {
 }
 
 #[test]
+fn a_request_waits_for_at_most_one_of_each_other_address() {
+    let (mut world, port) = server(64);
+    let [first, second, innocent] = [10, 11, ELSEWHERE + 1];
+    for host in [first, second] {
+        world.start(host);
+        (0..20).for_each(|_| _ = world.call(host, port, b"greedy", 30 * SECONDS));
+    }
+    world.run(MS * 100);
+    world.start(innocent);
+    let call = world.call(innocent, port, b"hello", 30 * SECONDS);
+    world.run(MS * 100);
+    assert_eq!(world.host(1).endpoint.account().pending, 41);
+    let taken: Vec<_> = (0..2).map(|_| world.take(1).unwrap()).collect();
+    assert!(taken.iter().any(|request| request.payload[..] == *b"hello"), "the other two are at one address");
+    taken.iter().for_each(|request| world.reply(1, request.id, b"done").unwrap());
+    assert!(world.wait(innocent, call).1.is_ok());
+}
+
+#[test]
 fn what_the_application_has_counts_until_it_answers() {
     let (mut world, port) = server(2);
     world.start(2);

@@ -222,11 +222,15 @@ fn a_length_that_lies_allocates_nothing() {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_command() {
-    for bytes in [&[][..], &[2, 1, 9], &[VERSION], &[VERSION, 3, 9], &[VERSION, 0, 4]] {
+fn what_cannot_be_read_is_no_command_or_refused_before_it_is_one() {
+    for bytes in [&[][..], &[2, 1, 9], &[VERSION], &[VERSION, 3, 9]] {
         assert_eq!(Request::kind(bytes), RequestKind::LocalQuery);
         assert_eq!(Request::decode(&Bytes::copy_from_slice(bytes)), None);
     }
+    let cut = Bytes::from_static(&[VERSION, 0, 4]);
+    assert_eq!((Request::kind(&cut), Request::decode(&cut)), (RequestKind::Command, None));
+    let refused = founded().0.admit(&cut).and_then(|reply| Reply::decode(&reply)).unwrap();
+    assert_eq!((refused.number, refused.result), (1, Err(Reason::Unreadable.into())), "it got no number");
 }
 
 #[test]

@@ -20,8 +20,10 @@ use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqn
 
 /// Maximum number of parts of a piece of the state under way: the datagrams of commands wait behind them.
 const REPLY_PARTS_MAX: u16 = 64;
-/// Maximum number of requests that are taken at once.
+/// Maximum number of requests that are taken at once, and of their bytes: what costs much to look at delays the others by no
+/// more than that.
 const REQUESTS_PER_STEP: usize = 64;
+const REQUEST_BYTES_PER_STEP: usize = 16 << 10;
 
 /// A life. See the module.
 #[derive(Debug)]
@@ -170,7 +172,14 @@ impl Life {
             } else {
                 let services = self.services();
                 let mut next = || services.servers.iter().find_map(|server| server.try_next(calls, now));
-                requests.extend(std::iter::from_fn(&mut next).take(REQUESTS_PER_STEP));
+                let mut bytes = 0;
+                while requests.len() < REQUESTS_PER_STEP
+                    && bytes < REQUEST_BYTES_PER_STEP
+                    && let Some(request) = next()
+                {
+                    bytes += request.payload().len();
+                    requests.push(request);
+                }
                 if !requests.is_empty() {
                     return Some(Input::Requests);
                 }

@@ -15,6 +15,7 @@ use crate::rpc::common::{Common, Sender, To};
 use crate::rpc::proof::Claim;
 use crate::rpc::transfer::Incoming;
 use crate::rpc::types::{CallNumber, ServeOptions};
+use crate::shares::Source;
 use crate::time::Time;
 use crate::wire::{
     Attempt, Cookie, FRAME_HEAD_BYTES, Frame, FrameKind, Got, HEADER_BYTES, Opening, PADDED_BYTES,
@@ -277,7 +278,7 @@ impl Server {
         // The client may mean a service of another instance that was at this port before.
         let service = self.services.get(port).filter(|service| service.options.instance == instance);
         let mut place = service.map(|service| service.place_for(common, source, of_life));
-        if place == Some(None) && self.drops_expired(now, common, port) {
+        if place == Some(None) && self.drops_expired(now, common, port, source) {
             place = self.services.get(port).map(|service| service.place_for(common, source, of_life));
         }
         if unbounded && place == Some(None) {
@@ -291,7 +292,7 @@ impl Server {
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && self.has_room_for(source, total as usize);
+                    && self.has_room_for(port, source, total as usize);
                 if is_welcome {
                     let incoming = Incoming::new(now, total, part);
                     let look_at = incoming.look_at;
@@ -310,6 +311,7 @@ impl Server {
     fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
         let port = asked.port;
         self.change(id, attempt.slot, State::Queued(asked, bytes));
+        let Some(source) = self.sessions.get(id).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };
         if service.queue.len() >= 2 * service.options.places() {
             // At least half of these were superseded or cancelled meanwhile.
@@ -321,7 +323,7 @@ impl Server {
             });
             self.budget.queued -= before - service.queue.len();
         }
-        service.queue.push_back((id, attempt.slot, attempt.number));
+        service.queue.push(source, (id, attempt.slot, attempt.number));
         self.budget.queued += 1;
     }
 
@@ -443,11 +445,21 @@ impl Server {
         (session.address == from.address || common.broken(Planted::AnswerFromAnywhere)).then_some(id)
     }
 
-    /// Drops requests past their deadline at the head of a full queue. Returns true if one was dropped.
-    fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port) -> bool {
+    /// Drops requests past their deadline at the head of a full queue, of this address and of that whose turn it is. Returns
+    /// true if one was dropped.
+    fn drops_expired(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
+        let next = self.services.get(port).and_then(|service| service.queue.next_source());
+        let mut dropped = self.drops_expired_of(now, common, port, source);
+        if let Some(next) = next.filter(|next| *next != source) {
+            dropped |= self.drops_expired_of(now, common, port, next);
+        }
+        dropped
+    }
+
+    fn drops_expired_of(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
         let mut dropped = false;
         while let Some(service) = self.services.get_mut(port)
-            && let Some(&(id, slot, number)) = service.queue.front()
+            && let Some(&(id, slot, number)) = service.queue.front(source)
         {
             let session = self.sessions.get_mut(id);
             let state = session.and_then(|session| session.attempt(slot, number)).map(|slot| &slot.state);
@@ -456,7 +468,7 @@ impl Server {
                 Some(State::Queued(..)) => true,
                 _ => false,
             };
-            service.queue.pop_front();
+            service.queue.drop_front(source);
             self.budget.queued -= 1;
             if expired {
                 dropped = true;

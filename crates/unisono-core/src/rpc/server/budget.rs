@@ -128,6 +128,16 @@ impl Server {
         place.state = state;
         self.change_bytes(source, bytes_left, bytes_taken);
         if was_incomplete != is_incomplete {
+            if let Some((port, _)) = left.filter(|_| was_incomplete.is_some())
+                && let Some(service) = self.services.get_mut(port)
+            {
+                service.incomplete -= 1;
+            }
+            if let Some((port, _)) = taken.filter(|_| is_incomplete.is_some())
+                && let Some(service) = self.services.get_mut(port)
+            {
+                service.incomplete += 1;
+            }
             self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
         }
         if left != taken && !handed_over {
@@ -186,13 +196,14 @@ impl Server {
         SLOTS.admits(self.budget.slots, own, more)
     }
 
-    /// True if a large request of this many bytes may come from this address, to be incomplete for a while.
-    pub(super) fn has_room_for(&self, source: Source, bytes: usize) -> bool {
+    /// True if a large request of this many bytes may come from this address for this port, to be incomplete for a while.
+    pub(super) fn has_room_for(&self, port: Port, source: Source, bytes: usize) -> bool {
+        let Some(service) = self.services.get(port) else { return false };
         let all = self.budget.receiving_bytes + self.budget.taken_bytes;
         let own = self.sources.get(&source).map_or((0, 0), |own| (own.bytes, own.incomplete));
-        // Requests that are whole have half of the queues in any case: those drain.
-        let places = Bound { most: (self.budget.queues_max / 2).max(1), part: 4 };
-        LARGE.admits(all, own.0, bytes) && places.admits(self.incomplete.len(), own.1, 1)
+        // Requests that are whole have half of the places of each service in any case: those drain.
+        let places = Bound { most: (service.options.places() / 2).max(1), part: 4 };
+        LARGE.admits(all, own.0, bytes) && places.admits(service.incomplete, own.1, 1)
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the

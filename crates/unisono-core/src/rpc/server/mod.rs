@@ -10,6 +10,7 @@ mod arrivals;
 mod budget;
 mod cookie;
 mod finished;
+mod lanes;
 mod session;
 mod sessions;
 mod telling;
@@ -43,6 +44,7 @@ use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
 use finished::Finished;
+use lanes::Lanes;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
 
@@ -87,11 +89,13 @@ struct Service {
     prover: Box<dyn PortProver>,
     options: ServeOptions,
     /// Requests that wait: session, slot and attempt number.
-    queue: VecDeque<(SessionId, u16, u64)>,
+    queue: Lanes<(SessionId, u16, u64)>,
     /// Large requests whose beginnings wait to be looked at, likewise.
     beginnings: VecDeque<(SessionId, u16, u64)>,
     /// Number of requests that wait, are incomplete or are being worked on.
     pending: usize,
+    /// How many of them are incomplete.
+    incomplete: usize,
     /// How many of them are in the share of each source address.
     of_sources: Counts<Source>,
     /// What clients have acknowledged and the application does not know yet.
@@ -177,9 +181,11 @@ impl Server {
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
-        let (queue, beginnings) = (VecDeque::new(), VecDeque::new());
+        let (queue, beginnings) = (Lanes::default(), VecDeque::new());
         let (finished, of_sources) = (Finished::default(), Counts::default());
-        let service = Service { prover, options, queue, beginnings, pending, of_sources, finished };
+        let incomplete = 0;
+        let service =
+            Service { prover, options, queue, beginnings, pending, incomplete, of_sources, finished };
         self.services.insert(port, service);
         Ok(port)
     }
@@ -238,7 +244,7 @@ impl Server {
                     .poll_beginning(common, port)
                     .or_else(|| self.poll_request_for(now, common, port));
             }
-            let (id, slot, number) = service.queue.pop_front()?;
+            let (id, slot, number) = service.queue.pop()?;
             self.budget.queued -= 1;
             let Some(session) = self.sessions.get_mut(id) else { continue };
             let source = session.source;

@@ -1,0 +1,136 @@
+//! Requests that wait for the application, in a lane for each source address.
+//!
+//! The lanes take turns, so what one address sends waits behind its own, and an address that sends little waits for at most
+//! one request of each other address. Within a lane the first that came goes first.
+
+use crate::shares::Source;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// The lanes. See the module.
+#[derive(Debug)]
+pub(super) struct Lanes<T> {
+    lanes: BTreeMap<Source, VecDeque<T>>,
+    /// The lanes that are not empty, that whose turn is next first.
+    turns: VecDeque<Source>,
+    len: usize,
+}
+
+impl<T> Default for Lanes<T> {
+    fn default() -> Lanes<T> {
+        Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<T> Lanes<T> {
+    /// Returns the number of requests that wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn push(&mut self, source: Source, request: T) {
+        let lane = self.lanes.entry(source).or_default();
+        if lane.is_empty() {
+            self.turns.push_back(source);
+        }
+        lane.push_back(request);
+        self.len += 1;
+    }
+
+    /// Removes the first request of the lane whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let source = self.turns.pop_front()?;
+        let lane = self.lanes.get_mut(&source)?;
+        let request = lane.pop_front();
+        self.len -= usize::from(request.is_some());
+        if !lane.is_empty() {
+            self.turns.push_back(source);
+        } else if self.lanes.len() > 1 {
+            // The last lane is kept: most servers have the calls of one address, one after the other.
+            self.lanes.remove(&source);
+        }
+        request
+    }
+
+    /// Returns the first request of this address.
+    pub(super) fn front(&self, source: Source) -> Option<&T> {
+        self.lanes.get(&source)?.front()
+    }
+
+    /// Returns the address whose turn it is.
+    pub(super) fn next_source(&self) -> Option<Source> {
+        self.turns.front().copied()
+    }
+
+    /// Removes the first request of this address.
+    pub(super) fn drop_front(&mut self, source: Source) {
+        let Some(lane) = self.lanes.get_mut(&source) else { return };
+        self.len -= usize::from(lane.pop_front().is_some());
+        if lane.is_empty() {
+            self.turns.retain(|known| *known != source);
+            self.lanes.remove(&source);
+        }
+    }
+
+    /// Keeps the requests of which `keeps` is true.
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
+        self.lanes.retain(|_, lane| {
+            lane.retain(&mut keeps);
+            !lane.is_empty()
+        });
+        self.len = self.lanes.values().map(VecDeque::len).sum();
+        let lanes = &self.lanes;
+        self.turns.retain(|source| lanes.contains_key(source));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn lanes(requests: &[(u8, u32)]) -> Lanes<u32> {
+        let mut lanes = Lanes::default();
+        requests.iter().for_each(|(host, request)| lanes.push(Source::of_host(*host), *request));
+        lanes
+    }
+
+    fn drained(mut lanes: Lanes<u32>) -> Vec<u32> {
+        let requests = core::iter::from_fn(|| lanes.pop()).collect();
+        assert_eq!((lanes.len(), lanes.next_source()), (0, None));
+        requests
+    }
+
+    #[test]
+    fn the_addresses_take_turns_and_each_goes_in_its_order() {
+        let waiting = lanes(&[(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (3, 31)]);
+        assert_eq!(waiting.len(), 6);
+        assert_eq!(drained(waiting), [10, 20, 30, 11, 31, 12]);
+    }
+
+    #[test]
+    fn an_address_that_comes_late_waits_for_one_of_each_other() {
+        let mut lanes = lanes(&[(1, 10), (1, 11), (1, 12)]);
+        assert_eq!(lanes.pop(), Some(10));
+        lanes.push(Source::of_host(2), 20);
+        assert_eq!(
+            (lanes.pop(), lanes.pop(), lanes.pop(), lanes.pop()),
+            (Some(11), Some(20), Some(12), None)
+        );
+        lanes.push(Source::of_host(2), 21);
+        assert_eq!((lanes.pop(), lanes.len()), (Some(21), 0));
+    }
+
+    #[test]
+    fn what_is_dropped_takes_no_turn() {
+        let mut waiting = lanes(&[(1, 10), (2, 20), (2, 21), (3, 30)]);
+        waiting.drop_front(Source::of_host(1));
+        waiting.drop_front(Source::of_host(2));
+        assert_eq!((waiting.front(Source::of_host(1)), waiting.front(Source::of_host(2))), (None, Some(&21)));
+        assert_eq!((waiting.len(), waiting.next_source()), (2, Some(Source::of_host(2))));
+        assert_eq!(drained(waiting), [21, 30]);
+        let mut waiting = lanes(&[(1, 10), (2, 20), (1, 11), (3, 30)]);
+        waiting.retain(|request| request % 10 != 0);
+        assert_eq!(waiting.len(), 1);
+        assert_eq!(drained(waiting), [11]);
+    }
+}
