@@ -14,6 +14,8 @@ use bytes::Bytes;
 pub const VERSION: u8 = 1;
 /// Code of the operation that creates a file.
 const CREATE_FILE: u8 = 3;
+/// Code of a command that replaces a set of rows.
+const REPLACE_SET: u8 = 9;
 
 /// Where an operation applies: the object at the end of a path that begins at a directory. With an empty path it is the
 /// object of the capability, of any kind.
@@ -308,6 +310,15 @@ impl Request {
         (before + content_bytes == bytes).then_some((place, masks, content_bytes))
     }
 
+    /// Returns the place of the first row of a set that is to be replaced, without reading the others.
+    pub(crate) fn first_of_set(bytes: &Bytes) -> Option<Place> {
+        let mut from = Reader::new(bytes.clone());
+        if [from.u8()?, from.u8()?, from.u8()?] != [VERSION, 0, REPLACE_SET] || from.u16()? == 0 {
+            return None;
+        }
+        Place::read(&mut from)
+    }
+
     /// Returns the request with these bytes; `None` if they are none of this version. Bytes of files are not copied.
     pub fn decode(bytes: &Bytes) -> Option<Request> {
         let mut from = Reader::new(bytes.clone());
@@ -430,7 +441,7 @@ impl Command {
                 place.write(out);
             }
             Command::ReplaceSet { rows } => {
-                out.u8(9);
+                out.u8(REPLACE_SET);
                 write_set(rows, out, Replacement::write);
             }
             Command::Revoke { place, secret } => {
@@ -476,7 +487,7 @@ impl Command {
             },
             7 => Command::Chmod { place: Place::read(from)?, masks: Masks::read(from)? },
             8 => Command::DeleteRow { place: Place::read(from)? },
-            9 => Command::ReplaceSet { rows: read_set(from, Replacement::read, |row| &row.place)? },
+            REPLACE_SET => Command::ReplaceSet { rows: read_set(from, Replacement::read, |row| &row.place)? },
             10 => Command::Revoke { place: Place::read(from)?, secret: check(from)? },
             11 => Command::DeleteUnreachable { owner: Capability::read(from)?, created_through: from.u64()? },
             _ => return None,
