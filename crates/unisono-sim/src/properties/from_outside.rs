@@ -38,6 +38,8 @@ struct Message {
 #[derive(Debug, Default)]
 struct Delivered {
     indices: BTreeSet<u64>,
+    /// The one that came first, early perhaps. The member knows of none before it whether it came before.
+    first: Option<u64>,
     /// The last one that its client wanted in order.
     last_in_order: Option<u64>,
 }
@@ -76,7 +78,7 @@ impl FromOutside {
         };
         let earlier = taken_over.and_then(|(member, first)| {
             let delivered = self.delivered.get(&(member, client))?;
-            delivered.indices.range(..first).next_back()
+            delivered.first.filter(|index| *index < first)
         });
         match (fate, earlier) {
             (Fate::Accepted, _) if !message.has_place && message.is_confirmed => {
@@ -103,6 +105,7 @@ impl FromOutside {
         if is_given_up {
             return Err(format!("message {index} of client {client} counts as not sent"));
         }
+        delivered.first.get_or_insert(index);
         if !delivered.indices.insert(index) {
             return Err(format!("message {index} of client {client} comes twice"));
         }
@@ -281,5 +284,15 @@ mod tests {
         fixture.good(FromOutside::default());
         told(&mut fixture, 2, Fate::Unknown, Some((OTHER, 1)));
         fixture.bad(FromOutside::default());
+    }
+
+    #[test]
+    fn a_member_to_which_a_later_message_came_first_need_not_know_of_earlier_ones() {
+        let mut fixture = fixture(Quality::UNORDERED);
+        let early = What::Early { sender: MEMBER, number: 3, quality: Quality::UNORDERED, hash: 2 };
+        fixture.record(OTHER, early);
+        deliver(&mut fixture, OTHER, 0);
+        told(&mut fixture, 1, Fate::Unknown, Some((OTHER, 1)));
+        fixture.good(FromOutside::default());
     }
 }
