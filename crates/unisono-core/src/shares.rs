@@ -2,8 +2,8 @@
 //!
 //! Lives of clients are free, and a client may be less trusted than the servers. So a bound that all clients share has a share
 //! for each life or for each source address. As long as less than half of the bound is used, a client may have as much as
-//! it asks for. From there on, its share is a part of what is left, so that no number of addresses takes all: one that would have
-//! more is refused, and the others go on. `docs/protocol/rpc.md` lists the bounds with their shares.
+//! it asks for. From there on, its share is a part of what is left: one that would have more is refused, and the others go on.
+//! Many addresses together take all. `docs/protocol/rpc.md` lists the bounds with their shares.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

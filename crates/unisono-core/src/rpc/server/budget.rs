@@ -24,7 +24,7 @@ pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
 /// Maximum number of sessions, and share of an address.
 pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
-/// address: once half of the bound is used, there is room for one of the largest.
+/// address: once one address has half of the bound, there is room for one of the largest of another.
 pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 2 };
 /// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
 const LARGE_BYTES_MIN: usize = 4096;
