@@ -104,9 +104,9 @@ impl Batch {
 
     /// Like [`Batch::wait`], for at most `timeout`: `None` if messages of the batch are still under way.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Option<BatchOutcome> {
-        let until = Instant::now() + timeout;
+        let begin = Instant::now();
         while let Some(receipt) = self.receipts.front_mut() {
-            self.known.add(receipt.wait_timeout(until.saturating_duration_since(Instant::now()))?);
+            self.known.add(receipt.wait_timeout(timeout.saturating_sub(begin.elapsed()))?);
             self.receipts.pop_front();
         }
         Some(self.known)

@@ -84,6 +84,13 @@ fn an_idle_group_switches_though_the_request_is_lost_twice() {
     }
 }
 
+fn assert_switched_back(net: &Net) {
+    for index in 0..3 {
+        assert_eq!(net.group(index).info().order, SEQUENCER, "m{index}");
+        assert_eq!(switches(net, index).len(), 2, "m{index}");
+    }
+}
+
 // The first request is late: meanwhile the group has been switched, and back by another member.
 #[test]
 fn a_request_that_comes_after_another_switch_switches_nothing() {
@@ -97,10 +104,7 @@ fn a_request_that_comes_after_another_switch_switches_nothing() {
     net.run(50 * MS);
     change(&mut net, 1, SEQUENCER).unwrap();
     net.run(300 * MS);
-    for index in 0..3 {
-        assert_eq!(net.group(index).info().order, SEQUENCER, "m{index}");
-        assert_eq!(switches(&net, index).len(), 2, "m{index}");
-    }
+    assert_switched_back(&net);
 }
 
 // It receives both switches at once, so the order in force is again the one that it wanted to end.
@@ -115,10 +119,7 @@ fn a_member_that_hears_late_of_its_switch_does_not_ask_again() {
     assert_eq!(switches(&net, 1).len(), 2);
     net.calm();
     net.run(300 * MS);
-    for index in 0..3 {
-        assert_eq!(net.group(index).info().order, SEQUENCER, "m{index}");
-        assert_eq!(switches(&net, index).len(), 2, "m{index}");
-    }
+    assert_switched_back(&net);
 }
 
 #[test]
