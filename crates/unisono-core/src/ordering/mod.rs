@@ -70,6 +70,8 @@ pub(crate) struct Order {
     heartbeat_asks: bool,
     heartbeat_at: Option<Time>,
     heartbeat_after: Duration,
+    /// The event that names a member which is told so by the next heartbeat, unless it is heard before.
+    tells_of: Seqno,
     pub(crate) stamp: u32,
     /// Time of the last heartbeat.
     beat_at: Time,

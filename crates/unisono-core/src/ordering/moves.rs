@@ -160,6 +160,7 @@ impl Group {
         self.order.beat_now(false);
         // The pass is repeated after that time.
         (self.order.heartbeat_after, self.order.heartbeat_at) = (after, Some(now + after));
+        self.order.tells_of = self.log.received();
         self.acknowledging.note_pass(now);
     }
 

@@ -64,12 +64,14 @@ impl Group {
             self.note_pass_taken(now);
         }
         if self.order.acting.is_none() {
-            if unheard && self.order.heartbeat_at.is_none() {
+            if !unheard {
+                self.order.heartbeat_at = None;
+            } else if self.order.heartbeat_at.is_none() || self.order.tells_of != event {
+                // A later event shows that the earlier one is known: in a moving ring there is nothing to tell.
                 let first = if self.order.numbered == event { HEARTBEAT_FIRST } else { HEARTBEAT_IDLE };
+                self.order.tells_of = event;
                 self.order.heartbeat_after = first;
                 self.order.heartbeat_at = Some(now + first);
-            } else if !unheard {
-                self.order.heartbeat_at = None;
             }
         }
     }

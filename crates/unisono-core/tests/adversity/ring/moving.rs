@@ -108,6 +108,25 @@ fn a_message_on_an_idle_ring_is_accepted_without_a_heartbeat() {
     }
 }
 
+// Each message costs its data, and its number with a pass. The next message shows that the pass was taken, so no member
+// tells it the successor by name.
+#[test]
+fn messages_one_at_a_time_need_no_witness() {
+    let mut net = ring(5, 0);
+    warm_up(&mut net);
+    for _ in 0..10 {
+        net.send(1, b"x").unwrap();
+        net.run(5 * MS);
+    }
+    let traffic = watch(&mut net);
+    for _ in 0..100 {
+        net.send(1, b"x").unwrap();
+        net.run(5 * MS);
+    }
+    let datagrams = traffic.borrow().datagrams.len();
+    assert!(datagrams <= 210, "{datagrams} for 100 messages");
+}
+
 // A message may ask for more than the group's resilience; the passes have to show as many holders (hazard H49).
 #[test]
 fn a_message_that_asks_for_more_gets_the_passes_that_it_needs() {
