@@ -143,8 +143,13 @@ impl Group {
     }
 
     /// Returns the peer to send a NACK to: at first the sequencer; then the member that announced the seqnos; then by
-    /// turns any peer and one known to hold them.
+    /// turns any peer and one known to hold them. In a ring the very first goes to the member that sent what is lacking to all,
+    /// which so learns whether its multicasts are heard here.
     fn peer_to_ask(&mut self) -> Option<Uid> {
+        let origin = self.log.history().origin_of_next();
+        if self.is_ring() && self.repair.asked == 0 && self.peers.get(origin).is_some() {
+            return Some(origin);
+        }
         let sequencer = self.contact();
         if self.repair.asked < 2 && self.peers.get(sequencer).is_some() {
             return Some(sequencer);

@@ -331,6 +331,13 @@ impl History {
         *earlier.or(self.earlier_terms.front()).unwrap_or(&self.term)
     }
 
+    /// Returns the member whose datagram carries the first entry that is not received: the sender of a message of which
+    /// only the seqno is known, else the member that numbers there.
+    pub(crate) fn origin_of_next(&self) -> Uid {
+        let sender = self.get(self.received + 1).and_then(Entry::sender);
+        sender.unwrap_or(self.term_at(self.received).1)
+    }
+
     /// Returns the members that numbered an entry at `seqno` or above, each once, and the one whose term it is now only if
     /// it has numbered one in it.
     pub(crate) fn numberers_from(&self, seqno: Seqno) -> Vec<Uid> {

@@ -326,7 +326,7 @@ pub(super) fn deaf_to_one(bug: Option<Planted>) -> Option<&'static str> {
     let mut circle = Circle::new(4, GroupConfig::default(), by_multicast(), bug)?;
     load(&mut circle, Duration::from_millis(100), 1, 100);
     let before = circle.nacks;
-    circle.deaf = Some((0, 1));
+    circle.deaf = Some((0, 2));
     load(&mut circle, Duration::from_millis(500), 1, 100);
     (circle.nacks - before > 20).then_some("the_deaf_get_copies")
 }
