@@ -32,6 +32,7 @@ impl Group {
             // Members still acknowledge to a predecessor while they do not know that it handed its role on.
             // In a ring each member announces what it numbered, and counts which members hear the multicast.
             announces: self.report_to().is_none() || self.is_predecessor() || self.is_ring(),
+            is_ring: self.is_ring(),
             multicast_heard: self.order.multicast_heard(),
             untold_hear: self.untold_hear_multicast(),
             is_unheard: self.is_ring() && !self.outbox.multicasts_are_usable(now),

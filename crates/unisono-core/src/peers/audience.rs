@@ -11,8 +11,9 @@ use core::net::{IpAddr, SocketAddr};
 
 /// Minimum number of members that hear the multicast: for fewer, copies cost less on the systems measured.
 const MULTICAST_FROM: usize = 3;
-/// The same if all members are on one machine: there a multicast costs little more than a copy.
-const MULTICAST_FROM_ON_ONE_MACHINE: usize = 2;
+/// The same if all members are on one machine, where a multicast costs little more than a copy, and in a ring, where every
+/// member sends to all and with copies a shared network carries everything twice.
+const MULTICAST_FROM_SOONER: usize = 2;
 
 /// How a datagram for the whole group is sent: by multicast if that is set, and as a copy to each of the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Means {
     /// True if this member announces seqnos: it is the sequencer, or its predecessor until the successor is heard, or any
     /// member of a ring.
     pub(crate) announces: bool,
+    /// True if the order is a ring.
+    pub(crate) is_ring: bool,
     /// True if the sequencer reports that every member hears the multicast.
     pub(crate) multicast_heard: bool,
     /// True if members that have not reported to this one count as such that hear the multicast. So it is in a ring in which
@@ -73,7 +76,7 @@ impl Addressing {
         let enough = match means.transport {
             Transport::Unicast => false,
             Transport::Multicast => hearers > 0 || (!announces && all_hear),
-            Transport::Auto => hearers >= multicast_from(peers, means.here) || (!announces && all_hear),
+            Transport::Auto => hearers >= multicast_from(peers, means) || (!announces && all_hear),
         };
         let multicast = enough && (announces || all_hear) && !means.is_unheard;
         let is_reached = |peer: &&Peer| {
@@ -93,9 +96,9 @@ impl Addressing {
 }
 
 /// Returns the number of members that must hear the multicast before it is used.
-fn multicast_from(peers: &Peers, here: IpAddr) -> usize {
-    match peers.iter().all(|peer| peer.address().ip() == here) {
-        true => MULTICAST_FROM_ON_ONE_MACHINE,
+fn multicast_from(peers: &Peers, means: &Means) -> usize {
+    match means.is_ring || peers.iter().all(|peer| peer.address().ip() == means.here) {
+        true => MULTICAST_FROM_SOONER,
         false => MULTICAST_FROM,
     }
 }

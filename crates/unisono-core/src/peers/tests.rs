@@ -140,6 +140,7 @@ fn the_audience_is_stale_when_its_inputs_change_and_at_no_other_time() {
         transport: Transport::Auto,
         here: Ipv4Addr::LOCALHOST.into(),
         announces: true,
+        is_ring: false,
         multicast_heard: false,
         untold_hear: false,
         is_unheard: false,
@@ -179,6 +180,7 @@ fn a_member_that_does_not_announce_multicasts_only_if_all_are_said_to_hear() {
         transport: Transport::Auto,
         here: Ipv4Addr::LOCALHOST.into(),
         announces: false,
+        is_ring: false,
         multicast_heard,
         untold_hear: false,
         is_unheard: false,
@@ -198,7 +200,8 @@ fn a_member_of_a_ring_takes_the_word_of_the_token_for_those_that_have_not_report
     let mut compute = |peers: &Peers, role_changes, untold_hear| {
         let (transport, here) = (Transport::Auto, Ipv4Addr::LOCALHOST.into());
         let (announces, multicast_heard, is_unheard) = (true, untold_hear, false);
-        let means = Means { transport, here, announces, multicast_heard, untold_hear, is_unheard };
+        let means =
+            Means { transport, here, announces, is_ring: true, multicast_heard, untold_hear, is_unheard };
         addressing.compute(peers, role_changes, &means);
         (addressing.audience().multicast, addressing.audience().addresses.len())
     };
@@ -209,6 +212,21 @@ fn a_member_of_a_ring_takes_the_word_of_the_token_for_those_that_have_not_report
     assert!(!peers.all_hear_multicast(true));
     peers.note_report(Uid(2), &marks(9, true), 100);
     assert!(peers.all_hear_multicast(true) && !peers.all_hear_multicast(false));
+}
+
+// Two members on other machines get copies from a sequencer and a multicast from a member of a ring.
+#[test]
+fn a_ring_multicasts_sooner() {
+    let (peers, _) = group(&[5, 5]);
+    let multicasts = |is_ring| {
+        let (transport, here) = (Transport::Auto, Ipv4Addr::new(192, 0, 2, 1).into());
+        let (announces, multicast_heard, untold_hear, is_unheard) = (true, true, true, false);
+        let means = Means { transport, here, announces, is_ring, multicast_heard, untold_hear, is_unheard };
+        let mut addressing = Addressing::default();
+        addressing.compute(&peers, 0, &means);
+        addressing.audience().multicast
+    };
+    assert!(!multicasts(false) && multicasts(true));
 }
 
 /// A look at `millisecond`, at a peer for which no message waits.
