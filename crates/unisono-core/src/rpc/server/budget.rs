@@ -448,8 +448,12 @@ impl Service {
     #[cold]
     fn place_of_share(&self, common: &Common, source: Source, of_life: usize) -> Option<Place> {
         let places = Bound { most: self.options.places(), part: 4 };
+        let own = match common.broken(Planted::ShareOfLifeAlone) {
+            false => self.of_sources.get(&source),
+            true => of_life,
+        };
         let has_share = match common.broken(Planted::InnocentRefusedFirst) {
-            false => places.admits(self.pending, self.of_sources.get(&source), 1),
+            false => places.admits(self.pending, own, 1),
             true => self.pending < places.most && of_life > 0,
         };
         has_share.then_some(Place::OfShare)

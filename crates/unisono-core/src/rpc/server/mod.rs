@@ -407,10 +407,12 @@ impl Server {
     }
 
     pub(super) fn account(&self) -> CallAccount {
+        let share_places = self.services.iter().map(|(_, service)| service.of_sources.most());
         CallAccount {
             sessions: self.sessions.len(),
             slots: self.budget.slots,
             pending: self.budget.pending,
+            share_places: share_places.max().unwrap_or(0),
             queued: self.budget.queued,
             in_hand: self.in_hand.len(),
             receiving_bytes: self.budget.receiving_bytes,
