@@ -270,6 +270,8 @@ named! {
         RepeatsAtOtherInstance,
         /// Of the clients of a queue of which half is used, those that have nothing there are refused.
         InnocentRefusedFirst,
+        /// The places of a queue have a share for each life, and none for each address.
+        ShareOfLifeAlone,
         /// A member that was excluded founds a group if it finds none.
         ExcludedFounds,
         /// A read is answered without a confirmation.

@@ -71,6 +71,11 @@ impl<K: Ord> Counts<K> {
         self.0.get(of).copied().unwrap_or(0)
     }
 
+    /// Returns how much the one has that has most.
+    pub(crate) fn most(&self) -> usize {
+        self.0.values().copied().max().unwrap_or(0)
+    }
+
     pub(crate) fn add(&mut self, of: K, more: usize) {
         *self.0.entry(of).or_default() += more;
     }

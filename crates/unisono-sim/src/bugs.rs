@@ -42,6 +42,8 @@ pub enum ServiceBug {
     MemoryNotInBackup,
     /// A backup is taken of a state that may be behind, and has the number of the present one.
     BackupBehindItsNumber,
+    /// A server refuses a command before it is ordered that the order would take.
+    RefusedThoughAllowed,
     /// A client from outside is known by its address: the next process there is taken for it.
     ClientKnownByAddress,
 }
@@ -59,6 +61,7 @@ impl ServiceBug {
         ServiceBug::PositionWithoutInstance,
         ServiceBug::MemoryNotInBackup,
         ServiceBug::BackupBehindItsNumber,
+        ServiceBug::RefusedThoughAllowed,
         ServiceBug::ClientKnownByAddress,
     ];
 }

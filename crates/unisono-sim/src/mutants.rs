@@ -65,8 +65,8 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         CoreBug::AcceptAnswered => &[Profile::Perf],
         // Servers of several instances, and reads that wait for confirmations, exist only there.
         CoreBug::RepeatsAtOtherInstance => OF_REPLICAS,
-        // Only there a client is hostile.
-        CoreBug::InnocentRefusedFirst => OF_REPLICAS,
+        // Only there and in profile `directory` a client is hostile.
+        CoreBug::InnocentRefusedFirst | CoreBug::ShareOfLifeAlone => OF_REPLICAS,
         // There a member that gets no entries stays so while commands wait for it.
         CoreBug::ProgressNotLookedAt => OF_REPLICAS,
         CoreBug::NullPassCalls

@@ -7,7 +7,7 @@
 //! of them are ordered in each second.
 
 use crate::identity::Uid;
-use crate::rpc::{CallNumber, Request, Source};
+use crate::rpc::{CALL_BYTES_MAX, CallNumber, Request, Source};
 use crate::shares::{Bound, Counts};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -21,6 +21,9 @@ const BLOCKS: Bound = Bound { most: 64, part: 4 };
 const BLOCK_BYTES: usize = 4096;
 /// How many are ordered in this time that take more than half of these blocks: one of a source address.
 const LARGE: Bound = Bound { most: 2, part: 2 };
+/// How many bytes those have in a longer time: two of the largest, of two source addresses.
+const LARGE_BYTES: Bound = Bound { most: 2 * CALL_BYTES_MAX, part: 1 };
+const LARGE_BYTES_EVERY: Duration = Duration::from_secs(16);
 
 /// The repeats of the present second that would be refused and are ordered.
 #[derive(Debug, Default)]
@@ -28,6 +31,9 @@ pub(super) struct Repeats {
     since: Time,
     blocks: Count,
     large: Count,
+    /// Bytes of large ones, and since when.
+    large_bytes: Count,
+    bytes_since: Time,
     /// Those of which only the beginning has come, and when.
     begun: BTreeMap<(Uid, CallNumber), Time>,
 }
@@ -45,7 +51,11 @@ impl Repeats {
         if now.since(self.since) >= EVERY {
             let mut begun = core::mem::take(&mut self.begun);
             begun.retain(|_, at| now.since(*at) < COMES_WITHIN);
-            *self = Repeats { since: now, begun, ..Repeats::default() };
+            let (large_bytes, bytes_since) = (core::mem::take(&mut self.large_bytes), self.bytes_since);
+            *self = Repeats { since: now, begun, large_bytes, bytes_since, ..Repeats::default() };
+        }
+        if now.since(self.bytes_since) >= LARGE_BYTES_EVERY {
+            (self.large_bytes, self.bytes_since) = (Count::default(), now);
         }
         let name = (request.client, request.call);
         if request.whole_bytes.is_none() && self.begun.remove(&name).is_some() {
@@ -53,7 +63,11 @@ impl Repeats {
         }
         let bytes = request.whole_bytes.unwrap_or(request.payload.len());
         let is_taken = match bytes.div_ceil(BLOCK_BYTES).max(1) {
-            blocks if blocks > BLOCKS.most / 2 => self.large.take(LARGE, request.source, 1),
+            blocks if blocks > BLOCKS.most / 2 => {
+                self.large_bytes.admits(LARGE_BYTES, request.source, bytes)
+                    && self.large.take(LARGE, request.source, 1)
+                    && self.large_bytes.take(LARGE_BYTES, request.source, bytes)
+            }
             blocks => self.blocks.take(BLOCKS, request.source, blocks),
         };
         if is_taken && request.whole_bytes.is_some() {
@@ -64,8 +78,12 @@ impl Repeats {
 }
 
 impl Count {
+    fn admits(&self, bound: Bound, source: Source, more: usize) -> bool {
+        bound.admits(self.all, self.of_sources.get(&source), more)
+    }
+
     fn take(&mut self, bound: Bound, source: Source, more: usize) -> bool {
-        let is_admitted = bound.admits(self.all, self.of_sources.get(&source), more);
+        let is_admitted = self.admits(bound, source, more);
         if is_admitted {
             self.all += more;
             self.of_sources.add(source, more);
@@ -115,5 +133,25 @@ mod tests {
         assert!(!repeats.take(second, &of(1, 1)));
         assert!(repeats.take(second, &of(2, 4096)));
         assert!(repeats.take(second + EVERY, &of(3, 1 << 20)));
+    }
+
+    #[test]
+    fn large_repeats_have_few_bytes_in_a_longer_time() {
+        let mut repeats = Repeats::default();
+        let of = |host: u8, bytes: usize| Request {
+            source: Source::of_host(host),
+            whole_bytes: Some(bytes),
+            ..asked(1, 77, 1, true, "")
+        };
+        let mut ordered = [0; 3];
+        for second in 100..132 {
+            for host in 1..=3 {
+                let is_taken = repeats.take(Time::ZERO + second * EVERY, &of(host, 8 << 20));
+                ordered[usize::from(host - 1)] += usize::from(is_taken) * 8;
+            }
+        }
+        assert_eq!(ordered, [32, 16, 16], "MiB in 32 s");
+        assert!(repeats.take(Time::ZERO + 132 * EVERY, &of(3, 16 << 20)));
+        assert!(repeats.take(Time::ZERO + 132 * EVERY, &of(2, 16 << 20)));
     }
 }

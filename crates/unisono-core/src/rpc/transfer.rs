@@ -26,8 +26,6 @@ const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
 pub(super) const PARTS_WINDOW_MAX: usize = GOT_PARTS;
 /// A part is lost when one that left 8 sendings later has arrived; the network may reorder fewer.
 const REORDER_PARTS: u64 = 8;
-/// An incomplete request is given up when no part of it has arrived for 4 s.
-pub(super) const RECEIVING_LIFE: Duration = Duration::from_secs(4);
 /// A receiver that lacks nothing reports once every 8 parts.
 const PARTS_TELL_EVERY: usize = 8;
 
@@ -278,8 +276,6 @@ pub(super) struct Incoming {
     untold: usize,
     /// When the last part arrived.
     pub(super) heard_at: Time,
-    /// When the receiver looks next whether parts still arrive.
-    pub(super) look_at: Time,
 }
 
 impl Incoming {
@@ -296,14 +292,7 @@ impl Incoming {
             count: 0,
             untold: 0,
             heard_at: now,
-            look_at: now + RECEIVING_LIFE,
         }
-    }
-
-    /// True if a part has arrived not long ago: then it is looked at again when that is over.
-    pub(super) fn is_heard_of(&mut self, now: Time) -> bool {
-        self.look_at = self.heard_at + RECEIVING_LIFE;
-        self.look_at > now
     }
 
     pub(super) fn total(&self) -> usize {
@@ -351,6 +340,21 @@ impl Incoming {
     /// Returns the first part, if it has arrived.
     pub(super) fn beginning(&self) -> Option<Bytes> {
         self.has(0).then(|| Bytes::copy_from_slice(&self.bytes[..self.part_bytes.min(self.total)]))
+    }
+
+    /// Returns the memory that the parts take that have arrived.
+    pub(super) fn taken_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the bytes that have arrived, the last part taken for a whole one.
+    pub(super) fn arrived_bytes(&self) -> usize {
+        self.count * self.part_bytes
+    }
+
+    /// True if a sender sends this part only when it has heard of the first ones, and the very first has not arrived.
+    pub(super) fn is_early(&self, index: u16) -> bool {
+        (WINDOW_FIRST..self.parts()).contains(&index.into()) && !self.has(0)
     }
 
     /// True if the sender has more to send than its first window.

@@ -17,6 +17,8 @@ pub struct CallAccount {
     pub slots: usize,
     /// Requests that are incomplete, wait or are being worked on.
     pub pending: usize,
+    /// The most places of one queue that one address has beyond the first half.
+    pub share_places: usize,
     /// Requests that wait for the application.
     pub queued: usize,
     /// Requests that the application has.

@@ -3,11 +3,12 @@
 //! A question for a port is outside of any epoch, where nothing detects recordings. A process that sends one again and again,
 //! or invents new ones, must not occupy the thread that also serves the groups of this process. Work beyond the budget
 //! is not done; the processes that wait for it ask again. One source address cannot spend all of it: the other ones have a
-//! reserve of the same size, of which each has a share.
+//! reserve of the same size, of which each has a share. Many addresses together can. So those that got nothing for a while have
+//! a second budget, from which each gets one: those that ask without end spend nothing of it.
 
 use crate::shares::{Bound, Source};
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
@@ -17,9 +18,71 @@ const EVERY: Duration = Duration::from_millis(1);
 const SIGNATURES_AT_ONCE: u32 = 128;
 const AT_ONCE: Bound = Bound { most: SIGNATURES_AT_ONCE as usize, part: 4 };
 
+/// A source that has spent nothing for this long, or up to twice this long, has the second budget besides.
+const NEW_AFTER: Duration = Duration::from_secs(10);
+/// Sources that are remembered at most to have spent in this time; with more, the earlier ones are forgotten sooner.
+const SPENDERS_MAX: usize = 1 << 14;
+
 /// A budget of signatures.
 #[derive(Clone, Debug)]
 pub(super) struct WorkBudget {
+    of_all: Budget,
+    of_new: Budget,
+    spenders: Spenders,
+}
+
+impl WorkBudget {
+    pub(super) fn new(now: Time) -> WorkBudget {
+        WorkBudget { of_all: Budget::new(now), of_new: Budget::new(now), spenders: Spenders::new(now) }
+    }
+
+    /// Spends one signature for a source and returns true; returns false if none is left, or if the source has its share.
+    pub(super) fn spend(&mut self, now: Time, source: Source) -> bool {
+        let is_admitted = self.of_all.spend(now, source)
+            || !self.spenders.has(now, source) && self.of_new.spend(now, source);
+        if is_admitted {
+            self.spenders.add(now, source);
+        }
+        is_admitted
+    }
+}
+
+/// The sources that spent lately: in this interval, and in the one before.
+#[derive(Clone, Debug)]
+struct Spenders {
+    since: Time,
+    now: BTreeSet<Source>,
+    before: BTreeSet<Source>,
+}
+
+impl Spenders {
+    fn new(now: Time) -> Spenders {
+        Spenders { since: now, now: BTreeSet::new(), before: BTreeSet::new() }
+    }
+
+    fn has(&mut self, now: Time, source: Source) -> bool {
+        self.forget(now);
+        self.now.contains(&source) || self.before.contains(&source)
+    }
+
+    fn add(&mut self, now: Time, source: Source) {
+        self.forget(now);
+        self.now.insert(source);
+    }
+
+    fn forget(&mut self, now: Time) {
+        let age = now.since(self.since);
+        if age >= NEW_AFTER || self.now.len() >= SPENDERS_MAX {
+            let before = core::mem::take(&mut self.now);
+            self.before = if age < 2 * NEW_AFTER { before } else { BTreeSet::new() };
+            self.since = now;
+        }
+    }
+}
+
+/// One of the two budgets.
+#[derive(Clone, Debug)]
+struct Budget {
     left: u32,
     /// When the last signature was added.
     grown_at: Time,
@@ -29,13 +92,12 @@ pub(super) struct WorkBudget {
     turn: Option<Source>,
 }
 
-impl WorkBudget {
-    pub(super) fn new(now: Time) -> WorkBudget {
-        WorkBudget { left: SIGNATURES_AT_ONCE, grown_at: now, of_sources: BTreeMap::new(), turn: None }
+impl Budget {
+    fn new(now: Time) -> Budget {
+        Budget { left: SIGNATURES_AT_ONCE, grown_at: now, of_sources: BTreeMap::new(), turn: None }
     }
 
-    /// Spends one signature for a source and returns true; returns false if none is left, or if the source has its share.
-    pub(super) fn spend(&mut self, now: Time, source: Source) -> bool {
+    fn spend(&mut self, now: Time, source: Source) -> bool {
         let grown = now.since(self.grown_at).as_nanos() / EVERY.as_nanos();
         let missing = SIGNATURES_AT_ONCE - self.left;
         match u32::try_from(grown).ok().filter(|grown| *grown < missing) {
@@ -112,9 +174,47 @@ mod tests {
         }
         assert_eq!(missed, 0);
         assert!((800..=1064).contains(&done), "{done}");
-        // However many there are, the bound holds for all.
+        // However many there are, the bounds hold for all.
         let mut budget = WorkBudget::new(at(0));
-        let all = (0..10_000).filter(|index| budget.spend(at(0), Source::of_host((index % 250) as u8)));
-        assert_eq!(all.count(), 128);
+        let all = (0..10_000).filter(|index| budget.spend(at(0), numbered(*index)));
+        assert_eq!(all.count(), 256);
+    }
+
+    fn numbered(index: u32) -> Source {
+        core::net::IpAddr::from((0x0a00_0000 + index).to_be_bytes()).into()
+    }
+
+    #[test]
+    fn many_that_ask_for_all_leave_a_second_budget_to_those_that_got_nothing_lately() {
+        let mut budget = WorkBudget::new(at(0));
+        let (mut done, mut missed, mut again) = (0, 0, 0);
+        // Two hundred sources ask 8,000 times a second, for 9 s.
+        for index in 0..72_000 {
+            let now = at(u64::from(index) * 125);
+            done += u32::from(budget.spend(now, numbered(index % 200)));
+            if index % 80 == 40 {
+                // A new one each 10 ms, and one that has just had its signature.
+                missed += u32::from(!budget.spend(now, numbered(1000 + index)));
+                again += u32::from(budget.spend(now, numbered(1000 + index)));
+            }
+        }
+        assert_eq!(missed, 0);
+        assert!((8_000..9_600).contains(&done), "{done}");
+        assert!(again < 300, "only from the first budget: {again}");
+        // One of them that asks no longer is new again after a while.
+        let later = at(29_000_000);
+        (0..128).for_each(|index| _ = budget.spend(later, numbered(2000 + index)));
+        assert!(budget.spend(later, numbered(0)));
+    }
+
+    #[test]
+    fn few_of_those_that_spent_are_remembered() {
+        let mut budget = WorkBudget::new(at(0));
+        let mut most = 0;
+        for index in 0..100_000 {
+            assert!(budget.spend(at(u64::from(index) * 500), numbered(index)));
+            most = most.max(budget.spenders.now.len()).max(budget.spenders.before.len());
+        }
+        assert_eq!(most, SPENDERS_MAX);
     }
 }

@@ -17,4 +17,5 @@ mod slots;
 #[path = "../wire/strategies.rs"]
 #[allow(dead_code)]
 mod strategies;
+mod trickle;
 mod world;

@@ -179,9 +179,9 @@ fn a_request_of_which_parts_come_is_waited_for() {
         Frame::Part(Part { attempt, reply: false, index, bytes: vec![7; 300].into() })
     };
     table.ask(0, 1, Payload::Parts { total: 600, part: 300 });
-    table.world.run(Duration::from_millis(2500));
+    table.world.run(Duration::from_millis(200));
     table.say(&part(0));
-    table.world.run(Duration::from_millis(2000));
+    table.world.run(Duration::from_millis(3900));
     for _ in 0..2 {
         assert!(is_working(&table.say(&part(1))), "a repeated part is answered with Working again");
     }

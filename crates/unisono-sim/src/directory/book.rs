@@ -13,10 +13,10 @@ const KNOWN_MAX: usize = 96;
 /// Maximum number of rows that are remembered as they were shown.
 const SHOWN_MAX: usize = 12;
 
-/// What the clients know.
+/// What the clients know, or one of them.
 #[derive(Debug)]
 pub(crate) struct Book {
-    /// The root's capability, with all rights. It is known before the service is founded.
+    /// The root's capability, with all rights, or that of the client. It is known before the service is founded.
     pub(crate) root: Capability,
     known: Vec<Capability>,
     /// What lookups have shown, the latest last.
@@ -28,7 +28,11 @@ pub(crate) struct Book {
 impl Book {
     pub(crate) fn new(random: &mut Random) -> Book {
         let port = Port(u128::from(random.next_u64()));
-        let root = Capability::of_owner(port, unisono_table::ROOT, secret(random));
+        Book::of(Capability::of_owner(port, unisono_table::ROOT, secret(random)))
+    }
+
+    /// Returns what a client knows that was given this capability and no other.
+    pub(crate) fn of(root: Capability) -> Book {
         Book { root, known: Vec::new(), shown: VecDeque::new(), number: 0 }
     }
 

@@ -5,7 +5,8 @@ use crate::draw::Draw;
 use bytes::Bytes;
 use unisono_core::Random;
 use unisono_table::{
-    Capability, Command, Masks, Name, ObjectNumber, Path, Place, Query, Replacement, Request, Rights,
+    Capability, Command, Masks, Name, ObjectNumber, PATH_NAMES_MAX, Path, Place, Query, Replacement, Request,
+    Rights,
 };
 
 /// Names of rows. Some runs delete and create the first one again and again.
@@ -35,6 +36,28 @@ pub(crate) fn draw(random: &mut Random, book: &Book, reads: f64, local: f64) -> 
         if random.chance(local) { Request::LocalQuery(query) } else { Request::Query(query) }
     };
     request.encode()
+}
+
+/// Draws a request that costs much to look at: its paths are as long as they may be.
+pub(crate) fn draw_long(random: &mut Random, book: &Book, reads: f64) -> Bytes {
+    let is_read = random.chance(reads);
+    let mut place = || Place { capability: book.any(random), path: path(random, PATH_NAMES_MAX as u64) };
+    let request = match is_read {
+        true => Request::Query(Query::Lookup { places: vec![place(), place(), place()] }),
+        false => Request::Command(Command::DeleteRow { place: place() }),
+    };
+    request.encode()
+}
+
+/// Draws a watch of any directory, from the beginning, from now, or from the future.
+pub(crate) fn draw_watch(random: &mut Random, book: &Book) -> Bytes {
+    let from = match random.below(4) {
+        0 => 1,
+        1 => book.number + 1,
+        2 => book.number + random.between(2, 100),
+        _ => u64::MAX,
+    };
+    Request::LocalQuery(Query::Changes { place: some_place(random, book), from }).encode()
 }
 
 pub(super) fn found(book: &Book) -> Command {

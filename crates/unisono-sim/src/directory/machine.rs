@@ -5,7 +5,7 @@ use crate::bugs::{Planted, ServiceBug};
 use crate::record::{hash, mix};
 use bytes::Bytes;
 use unisono_core::replica::NotRestored;
-use unisono_table::{Answer, Check, Command, Limits, Place, Query, Reply, Request, Row, Table};
+use unisono_table::{Answer, Check, Command, Limits, Place, Query, Reason, Reply, Request, Row, Table};
 
 /// The directory of one server.
 #[derive(Debug)]
@@ -53,7 +53,8 @@ impl Directory {
 
     /// Returns the reply to the command with these bytes if it is refused before it is ordered.
     pub(crate) fn admit(&self, request: &Bytes) -> Option<Bytes> {
-        self.table.admit(request).map(|reply| marked(REPLY, &reply))
+        let refusal = self.table.admit(request).or_else(|| self.refuses_too_much(request));
+        refusal.map(|reply| marked(REPLY, &reply))
     }
 
     /// The same of the first bytes of a command of `bytes` bytes.
@@ -90,6 +91,14 @@ impl Directory {
     }
 
     // --- bugs ---
+
+    fn refuses_too_much(&self, request: &Bytes) -> Option<Bytes> {
+        let deletes = |request| matches!(request, Request::Command(Command::DeleteRow { .. }));
+        let is_wrong =
+            self.broken(ServiceBug::RefusedThoughAllowed) && Request::decode(request).is_some_and(deletes);
+        is_wrong
+            .then(|| Reply { result: Err(Reason::Denied.into()), ..self.table.ask(&Query::Info) }.encode())
+    }
 
     fn with_own_secret(&self, request: &Bytes) -> Bytes {
         let own = |secret: Check| Check::from_bits(secret.to_bits() ^ u128::from(self.server));

@@ -11,7 +11,7 @@ mod machine;
 mod watchers;
 
 pub(crate) use book::Book;
-pub(crate) use draw::draw;
+pub(crate) use draw::{draw, draw_long, draw_watch};
 pub(crate) use foo::foo;
 pub(crate) use machine::Directory;
 pub(crate) use watchers::{Next, Watcher};

@@ -160,6 +160,9 @@ impl Director {
 
     /// Notes that an operation has ended. One that did not happen is tried again.
     pub(super) fn end(&mut self, process: usize, life: Life, id: u32) {
+        if self.is_hostile(process) {
+            return self.end_hostile(id);
+        }
         let Some(asked) = self.asked.remove(&id) else { return };
         self.under_way[process] = self.under_way[process].saturating_sub(1);
         if let (Some(reply), What::Directory(request)) = (self.world.common.replies.remove(&id), &asked.what)

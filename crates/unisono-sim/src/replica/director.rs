@@ -3,6 +3,7 @@
 
 use super::clients::Asked;
 use super::disks::Place;
+use super::hostile::Learned;
 use super::plan::Plan;
 use super::script::Script;
 use super::story::{SLOW, Scene};
@@ -74,6 +75,8 @@ pub(crate) struct Director {
     pub(super) asked: BTreeMap<u32, Asked>,
     /// What clients of a directory know.
     pub(super) book: Book,
+    /// What a hostile one knows.
+    pub(super) learned: Option<Learned>,
     /// Their watches, and which of them are under way.
     pub(super) watchers: Vec<Watcher>,
     pub(super) watches: BTreeMap<usize, u32>,
@@ -117,7 +120,7 @@ impl Director {
     }
 
     pub(super) fn of(run: Run, planted: Option<Planted>, trace: Option<Box<dyn Write>>) -> Director {
-        let Run { plan, seed, what } = run;
+        let Run { mut plan, seed, what } = run;
         let random = &mut Random::from_u64(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut fork = || Random::from_u64(random.next_u64());
         let places = plan.processes();
@@ -157,19 +160,26 @@ impl Director {
                 .hostile
                 .as_ref()
                 .map_or_else(Default::default, |hostile| hostile.request_takes),
-            watches: plan.directory.then(|| CallService::new(private(), ServeOptions::default())),
+            watches: plan.directory.then(|| {
+                let options = ServeOptions::default();
+                let queue_max = queue_max.unwrap_or(options.queue_max);
+                CallService::new(private(), ServeOptions { queue_max, ..options })
+            }),
             seen: Default::default(),
             heard: Heard::default(),
             backup: None,
         };
         let (conditions, faults) = (plan.conditions.clone(), plan.faults.clone());
+        let book = Book::new(&mut Random::from_u64(seed ^ BOOK));
+        let learned = plan.hostile.as_mut().and_then(|hostile| hostile.learned(&book));
         Director {
             world: World::new(places, common, network, recorder, fork()),
             app_random: fork(),
             injector: FaultInjector::new(fork(), places, conditions, faults, plan.patience(), TARGETS),
             under_way: vec![0; places],
             asked: BTreeMap::new(),
-            book: Book::new(&mut Random::from_u64(seed ^ BOOK)),
+            book,
+            learned,
             again: Vec::new(),
             watchers: Vec::new(),
             watches: BTreeMap::new(),

@@ -132,7 +132,7 @@ impl Plan {
             plan.config.order = Order::Token;
         }
         plan.switches_every = draws_switches(seed, profile).map(|mut random| random.millis(300, 4_000));
-        if profile == Profile::Replica {
+        if matches!(profile, Profile::Replica | Profile::Directory) {
             plan.draw_hostile(seed);
         }
         plan

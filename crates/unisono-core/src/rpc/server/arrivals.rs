@@ -6,7 +6,7 @@
 use super::Server;
 use super::answered::Known;
 use super::budget::{Place, SLOTS_AT_ONCE_MAX};
-use super::session::{Asked, Session, Slot, State};
+use super::session::{Asked, Receiving, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
@@ -291,12 +291,14 @@ impl Server {
             (Some(None), _) => State::Rejected(Rejection::Busy),
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
-                let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && self.has_room_for(port, source, total as usize);
+                let is_welcome =
+                    total as usize <= common.settings.message_bytes_max && self.has_room_for(port, source);
                 if is_welcome {
                     let incoming = Incoming::new(now, total, part);
-                    let look_at = incoming.look_at;
-                    self.change(id, attempt.slot, State::Receiving(Box::new((asked, incoming))));
+                    let is_let_on = !incoming.is_long() || !self.looks_at_beginnings(port);
+                    let receiving = Receiving::new(now, asked, incoming, is_let_on);
+                    let look_at = receiving.look_at;
+                    self.change(id, attempt.slot, State::Receiving(Box::new(receiving)));
                     return self.wake_by(look_at);
                 }
                 State::Rejected(Rejection::Busy)
@@ -339,19 +341,28 @@ impl Server {
             // The last answer to it was lost.
             return self.tell(id, attempt.slot);
         };
-        let is_news = !receiving.1.has(part.index.into());
-        let Some(tells) = receiving.1.take(now, part.index, &part.bytes) else {
+        let Receiving { asked, incoming, .. } = &mut **receiving;
+        if incoming.is_early(part.index) {
+            common.counters.stale += 1;
+            return;
+        }
+        let is_news = !incoming.has(part.index.into());
+        let Some(tells) = incoming.take(now, part.index, &part.bytes) else {
             common.counters.malformed += 1;
             return;
         };
-        if receiving.1.is_whole() {
-            let (asked, request) = (receiving.0.clone(), receiving.1.take_bytes());
+        if incoming.is_whole() {
+            let (asked, request) = (asked.clone(), incoming.take_bytes());
             common.probe(Probe::RequestPutTogether);
             self.queue(id, attempt, asked, request);
             self.tell(id, attempt.slot);
         } else {
-            let shows_beginning = part.index == 0 && is_news && receiving.1.is_long();
-            let port = receiving.0.port;
+            let shows_beginning = part.index == 0 && is_news && incoming.is_long();
+            let port = asked.port;
+            if is_news && !self.count_part(now, common, id, attempt.slot) {
+                common.counters.rejected += 1;
+                return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
+            }
             if shows_beginning {
                 self.show_beginning(port, (id, attempt.slot, attempt.number));
             }
@@ -359,6 +370,10 @@ impl Server {
                 self.tell(id, attempt.slot);
             }
         }
+    }
+
+    fn looks_at_beginnings(&self, port: Port) -> bool {
+        self.services.get(port).is_some_and(|service| service.options.looks_at_beginnings)
     }
 
     /// Has the application look at the first part of a large request, if it wants to.

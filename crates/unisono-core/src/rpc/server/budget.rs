@@ -1,6 +1,6 @@
 //! Limits on what a server takes and keeps. Every change of a slot's state is accounted for here, and nowhere else.
 
-use super::session::State;
+use super::session::{Receiving, State};
 use super::sessions::SessionId;
 use super::{Server, Service};
 use crate::identity::Port;
@@ -9,9 +9,10 @@ use crate::rpc::common::Common;
 use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
 use crate::time::Time;
-use crate::wire::{Grant, SLOTS_MAX};
+use crate::wire::{Grant, Rejection, SLOTS_MAX};
 use alloc::collections::VecDeque;
 use alloc::collections::btree_map::Entry;
+use core::time::Duration;
 
 /// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -26,6 +27,8 @@ pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
 /// address: once one address has half of the bound, there is room for one of the largest of another.
 pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 2 };
+/// Interval between two searches of an address for a slow request of others that found none.
+const LOOK_FOR_SLOW_EVERY: Duration = Duration::from_millis(100);
 /// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
 const LARGE_BYTES_MIN: usize = 4096;
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
@@ -76,6 +79,8 @@ pub(super) struct OfSource {
     pub(super) bytes: usize,
     /// Number of requests that are incomplete.
     pub(super) incomplete: usize,
+    /// When no request was found last that could give way to one of this address.
+    none_gives_way: Time,
     pub(super) kept_bytes: usize,
     /// Number of replies that are kept.
     kept_count: usize,
@@ -196,14 +201,91 @@ impl Server {
         SLOTS.admits(self.budget.slots, own, more)
     }
 
-    /// True if a large request of this many bytes may come from this address for this port, to be incomplete for a while.
-    pub(super) fn has_room_for(&self, port: Port, source: Source, bytes: usize) -> bool {
+    /// True if a large request may come from this address for this port, to be incomplete for a while.
+    pub(super) fn has_room_for(&self, port: Port, source: Source) -> bool {
         let Some(service) = self.services.get(port) else { return false };
-        let all = self.budget.receiving_bytes + self.budget.taken_bytes;
-        let own = self.sources.get(&source).map_or((0, 0), |own| (own.bytes, own.incomplete));
+        let own = self.sources.get(&source).map_or(0, |own| own.incomplete);
         // Requests that are whole have half of the places of each service in any case: those drain.
         let places = Bound { most: (service.options.places() / 2).max(1), part: 4 };
-        LARGE.admits(all, own.0, bytes) && places.admits(service.incomplete, own.1, 1)
+        self.has_bytes_for(source, 0) && places.admits(service.incomplete, own, 1)
+    }
+
+    /// True if large requests of this address may take this many more bytes.
+    fn has_bytes_for(&self, source: Source, more: usize) -> bool {
+        let own = self.sources.get(&source).map_or(0, |own| own.bytes);
+        LARGE.admits(self.budget.receiving_bytes + self.budget.taken_bytes, own, more)
+    }
+
+    /// Counts what has come of a large request, and all of it as soon as it is wanted: an announcement takes nothing from the
+    /// others. Returns false if its address has no room for that.
+    pub(super) fn count_part(&mut self, now: Time, common: &mut Common, id: SessionId, slot: u16) -> bool {
+        let Some((source, receiving)) = self.receiving(id, slot) else { return true };
+        let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
+        let counts = match is_wanted {
+            true => receiving.incoming.total(),
+            false => receiving.incoming.taken_bytes(),
+        };
+        let more = counts.saturating_sub(counted);
+        let has_room = more == 0
+            || self.has_bytes_for(source, more)
+            || is_wanted && self.makes_room(now, common, (source, counted), more);
+        if has_room && let Some((_, receiving)) = self.receiving(id, slot) {
+            receiving.counted = counts;
+            self.budget.receiving_bytes += more;
+            self.change_bytes(source, counted, counts);
+        }
+        has_room
+    }
+
+    fn receiving(&mut self, id: SessionId, slot: u16) -> Option<(Source, &mut Receiving)> {
+        let session = self.sessions.get_mut(id)?;
+        match &mut session.slots.get_mut(usize::from(slot))?.state {
+            State::Receiving(receiving) => Some((session.source, receiving)),
+            _ => None,
+        }
+    }
+
+    /// Lets slow requests give way until a request of this address, for which some bytes count, may take so many more. Returns
+    /// false if it may not even then.
+    #[cold]
+    fn makes_room(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (source, counted): (Source, usize),
+        more: usize,
+    ) -> bool {
+        while !self.has_bytes_for(source, more) {
+            let Some((id, slot)) = self.gives_way(now, source, counted) else { return false };
+            common.counters.rejected += 1;
+            self.settle(id, slot, State::Rejected(Rejection::Busy));
+        }
+        true
+    }
+
+    /// Returns the slowest request of the other addresses that have no less than this one has besides what is `counted` here.
+    fn gives_way(&mut self, now: Time, source: Source, counted: usize) -> Option<(SessionId, u16)> {
+        if now.since(self.sources.get(&source)?.none_gives_way) < LOOK_FOR_SLOW_EVERY {
+            return None;
+        }
+        let bytes_of = |source| self.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
+        let own = bytes_of(source).saturating_sub(counted);
+        let slow = self.incomplete.iter().filter_map(|(_, id, slot)| {
+            let session = self.sessions.get(*id)?;
+            let State::Receiving(receiving) = &session.slots.get(usize::from(*slot))?.state else {
+                return None;
+            };
+            let may_be = session.source != source && bytes_of(session.source) >= own;
+            let pace = receiving.slow_pace(now).filter(|_| may_be)?;
+            Some((pace, *id, *slot))
+        });
+        let slowest = slow.min();
+        if slowest.is_none()
+            && let Some(of_source) = self.sources.get_mut(&source)
+        {
+            of_source.none_gives_way = now;
+        }
+        slowest.map(|(_, id, slot)| (id, slot))
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the
@@ -366,8 +448,12 @@ impl Service {
     #[cold]
     fn place_of_share(&self, common: &Common, source: Source, of_life: usize) -> Option<Place> {
         let places = Bound { most: self.options.places(), part: 4 };
+        let own = match common.broken(Planted::ShareOfLifeAlone) {
+            false => self.of_sources.get(&source),
+            true => of_life,
+        };
         let has_share = match common.broken(Planted::InnocentRefusedFirst) {
-            false => places.admits(self.pending, self.of_sources.get(&source), 1),
+            false => places.admits(self.pending, own, 1),
             true => self.pending < places.most && of_life > 0,
         };
         has_share.then_some(Place::OfShare)

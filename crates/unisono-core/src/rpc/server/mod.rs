@@ -396,16 +396,23 @@ impl Server {
     /// Lets the rest of a request come whose beginning the application has looked at.
     pub(super) fn go_on(&mut self, id: RequestId) {
         let is_beginning = self.in_hand.get(id.index).is_some_and(|held| held.is_beginning);
-        if is_beginning {
-            self.take_in_hand(id);
+        if is_beginning
+            && let Some(held) = self.take_in_hand(id)
+            && let Some(session) = self.sessions.get_mut(held.session)
+            && let Some(attempt) = session.attempt(held.slot, held.number)
+            && let State::Receiving(receiving) = &mut attempt.state
+        {
+            receiving.is_let_on = true;
         }
     }
 
     pub(super) fn account(&self) -> CallAccount {
+        let share_places = self.services.iter().map(|(_, service)| service.of_sources.most());
         CallAccount {
             sessions: self.sessions.len(),
             slots: self.budget.slots,
             pending: self.budget.pending,
+            share_places: share_places.max().unwrap_or(0),
             queued: self.budget.queued,
             in_hand: self.in_hand.len(),
             receiving_bytes: self.budget.receiving_bytes,

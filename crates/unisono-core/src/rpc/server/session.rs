@@ -17,6 +17,14 @@ use bytes::Bytes;
 use core::net::SocketAddr;
 use core::time::Duration;
 
+/// Time in which the first part of a large request comes; its sender sends it with the announcement.
+const BEGINNING_WITHIN: Duration = Duration::from_millis(250);
+/// An incomplete request is given up when no part of it has come for 4 s.
+const RECEIVING_LIFE: Duration = Duration::from_secs(4);
+/// A request is slow of which fewer bytes have come in each second, once it is older than this.
+const SLOW_PACE: u128 = 64 << 10;
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(in crate::rpc) struct Session {
     pub(super) client: Uid,
@@ -59,7 +67,7 @@ pub(in crate::rpc) enum State {
     #[default]
     Done,
     /// Parts of the request are missing.
-    Receiving(Box<(Asked, Incoming)>),
+    Receiving(Box<Receiving>),
     /// The request waits for the application.
     Queued(Asked, Bytes),
     /// The application has it.
@@ -70,6 +78,41 @@ pub(in crate::rpc) enum State {
     Lost,
     Rejected(Rejection),
     Forwarded(SocketAddr),
+}
+
+/// A large request of which parts are missing.
+#[derive(Debug)]
+pub(in crate::rpc) struct Receiving {
+    pub(super) asked: Asked,
+    pub(super) incoming: Incoming,
+    /// When it was announced.
+    since: Time,
+    /// The application wants all of it: it has looked at the beginning, or does not look at beginnings.
+    pub(super) is_let_on: bool,
+    /// The bytes that it counts: those that have come, or all once they are wanted.
+    pub(super) counted: usize,
+    /// When it is looked at next, whether it still comes.
+    pub(super) look_at: Time,
+}
+
+impl Receiving {
+    pub(super) fn new(now: Time, asked: Asked, incoming: Incoming, is_let_on: bool) -> Receiving {
+        let look_at = now + BEGINNING_WITHIN;
+        Receiving { asked, incoming, since: now, is_let_on, counted: 0, look_at }
+    }
+
+    /// True if its beginning is there, and a part came not long ago: then it is looked at again when that is over.
+    pub(super) fn is_heard_of(&mut self, now: Time) -> bool {
+        self.look_at = self.incoming.heard_at + RECEIVING_LIFE;
+        self.incoming.has(0) && self.look_at > now
+    }
+
+    /// Returns the bytes that came in each second, if those are few and it has had time: then it may give way to another.
+    pub(super) fn slow_pace(&self, now: Time) -> Option<u64> {
+        let age = now.since(self.since);
+        let pace = self.incoming.arrived_bytes() as u128 * 1_000_000_000 / age.as_nanos().max(1);
+        (age > SLOW_AFTER && pace < SLOW_PACE).then_some(pace as u64)
+    }
 }
 
 /// The head of a request.
@@ -170,24 +213,24 @@ impl State {
     /// Returns the service in whose queue it counts, and whether in the share of its address.
     pub(super) fn place(&self) -> Option<(Port, bool)> {
         match self {
-            State::Receiving(receiving) => Some((receiving.0.port, receiving.0.is_of_share)),
+            State::Receiving(receiving) => Some((receiving.asked.port, receiving.asked.is_of_share)),
             State::Queued(asked, _) => Some((asked.port, asked.is_of_share)),
             _ => None,
         }
     }
 
-    /// Returns the time at which an incomplete request is looked at: it is given up then if no part has come for long.
+    /// Returns the time at which an incomplete request is looked at: it is given up then if it does not come.
     pub(super) fn incomplete(&self) -> Option<Time> {
         match self {
-            State::Receiving(receiving) => Some(receiving.1.look_at),
+            State::Receiving(receiving) => Some(receiving.look_at),
             _ => None,
         }
     }
 
-    /// Returns the bytes of an incomplete large request that it keeps.
+    /// Returns the bytes that an incomplete large request counts.
     pub(super) fn receiving_bytes(&self) -> usize {
         match self {
-            State::Receiving(receiving) => receiving.1.total(),
+            State::Receiving(receiving) => receiving.counted,
             _ => 0,
         }
     }
@@ -195,7 +238,7 @@ impl State {
     /// Returns the head and the first part of a large request whose other parts are missing.
     pub(super) fn beginning(&self) -> Option<(&Asked, &Incoming)> {
         match self {
-            State::Receiving(receiving) => Some((&receiving.0, &receiving.1)),
+            State::Receiving(receiving) => Some((&receiving.asked, &receiving.incoming)),
             _ => None,
         }
     }

@@ -154,7 +154,7 @@ fn starts_transfer(now: Time, common: &Common, slot: &mut Slot) -> bool {
 fn write_state(writer: &mut Writer<'_>, attempt: Attempt, grant: Grant, slot: &mut Slot) -> Option<bool> {
     let frame = match &mut slot.state {
         State::Done => return None,
-        State::Receiving(receiving) => Frame::Got(receiving.1.got(attempt, false)),
+        State::Receiving(receiving) => Frame::Got(receiving.incoming.got(attempt, false)),
         State::Queued(..) | State::InHand => Frame::Working { attempt, grant },
         State::Replied(kept) => {
             let payload = match &kept.transfer {

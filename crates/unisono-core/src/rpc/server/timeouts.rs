@@ -104,7 +104,7 @@ impl Server {
         self.look_times.first().map(|(look_at, ..)| *look_at)
     }
 
-    /// Gives up incomplete requests of which no part arrives any more. Returns when to look again.
+    /// Gives up incomplete requests that do not begin, or of which no part arrives any more. Returns when to look again.
     fn receiving_timeout(&mut self, now: Time, common: &mut Common) -> Option<Time> {
         while let Some(&(until, id, slot)) = self.incomplete.first()
             && until <= now
@@ -113,11 +113,14 @@ impl Server {
             let session = self.sessions.get_mut(id);
             let place = session.and_then(|session| session.slots.get_mut(usize::from(slot)));
             let Some(State::Receiving(receiving)) = place.map(|place| &mut place.state) else { continue };
-            if receiving.1.is_heard_of(now) {
-                self.incomplete.insert((receiving.1.look_at, id, slot));
+            if receiving.is_heard_of(now) {
+                self.incomplete.insert((receiving.look_at, id, slot));
             } else {
+                // What never began may begin anew.
+                let has_begun = receiving.incoming.has(0);
+                let reason = if has_begun { Rejection::Expired } else { Rejection::Busy };
                 common.counters.rejected += 1;
-                self.settle(id, slot, State::Rejected(Rejection::Expired));
+                self.settle(id, slot, State::Rejected(reason));
             }
         }
         self.incomplete.first().map(|(until, ..)| *until)

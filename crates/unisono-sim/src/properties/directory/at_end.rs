@@ -3,6 +3,8 @@
 use super::history::History;
 use crate::properties::{Facts, Property, Violation, final_result};
 use crate::record::{End, Kind, Record};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// A promise about a whole history.
 pub(super) trait Promise: Default {
@@ -20,8 +22,18 @@ pub(super) trait Promise: Default {
 #[derive(Debug, Default)]
 pub(super) struct AtEnd<P> {
     promise: P,
-    history: History,
+    /// What happened. The first checker takes the records for all that share it.
+    history: Rc<RefCell<History>>,
+    is_other: bool,
     checked: u64,
+}
+
+impl<P> AtEnd<P> {
+    /// Returns the checker of another promise about the same history.
+    pub(super) fn and<Q: Promise>(&self) -> AtEnd<Q> {
+        let history = Rc::clone(&self.history);
+        AtEnd { promise: Q::default(), history, is_other: true, checked: 0 }
+    }
 }
 
 impl<P: Promise> Property for AtEnd<P> {
@@ -30,16 +42,16 @@ impl<P: Promise> Property for AtEnd<P> {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit() | Kind::Directory.bit()
+        if self.is_other { 0 } else { Kind::Replica.bit() | Kind::Directory.bit() }
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        self.history.observe(record);
+        self.history.borrow_mut().observe(record);
         Ok(())
     }
 
     fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
-        let fault = self.promise.check(&self.history, &mut self.checked).err();
+        let fault = self.promise.check(&self.history.borrow(), &mut self.checked).err();
         final_result(self, end, fault)
     }
 

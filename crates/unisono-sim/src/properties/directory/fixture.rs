@@ -301,13 +301,22 @@ impl Fixture {
     }
 
     fn check(&self, property: impl Property + 'static) -> Result<(), Violation> {
-        let mut checkers = Checkers::new(vec![Box::new(property)]);
+        let checkers = self.check_all(vec![Box::new(property)])?;
+        assert!(checkers.checked().all(|(_, times)| times > 0), "nothing was checked");
+        Ok(())
+    }
+
+    /// Checks several promises. Returns their checkers.
+    ///
+    /// # Errors
+    /// The first of them that is broken.
+    pub(super) fn check_all(&self, properties: Vec<Box<dyn Property>>) -> Result<Checkers, Violation> {
+        let mut checkers = Checkers::new(properties);
         for record in self.records.iter().cloned() {
             checkers.observe(record)?;
         }
         checkers.finish(&End { at: self.now, ..End::default() })?;
-        assert!(checkers.checked().all(|(_, times)| times > 0), "nothing was checked");
-        Ok(())
+        Ok(checkers)
     }
 
     pub(super) fn good(&self, property: impl Property + 'static) {

@@ -5,6 +5,8 @@ use super::Map;
 use super::model::{Changed, Model, command_in};
 use crate::record::{DirectoryRecord, Life, Mode, OpOutcome, Record, ReplicaRecord, Service, What};
 use bytes::Bytes;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use unisono_core::Time;
 use unisono_table::{Answer, Command, Query, Reason, Refusal, Reply, Request};
 
@@ -14,10 +16,14 @@ pub(super) type Name = (Life, u64);
 /// An operation of a caller.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
+    /// The process's life that asked.
+    life: Life,
     pub(super) name: Name,
     pub(super) mode: Mode,
     pub(super) begin: Time,
     pub(super) request: Bytes,
+    /// The request, read, once a checker has asked for it.
+    read: OnceCell<Option<Request>>,
     /// When it ended, with what reply.
     pub(super) end: Option<(Time, Bytes)>,
     pub(super) happened_not: bool,
@@ -27,7 +33,7 @@ pub(super) struct Operation {
 pub(super) struct Replied<'a> {
     pub(super) operation: &'a Operation,
     /// `None` if it cannot be read.
-    pub(super) request: Option<Request>,
+    pub(super) request: &'a Option<Request>,
     pub(super) reply: Reply,
     pub(super) end: Time,
 }
@@ -101,6 +107,8 @@ pub(super) struct History {
     applied: Vec<(Service, u64, Name, Bytes)>,
     /// True if an administrator let a service begin anew.
     began_anew: bool,
+    /// Callers that take what they can get.
+    hostile: BTreeSet<Life>,
     /// What watches got, in the order of time, and the services that answered them.
     pub(super) watched: Vec<Watched>,
     watches_answered: Map<Name, Service>,
@@ -117,11 +125,14 @@ pub(super) struct History {
     taken: Map<Name, bool>,
     /// True if a majority confirms what a server answers.
     pub(super) is_confirmed: bool,
+    /// The states of each service, once a checker has asked for them.
+    timelines: OnceCell<Result<Map<Service, Timeline>, String>>,
 }
 
 impl History {
     /// Takes a record. Records of other kinds than replicas' and directories' do not matter.
     pub(super) fn observe(&mut self, record: &Record) {
+        self.timelines.take();
         match &record.what {
             What::Replica(content) => self.observe_replica(record, content),
             What::Directory(content) => self.observe_directory(content),
@@ -132,10 +143,12 @@ impl History {
     fn observe_replica(&mut self, record: &Record, content: &ReplicaRecord) {
         match content {
             ReplicaRecord::Begun { name, mode, .. } => self.operations.push(Operation {
+                life: record.life,
                 name: *name,
                 mode: *mode,
                 begin: record.at,
                 request: Bytes::new(),
+                read: OnceCell::new(),
                 end: None,
                 happened_not: false,
             }),
@@ -157,6 +170,7 @@ impl History {
                 (self.servers, self.is_confirmed) = (*servers, *held_by_all);
             }
             ReplicaRecord::BeginsAnew => self.began_anew = true,
+            ReplicaRecord::Hostile => _ = self.hostile.insert(record.life),
             _ => {}
         }
     }
@@ -213,6 +227,11 @@ impl History {
         self.began_anew
     }
 
+    /// True if a hostile client asked for it.
+    pub(super) fn is_hostile(&self, operation: &Operation) -> bool {
+        self.hostile.contains(&operation.life)
+    }
+
     pub(super) fn operations(&self) -> &[Operation] {
         &self.operations
     }
@@ -221,7 +240,7 @@ impl History {
     pub(super) fn replied(&self) -> impl Iterator<Item = Replied<'_>> {
         self.operations.iter().filter_map(|operation| {
             let (end, reply) = operation.end.as_ref()?;
-            let request = Request::decode(&operation.request);
+            let request = operation.read.get_or_init(|| Request::decode(&operation.request));
             Some(Replied { operation, request, reply: Reply::decode(reply)?, end: *end })
         })
     }
@@ -261,7 +280,11 @@ impl History {
     ///
     /// # Errors
     /// No copy applied a position before one that a copy applied.
-    pub(super) fn timelines(&self) -> Result<Map<Service, Timeline>, String> {
+    pub(super) fn timelines(&self) -> Result<&Map<Service, Timeline>, String> {
+        self.timelines.get_or_init(|| self.all_timelines()).as_ref().map_err(Clone::clone)
+    }
+
+    fn all_timelines(&self) -> Result<Map<Service, Timeline>, String> {
         let mut timelines = Map::<Service, Timeline>::new();
         let services: Vec<Service> = self.begun.keys().chain(self.commands.keys()).copied().collect();
         for service in services {

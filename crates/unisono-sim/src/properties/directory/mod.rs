@@ -35,20 +35,47 @@ pub fn all() -> Vec<Box<dyn Property>> {
 }
 
 fn of_directories() -> Vec<Box<dyn Property>> {
-    vec![
-        Box::<AtEnd<once::Once>>::default(),
-        Box::<AtEnd<no_resurrection::NoResurrection>>::default(),
-        Box::<AtEnd<files_whole::FilesWhole>>::default(),
-        Box::<AtEnd<no_oracle::NoOracle>>::default(),
-        Box::<AtEnd<protection::Protection>>::default(),
-        Box::<AtEnd<rights_first::RightsFirst>>::default(),
-        Box::<AtEnd<sets_are_whole::SetsAreWhole>>::default(),
-        Box::<AtEnd<watch_exact::WatchExact>>::default(),
-        Box::<AtEnd<minority_is_silent::MinorityIsSilent>>::default(),
-        Box::<AtEnd<restore_equals::RestoreEquals>>::default(),
-        Box::<AtEnd<linearizable::Linearizable>>::default(),
-    ]
+    let once = AtEnd::<once::Once>::default();
+    let mut all: Vec<Box<dyn Property>> = vec![
+        Box::new(once.and::<no_resurrection::NoResurrection>()),
+        Box::new(once.and::<files_whole::FilesWhole>()),
+        Box::new(once.and::<no_oracle::NoOracle>()),
+        Box::new(once.and::<protection::Protection>()),
+        Box::new(once.and::<rights_first::RightsFirst>()),
+        Box::new(once.and::<sets_are_whole::SetsAreWhole>()),
+        Box::new(once.and::<watch_exact::WatchExact>()),
+        Box::new(once.and::<minority_is_silent::MinorityIsSilent>()),
+        Box::new(once.and::<restore_equals::RestoreEquals>()),
+        Box::new(once.and::<linearizable::Linearizable>()),
+    ];
+    all.insert(0, Box::new(once));
+    all
 }
 
 /// A map with few lookups per record, in the order of its keys.
 type Map<K, V> = BTreeMap<K, V>;
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::{Fixture, make};
+    use super::*;
+    use unisono_table::{Answer, Place, Query};
+
+    #[test]
+    fn all_checkers_judge_the_history_that_the_first_takes() {
+        let mut fixture = Fixture::founded();
+        let place = fixture.place("d");
+        fixture.command(make(&place));
+        let list = Query::List { place: Place::of(fixture.root()), after: None };
+        fixture.query(list.clone()).ok();
+        let checkers = fixture.check_all(of_directories()).expect("a good history");
+        let checked: Vec<&str> =
+            checkers.checked().filter(|(_, times)| *times > 0).map(|(name, _)| name).collect();
+        for name in ["once", "protection", "linearizable"] {
+            assert!(checked.contains(&name), "{name} of {checked:?}");
+        }
+        fixture.query_with(list, Ok(Answer::Done));
+        let violation = fixture.check_all(of_directories()).err().expect("a wrong reply");
+        assert_ne!(violation.property, "once");
+    }
+}

@@ -82,7 +82,7 @@ impl Promise for NoOracle {
 
     fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
         let timelines = history.timelines()?;
-        for (replied, timeline) in history.judged(&timelines) {
+        for (replied, timeline) in history.judged(timelines) {
             let Some(request) = &replied.request else { continue };
             // What a command meets is the state before it.
             let number = match timeline.number_of(replied.operation.name) {

@@ -65,7 +65,7 @@ impl Promise for Protection {
 
     fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
         let timelines = history.timelines()?;
-        for (replied, timeline) in history.judged(&timelines) {
+        for (replied, timeline) in history.judged(timelines) {
             let Some(right) = right(timeline, &replied) else { continue };
             let got = verdicts(&replied.reply.result);
             *checked += got.len() as u64;

@@ -59,7 +59,7 @@ impl Promise for RestoreEquals {
                     backup.service, backup.number
                 ));
             }
-            let mut before = history.judged(&timelines).filter(|(replied, of)| {
+            let mut before = history.judged(timelines).filter(|(replied, of)| {
                 std::ptr::eq(*of, timeline)
                     && replied.end < backup.asked
                     && replied.operation.mode.is_ordered()

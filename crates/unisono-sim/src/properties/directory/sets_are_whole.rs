@@ -34,7 +34,7 @@ impl Promise for SetsAreWhole {
 
     fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
         let timelines = history.timelines()?;
-        for (replied, timeline) in history.judged(&timelines) {
+        for (replied, timeline) in history.judged(timelines) {
             let fault = match (&replied.request, replied.query(), &replied.reply.result) {
                 (Some(Request::Command(Command::ReplaceSet { .. })), _, got) => {
                     *checked += 1;

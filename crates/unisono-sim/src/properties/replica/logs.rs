@@ -19,8 +19,9 @@ pub(super) struct Log {
     /// Place as of which the snapshot is.
     snapshot_at: u64,
     entries: Vec<LogEntry>,
-    /// What was lost with an earlier disk of this server: its generation, and the place of its last entry.
-    lost: Vec<(Generation, u64)>,
+    /// What the disk had in earlier generations, and what was lost with an earlier disk of this server: the generation, and the
+    /// place of its last entry.
+    former: Vec<(Generation, u64)>,
 }
 
 impl Log {
@@ -46,13 +47,15 @@ impl Logs {
         let before = std::mem::replace(&mut log.generation, generation);
         let is_new = before != generation;
         let mut from = log.end() + 1;
+        let was = before.filter(|_| is_new).map(|generation| (generation, log.end()));
+        log.former.extend(was);
         match &record.what {
             OnDisk::Found(snapshot_at, entries) | OnDisk::Adopted(snapshot_at, entries) => {
                 (log.snapshot_at, log.entries) = (*snapshot_at, entries.clone());
                 from = snapshot_at + 1;
                 if matches!(record.what, OnDisk::Adopted(..)) {
                     // It has what the server's former disk had, or does not count for that any more.
-                    log.lost.retain(|(of, _)| Some(*of) != generation);
+                    log.former.retain(|(of, _)| Some(*of) != generation);
                 }
             }
             OnDisk::Appended(first, entries) => {
@@ -67,9 +70,9 @@ impl Logs {
             }
             OnDisk::Committed => {}
             OnDisk::Lost => {
-                let mut lost = std::mem::take(&mut log.lost);
-                lost.extend(before.map(|generation| (generation, log.end())));
-                *log = Log { lost, ..Log::default() };
+                let mut former = std::mem::take(&mut log.former);
+                former.extend(before.filter(|_| !is_new).map(|generation| (generation, log.end())));
+                *log = Log { former, ..Log::default() };
             }
         }
         if is_new {
@@ -79,13 +82,13 @@ impl Logs {
         Some(News { generation: log.generation?, first: from, entries })
     }
 
-    /// Returns for each server how far its disk had the log in this generation, at present or when the disk was lost: a
-    /// command that a disk had was synced there, whatever becomes of the disk.
+    /// Returns for each server how far its disk had the log in this generation, at present, or when the disk went on to another
+    /// one or was lost: a command that a disk had was synced there, whatever becomes of the disk.
     pub(super) fn ends_ever(&self, generation: Generation) -> impl Iterator<Item = u64> {
         self.disks.values().filter_map(move |log| {
-            let lost = log.lost.iter().filter(|(of, _)| *of == generation).map(|(_, end)| *end);
+            let former = log.former.iter().filter(|(of, _)| *of == generation).map(|(_, end)| *end);
             let present = log.generation.filter(|of| *of == generation).map(|_| log.end());
-            lost.chain(present).max()
+            former.chain(present).max()
         })
     }
 }

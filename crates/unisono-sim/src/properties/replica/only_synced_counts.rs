@@ -117,6 +117,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_synced_counts_although_the_disks_go_on_to_another_generation() {
+        // A server that was held up applies the command only now.
+        let after = |synced: &[u8]| {
+            let mut fixture = Fixture::three_disks();
+            let id = fixture.begin(Mode::Command, Op::Append(1));
+            let entry = LogEntry { hash: 7, command: Some((CLIENT, u64::from(id.0))) };
+            for server in synced {
+                fixture.on_disk(*server, 1, OnDisk::Appended(1, vec![entry]));
+            }
+            for server in [1, 2] {
+                fixture.on_disk(server, 2, OnDisk::Adopted(0, vec![entry]));
+            }
+            fixture.on_disk(3, 1, OnDisk::Appended(1, vec![entry]));
+            fixture.apply(id);
+            fixture
+        };
+        after(&[1, 2]).good(OnlySyncedCounts::default());
+        after(&[1]).good(OnlySyncedCounts::default());
+        after(&[]).bad(OnlySyncedCounts::default());
+    }
+
+    #[test]
     fn what_was_synced_counts_although_a_disk_is_lost_later() {
         let mut fixture = Fixture::three_disks();
         let id = fixture.begin(Mode::Command, Op::Append(1));

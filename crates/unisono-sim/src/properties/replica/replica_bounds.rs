@@ -1,6 +1,6 @@
 //! Bounds of replicas: what a copy remembers of clients and commands, the bytes of replies that it keeps, the bytes of
-//! commands that wait for their outcomes and of events that a newcomer keeps, and the outputs that wait for its driver have
-//! their named maxima.
+//! commands that wait for their outcomes and of events that a newcomer keeps, the outputs that wait for its driver, and the
+//! places of a full queue that one address has, have their named maxima.
 
 use super::{Property, Violation, broken, content};
 use crate::properties::Facts;

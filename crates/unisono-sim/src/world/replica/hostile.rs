@@ -3,12 +3,13 @@
 use super::ReplicaSide;
 use super::context::{Context, outcome_of_call};
 use super::programs::Question;
+use crate::directory;
 use crate::record::{Mode, OpId, ReplicaRecord};
 use crate::replica::Copy;
 use crate::seal::{CheapKeys, CheapProof, Seal};
 use crate::world::World;
 use bytes::{Bytes, BytesMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::replica::StateMachine;
@@ -33,6 +34,8 @@ struct HostileLife {
     endpoint: Endpoint,
     /// Its calls that have not ended.
     calls: BTreeMap<CallNumber, OpId>,
+    /// Its watches that have not ended. What they are answered is not looked at.
+    watches: BTreeSet<CallNumber>,
 }
 
 impl Hostile {
@@ -58,7 +61,7 @@ impl Hostile {
         let (address, settings) = (self.address, self.settings.clone());
         let mut endpoint = Endpoint::new(now, address, settings, Box::new(Seal), keys, random)?;
         endpoint.misbehave();
-        Ok(HostileLife { endpoint, calls: BTreeMap::new() })
+        Ok(HostileLife { endpoint, calls: BTreeMap::new(), watches: BTreeSet::new() })
     }
 
     /// Hands a datagram to the life that it is for, or to all.
@@ -103,8 +106,11 @@ impl Hostile {
         for life in &mut self.lives {
             while let Some((call, result)) = life.endpoint.poll_outcome() {
                 moved = true;
+                let is_watch = life.watches.remove(&call);
                 if result == Err(CallFailure::OtherInstance) {
-                    life.endpoint.forget_instance(cx.local, cx.common.service.port);
+                    let watches = cx.common.watches.as_ref().filter(|_| is_watch);
+                    let port = watches.map_or(cx.common.service.port, |watches| watches.port);
+                    life.endpoint.forget_instance(cx.local, port);
                 }
                 if let Some(id) = life.calls.remove(&call) {
                     result.iter().for_each(|answer| cx.note_answer(id, answer));
@@ -117,10 +123,25 @@ impl Hostile {
 }
 
 impl World<ReplicaSide> {
-    /// Returns how many calls this life of a hostile client has under way.
-    pub(crate) fn hostile_calls(&self, process: usize, index: usize) -> usize {
+    /// Returns how many calls this life of a hostile client has under way, and how many watches.
+    pub(crate) fn hostile_calls(&self, process: usize, index: usize) -> (usize, usize) {
         let hostile = self.resident(process).and_then(|resident| resident.side.hostile.as_ref());
-        hostile.map_or(0, |hostile| hostile.lives[index].calls.len())
+        let life = hostile.map(|hostile| &hostile.lives[index]);
+        life.map_or((0, 0), |life| (life.calls.len(), life.watches.len()))
+    }
+
+    /// Lets a life of a hostile client watch a directory.
+    pub(crate) fn watch_hostile(&mut self, process: usize, index: usize, watch: &Bytes, limit: Duration) {
+        if self.is_paused(process) {
+            return;
+        }
+        self.with(process, |side, cx| {
+            let life = &mut side.hostile.as_mut()?.lives[index];
+            let port = cx.common.watches.as_ref()?.port;
+            let call = life.endpoint.call(cx.local, port, directory::payload(watch), limit).ok()?;
+            life.watches.insert(call).then_some(())
+        });
+        self.drain(process);
     }
 
     /// Lets a life of a hostile client call the service.
@@ -130,11 +151,11 @@ impl World<ReplicaSide> {
         index: usize,
         question: &Question,
         limit: Duration,
-    ) {
+    ) -> Option<OpId> {
         if self.is_paused(process) {
-            return;
+            return None;
         }
-        self.with(process, |side, cx| {
+        let id = self.with(process, |side, cx| {
             let life = &mut side.hostile.as_mut()?.lives[index];
             let (port, wishes): (_, Wishes) = (cx.common.service.port, question.wishes());
             let call = life.endpoint.call_with(cx.local, port, question.payload(), limit, wishes).ok()?;
@@ -144,9 +165,10 @@ impl World<ReplicaSide> {
                 let name = (cx.recorder.names.life(life.endpoint.uid()), call);
                 cx.note(ReplicaRecord::WaitsTooLong { name });
             }
-            Some(())
+            Some(id)
         });
         self.drain(process);
+        id.flatten()
     }
 
     /// Begins a new life of a hostile client in the place of another one. Nothing is heard any more of the calls of that one.

@@ -85,7 +85,7 @@ impl ReplicaSide {
                 cx.note(ReplicaRecord::SentAfterEnd);
             }
             if has_moved {
-                server.note_amounts(cx);
+                server.note_amounts(cx, &self.endpoint);
             }
         }
     }

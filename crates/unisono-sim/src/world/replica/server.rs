@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::locks::LockClaim;
 use unisono_core::replica::{Donor, FetchNumber, Kind, Replica, ReplicaSettings};
-use unisono_core::rpc::{CallNumber, RequestId};
+use unisono_core::rpc::{CallNumber, Endpoint, RequestId};
 use unisono_core::{ConfigError, EntryMode, EpochTag, Group, Instance, Member, Quality, Time, Uid};
 
 /// Maximum bytes of remembered replies, of waiting commands and of waiting events, and maximum number of clients, as the core promises.
@@ -76,7 +76,7 @@ pub(crate) struct Server {
     /// True if it sent a datagram of the group after its life had ended, and that was not recorded.
     pub(super) sent_after_end: bool,
     /// The highest amounts recorded.
-    pub(super) held: [usize; 6],
+    pub(super) held: [usize; 7],
     /// Fence of the last lock that this member got.
     pub(super) last_fence: u64,
     /// Seqno of the last event.
@@ -205,7 +205,7 @@ impl Server {
             instance: Instance(0),
             stop: None,
             sent_after_end: false,
-            held: [0; 6],
+            held: [0; 7],
             last_fence: 0,
             last_seqno: 0,
             works_until: Time::ZERO,
@@ -356,8 +356,9 @@ impl Server {
         self.last_fence = new.into_iter().fold(last, u64::max);
     }
 
-    pub(super) fn note_amounts(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn note_amounts(&mut self, cx: &mut Context<'_>, endpoint: &Endpoint) {
         let held = self.replica.account();
+        let half = usize::from(cx.common.service.options.queue_max);
         let amounts = [
             ("clients", held.clients, CLIENTS_MAX),
             ("reply bytes", held.reply_bytes, BYTES_MAX),
@@ -365,6 +366,8 @@ impl Server {
             ("waiting bytes", held.waiting_bytes, BYTES_MAX),
             ("backlog bytes", held.backlog_bytes, BYTES_MAX),
             ("outputs", held.outputs, OUTPUTS_MAX),
+            // It gets a quarter of what is left, which is another half at most.
+            ("places of an address", endpoint.account().share_places, half / 4),
         ];
         for (known, (what, used, max)) in self.held.iter_mut().zip(amounts) {
             // Records of small growth would be as frequent as messages.
