@@ -3,6 +3,9 @@
 //!
 //! Pieces are checked by their digests and lengths, and kept over a change of donors. A donor whose state is none that can be
 //! restored is not asked again. If every other member of the view says that it has no state, the state is lost.
+//!
+//! Pieces yield to commands: while commands flow, fewer bytes are under way, and after a piece the newcomer rests for as long as it
+//! took. So commands have the processors and the network for themselves for half of the time.
 
 use super::snapshot::{Extent, Hashed, List, Piece, Question, Reply, STATE_PIECE_BYTES_MAX, cut};
 use super::types::{Digest, FetchNumber, Progress};
@@ -22,6 +25,12 @@ use core::time::Duration;
 /// commands wait behind what is under way. After a piece that did not arrive in time it is half as many, down to one: on a slow
 /// path pieces that travel side by side are all late.
 const PIECES_UNDER_WAY: usize = 8;
+/// Maximum bytes of the pieces under way while commands flow, or one piece.
+const BYTES_BESIDE_COMMANDS: usize = 256 << 10;
+/// Commands flow until none has come for this time.
+const COMMANDS_FLOW_FOR: Duration = Duration::from_millis(20);
+/// Maximum rest after a piece while commands flow: on a slow path a piece may take seconds.
+const REST_MAX: Duration = Duration::from_millis(10);
 /// The next section of the list is asked for while fewer listed pieces than this wait.
 const PIECES_LISTED_AHEAD: usize = 2 * PIECES_UNDER_WAY;
 /// Pause before the members are asked once more.
@@ -38,6 +47,14 @@ pub(super) struct Fetch {
     calls_made: FetchNumber,
     /// Maximum number of pieces under way.
     pieces_max: usize,
+    /// When the last command came.
+    command_at: Option<Time>,
+    /// When something was last asked for.
+    asked_at: Time,
+    /// While commands flow, nothing is asked for before this time.
+    rests_until: Option<Time>,
+    /// True if what was fetched was too old once: a transfer that yields may never end.
+    hurries: bool,
     to_call: VecDeque<(FetchNumber, SocketAddr, Bytes)>,
     /// Members of the present view that have no state.
     without_state: BTreeSet<Uid>,
@@ -114,6 +131,10 @@ impl Fetch {
             calls: BTreeMap::new(),
             calls_made: 0,
             pieces_max: PIECES_UNDER_WAY,
+            command_at: None,
+            asked_at: Time::ZERO,
+            rests_until: None,
+            hurries: false,
             to_call: VecDeque::new(),
             without_state: BTreeSet::new(),
             failed: BTreeSet::new(),
@@ -147,7 +168,21 @@ impl Fetch {
         if matches!(self.stage, Stage::Seeking) && self.ask_at.is_none_or(|at| at <= now) {
             self.seek(now, me, view);
         }
-        self.ask_for_pieces();
+        self.ask_for_pieces(now);
+    }
+
+    /// Notes that a command came, to which the pieces yield.
+    pub(super) fn note_command(&mut self, now: Time) {
+        self.command_at = Some(now);
+    }
+
+    /// Notes that what was fetched is too old by now, so that pieces do not yield any more.
+    pub(super) fn hurry(&mut self) {
+        self.hurries = true;
+    }
+
+    fn yields(&self, now: Time) -> bool {
+        !self.hurries && self.command_at.is_some_and(|at| now.since(at) < COMMANDS_FLOW_FOR)
     }
 
     fn donor(&self) -> Option<Uid> {
@@ -179,7 +214,7 @@ impl Fetch {
         match candidates.find(|member| member.uid != view.sequencer).or(sequencer).cloned() {
             Some(donor) => {
                 self.ask_at = None;
-                self.call(donor.address, &Question::List(me), None);
+                self.call(now, donor.address, &Question::List(me), None);
                 self.stage = Stage::Asking(donor);
             }
             None => {
@@ -189,28 +224,39 @@ impl Fetch {
         }
     }
 
-    fn ask_for_pieces(&mut self) {
+    fn ask_for_pieces(&mut self, now: Time) {
+        let yields = self.yields(now);
+        self.rests_until = self.rests_until.filter(|until| yields && now < *until);
         let Stage::Taking(taking) = &mut self.stage else { return };
+        if self.rests_until.is_some() {
+            return;
+        }
         let address = taking.donor.address;
+        let length = |digest: &Digest| taking.listed.get(digest).map_or(0, |bytes| *bytes as usize);
         let mut under_way = self.calls.values().flatten().count();
+        let mut bytes: usize = self.calls.values().flatten().map(length).sum();
         let mut asks = Vec::new();
         while under_way < self.pieces_max
-            && let Some(digest) = taking.missing.pop_front()
+            && let Some(digest) = taking.missing.front().copied()
+            && (!yields || under_way == 0 || bytes + length(&digest) <= BYTES_BESIDE_COMMANDS)
         {
+            taking.missing.pop_front();
             asks.push((Question::Piece(digest), Some(digest)));
             under_way += 1;
+            bytes += length(&digest);
         }
         let asks_for_list = self.calls.values().any(Option::is_none);
         if !asks_for_list && !taking.is_listed() && taking.missing.len() < PIECES_LISTED_AHEAD {
             asks.push((Question::More { at: taking.at, from: taking.pieces.len() as u32 }, None));
         }
         for (question, piece) in asks {
-            self.call(address, &question, piece);
+            self.call(now, address, &question, piece);
         }
     }
 
-    fn call(&mut self, to: SocketAddr, question: &Question, piece: Option<Digest>) {
+    fn call(&mut self, now: Time, to: SocketAddr, question: &Question, piece: Option<Digest>) {
         self.calls_made += 1;
+        self.asked_at = now;
         self.calls.insert(self.calls_made, piece);
         self.to_call.push_back((self.calls_made, to, question.write()));
     }
@@ -222,12 +268,16 @@ impl Fetch {
     /// Handles the outcome of a call.
     pub(super) fn handle(
         &mut self,
+        now: Time,
         call: FetchNumber,
         reply: Result<Hashed, CallFailure>,
         watched: &mut Watched,
     ) {
         // A call to a former donor is of no interest any more.
         let Some(asked) = self.calls.remove(&call) else { return };
+        if self.yields(now) {
+            self.rests_until = Some(now + now.since(self.asked_at).min(REST_MAX));
+        }
         let (reply, is_digest) = match reply {
             Ok(Hashed { reply, digest }) => (Reply::read(reply), digest),
             Err(_) => (None, None),
@@ -395,7 +445,11 @@ impl Fetch {
     }
 
     pub(super) fn wake_at(&self) -> Option<Time> {
-        matches!(self.stage, Stage::Seeking).then_some(self.ask_at).flatten()
+        match self.stage {
+            Stage::Seeking => self.ask_at,
+            Stage::Taking(_) => self.rests_until,
+            _ => None,
+        }
     }
 
     pub(super) fn progress(&self) -> Progress {

@@ -346,7 +346,7 @@ impl<S: StateMachine> Replica<S> {
     /// Like [`Replica::handle_fetched`], with a reply that is hashed already.
     pub fn handle_hashed(&mut self, now: Time, call: FetchNumber, reply: Result<Hashed, CallFailure>) {
         let Some(arriving) = &mut self.arriving else { return };
-        arriving.fetch.handle(call, reply, &mut self.watched);
+        arriving.fetch.handle(now, call, reply, &mut self.watched);
         self.take_state(now);
         self.fetch_more(now);
         self.note_minimum(false);

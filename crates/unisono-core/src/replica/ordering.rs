@@ -32,6 +32,9 @@ impl<S: StateMachine> Replica<S> {
             // The state contains commands that the reset dropped.
             arriving.fetch.begin_anew();
         }
+        if matches!(event, Event::Message { .. }) {
+            arriving.fetch.note_command(now);
+        }
         arriving.backlog.push(event);
         if arriving.backlog.is_full() {
             // What was fetched is too old by now. The parts that did not change need not travel again.
@@ -39,6 +42,7 @@ impl<S: StateMachine> Replica<S> {
             if let Some(view) = &self.view {
                 arriving.backlog.forget(view);
                 arriving.fetch.begin_anew();
+                arriving.fetch.hurry();
             }
         }
         if changes {

@@ -165,6 +165,14 @@ impl Donor {
         reply.write()
     }
 
+    /// Returns the member that asks with this question for the beginning of a list, if it is such a question.
+    pub fn newcomer(question: &Bytes) -> Option<Uid> {
+        match Question::read(question.clone()) {
+            Some(Question::List(newcomer)) => Some(newcomer),
+            _ => None,
+        }
+    }
+
     /// Drops the snapshots that were listed.
     pub fn forget(&mut self) {
         self.offers.clear();

@@ -471,11 +471,73 @@ fn a_donor_that_lists_a_piece_above_the_bound_is_left() {
         let pieces = vec![snapshot::Piece { digest: [1; 32], bytes: length as u32, ends_part: true }];
         let of = snapshot::Extent { pieces: 1, bytes: length as u64 };
         let list = snapshot::Reply::List(snapshot::List { at: 9, of, from: 0, pieces });
-        fetch.handle(call, Ok(Hashed::new(list.write(), digest)), &mut watched);
+        fetch.handle(NOW, call, Ok(Hashed::new(list.write(), digest)), &mut watched);
         fetch.advance(NOW, Uid(4), &view);
         let (_, to, _) = fetch.poll_call().unwrap();
         assert_eq!(u64::from(to.port()) != GIVES_LARGE_PIECES, is_left, "{length}");
     }
+}
+
+/// Begins a transfer of pieces of this length. Returns the first pieces that are asked for, too.
+fn transfer_of(bytes: usize, view: &View, prepare: impl FnOnce(&mut Fetch)) -> (Fetch, Vec<Asked>) {
+    let pieces = (0..20).map(|number| snapshot::Piece {
+        digest: digest(&piece_of(bytes, number)),
+        bytes: bytes as u32,
+        ends_part: true,
+    });
+    let of = snapshot::Extent { pieces: 20, bytes: 20 * bytes as u64 };
+    let list = snapshot::Reply::List(snapshot::List { at: 9, of, from: 0, pieces: pieces.collect() });
+    let mut fetch = Fetch::new();
+    fetch.advance(NOW, Uid(4), view);
+    let (call, ..) = fetch.poll_call().unwrap();
+    fetch.handle(NOW, call, Ok(Hashed::new(list.write(), digest)), &mut Watched::default());
+    prepare(&mut fetch);
+    fetch.advance(NOW, Uid(4), view);
+    let asked = all_asked(&mut fetch);
+    (fetch, asked)
+}
+
+type Asked = crate::replica::FetchNumber;
+
+fn all_asked(fetch: &mut Fetch) -> Vec<Asked> {
+    core::iter::from_fn(|| fetch.poll_call()).map(|(call, ..)| call).collect()
+}
+
+fn piece_of(bytes: usize, number: u8) -> Vec<u8> {
+    vec![number; bytes]
+}
+
+#[test]
+fn pieces_yield_to_commands_unless_that_takes_too_long() {
+    const LARGE: usize = snapshot::STATE_PIECE_BYTES_MAX;
+    let made = Made::of(&[1, 2]);
+    let view = made.present_view();
+    let commands_flow = |fetch: &mut Fetch| fetch.note_command(NOW);
+    let late = |fetch: &mut Fetch| {
+        fetch.note_command(NOW);
+        fetch.hurry();
+    };
+    assert_eq!(transfer_of(LARGE, &view, |_| {}).1.len(), 8);
+    assert_eq!(transfer_of(LARGE, &view, late).1.len(), 8);
+    assert_eq!(transfer_of(LARGE / 8, &view, commands_flow).1.len(), 2);
+    assert_eq!(transfer_of(LARGE / 1024, &view, commands_flow).1.len(), 8);
+
+    // Large pieces go one by one, with rests between them.
+    let (mut fetch, asked) = transfer_of(LARGE, &view, commands_flow);
+    assert_eq!(asked.len(), 1);
+    let after = |ms| NOW + Duration::from_millis(ms);
+    let reply = snapshot::Reply::Piece(piece_of(LARGE, 0).into()).write();
+    fetch.handle(after(3), asked[0], Ok(Hashed::new(reply, digest)), &mut Watched::default());
+    fetch.advance(after(3), Uid(4), &view);
+    assert_eq!((all_asked(&mut fetch).len(), fetch.wake_at()), (0, Some(after(6))));
+    fetch.advance(after(6), Uid(4), &view);
+    let asked = all_asked(&mut fetch);
+    assert_eq!((asked.len(), fetch.wake_at()), (1, None));
+    // The second one took too long: the commands have ended meanwhile.
+    let reply = snapshot::Reply::Piece(piece_of(LARGE, 1).into()).write();
+    fetch.handle(after(60), asked[0], Ok(Hashed::new(reply, digest)), &mut Watched::default());
+    fetch.advance(after(60), Uid(4), &view);
+    assert_eq!((all_asked(&mut fetch).len(), fetch.wake_at()), (8, None));
 }
 
 #[test]

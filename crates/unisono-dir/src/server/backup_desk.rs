@@ -72,7 +72,7 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
 fn serve(shared: &Shared, server: &Server) {
     let mut kept = VecDeque::new();
     while shared.is_serving() {
-        let Ok(request) = server.get_request_timeout(LOOKS_EVERY) else { return };
+        let Ok(request) = server.get_request_aside(Some(LOOKS_EVERY)) else { return };
         kept.retain(|backup: &Kept| backup.asked_at.elapsed() < KEPT_FOR);
         let Some(request) = request else { continue };
         let answer = match PieceQuestion::decode(request.payload()) {

@@ -46,7 +46,7 @@ impl StatusDesk {
         let server = Server::new(port, ServeOptions::default(), reach)?;
         let (requests, answering) = (server.clone(), self.answering.clone());
         let begun = spawn("status", move || {
-            while let Ok(request) = requests.get_request() {
+            while let Ok(Some(request)) = requests.get_request_aside(None) {
                 // If this fails, the caller does not wait any longer.
                 let _ = match request.payload()[..] == STATUS_QUESTION {
                     true => request.reply(answering.status().encode()),

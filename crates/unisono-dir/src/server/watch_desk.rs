@@ -92,7 +92,7 @@ fn begin(shared: &Arc<Shared>, port: &PrivatePort, taken: &Taken) -> Option<Serv
     let server = shared.open(port, WATCHES_MAX as u16).ok()?;
     let (asked, taken, shared) = (server.clone(), taken.clone(), shared.clone());
     let taking = spawn("watchers", move || {
-        while let Ok(request) = asked.get_request() {
+        while let Ok(Some(request)) = asked.get_request_aside(None) {
             taken.lock().unwrap_or_else(PoisonError::into_inner).push(request);
             shared.signal.raise();
         }

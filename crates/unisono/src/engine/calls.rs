@@ -219,6 +219,12 @@ impl Calls {
         })
     }
 
+    /// True if a thread or task is on the list of those that wait for requests.
+    #[cfg(test)]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.served.values().any(|served| !served.waiters.is_empty())
+    }
+
     /// Wakes the waiters for requests that were not taken meanwhile.
     pub(crate) fn wake_servers(&mut self, wakes: &mut Vec<Waker>) {
         for (port, served) in &mut self.served {

@@ -275,6 +275,22 @@ impl Engine {
         Some((state, self.now()))
     }
 
+    /// Like [`Engine::follow`], for a thread that does not want the lease, whether or not another thread holds it.
+    fn wait_aside<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        register: impl FnOnce(&mut State, &Waker, &mut Listed),
+        until: Time,
+    ) -> Option<(MutexGuard<'a, State>, Time)> {
+        let (parker, waker) = Parker::mine();
+        let mut listed = Listed::from(waker.clone());
+        register(&mut state, &waker, &mut listed);
+        self.unlock(state);
+        parker.park(self.instant(until));
+        let state = self.lock_unless_broken()?;
+        Some((state, self.now()))
+    }
+
     /// Returns the same time on the clock by which threads sleep.
     fn instant(&self, time: Time) -> Option<Instant> {
         if time == Time::NEVER { None } else { Instant::now().checked_add(time.since(self.now())) }

@@ -80,6 +80,38 @@ impl<O: Occupant> Shared<O> {
         self.block_until(until, state, now, None, attempt)
     }
 
+    /// Like [`Shared::block`], but the calling thread never holds the I/O lease: it waits until another thread brings what it
+    /// waits for, at worst the fallback thread.
+    pub(crate) fn block_aside<T: OfFork>(
+        &self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut O, Time) -> Attempt<T, O::Interest>,
+    ) -> Option<T> {
+        let engine = &*self.engine;
+        let Some(mut state) = engine.lock_at_home() else { return Some(T::of_fork()) };
+        let mut now = engine.now();
+        let until = timeout.map_or(Time::NEVER, |timeout| now + timeout);
+        let result = loop {
+            let tried = engine.attempt(&mut state, self.index, now, false, &mut attempt);
+            match tried {
+                _ if !state.home.is_current() => return Some(T::of_fork()),
+                Ok(done) => break Some(done),
+                Err(_) if until <= now => break None,
+                Err(_) if !engine.home.is_current() => return Some(T::of_fork()),
+                Err(interest) => {
+                    let register = |state: &mut State, waker: &Waker, listed: &mut Listed| {
+                        state.occupant::<O>(self.index).register(interest, waker, listed);
+                    };
+                    engine.pass_lease(&mut state, now, false);
+                    (state, now) = engine.wait_aside(state, register, until).unwrap_or_else(|| engine.look());
+                }
+            }
+        };
+        engine.pass_lease(&mut state, now, false);
+        engine.unlock(state);
+        result
+    }
+
     /// Like [`Shared::block`] without a timeout, for an attempt that only takes what is there. `lacking` returns what
     /// the attempt would wait for, if that is known without trying. A thread usually finds the state as it left it:
     /// then it neither tries nor reads the clock.

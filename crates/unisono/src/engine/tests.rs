@@ -3,6 +3,7 @@
 use super::entering::engines;
 use super::lease::LISTENERS;
 use super::*;
+use crate::rpc::{Client, PrivatePort, ServeOptions, Server};
 use crate::{Event, Group, GroupConfig, Options};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -293,4 +294,42 @@ fn a_thread_in_a_pinned_socket_keeps_to_its_timeout() {
         shortest
     });
     assert!(shortest < Some(HALF_A_WAIT), "{shortest:?}");
+}
+
+#[test]
+fn a_thread_that_waits_aside_never_holds_the_lease_and_gets_its_requests() {
+    let bind = Some("127.0.0.12:0".parse().unwrap());
+    let port = PrivatePort::from_name(&format!("aside-{}", std::process::id()));
+    let options = Options { bind, ..Options::default() };
+    let server = Server::new(&port, ServeOptions::default(), &options).unwrap();
+    let address = server.address();
+    let engine = engines()
+        .engines
+        .iter()
+        .filter_map(Weak::upgrade)
+        .find(|engine| engine.lock().own_address == address)
+        .unwrap();
+    let index = server.shared().index;
+    let waiting = server.clone();
+    let answers = std::thread::spawn(move || {
+        while let Ok(Some(request)) = waiting.get_request_aside(None) {
+            request.reply("answered").unwrap();
+        }
+    });
+    let client = Client::new(&Options::default()).unwrap();
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        while !engine.lock().occupant::<Calls>(index).is_awaited() {
+            assert!(begin.elapsed() < PATIENCE, "no thread is on the list of those that wait");
+            std::thread::yield_now();
+        }
+        let state = engine.lock();
+        assert!(!state.turn.claimed());
+        assert!(state.turn.sleeper().is_none_or(|sleeper| sleeper.slot.is_none()));
+        drop(state);
+        assert_eq!(client.call_within(server.port(), "question", PATIENCE).unwrap(), "answered");
+    }
+    assert_eq!(server.get_request_aside(Some(Duration::ZERO)).unwrap().map(drop), None);
+    server.withdraw();
+    answers.join().unwrap();
 }

@@ -693,6 +693,8 @@ impl<S: StateMachine> State<S> {
         for report in reports {
             match report {
                 Report::Confirmed(seqno) => copy.handle_confirmed(seqno),
+                // It came before the call was over.
+                Report::Arrived(call, reply) => copy.handle_fetched(now, call, Ok(reply)),
                 Report::Fetched(call, reply) => copy.handle_hashed(now, call, reply),
             }
         }

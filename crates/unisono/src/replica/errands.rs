@@ -6,8 +6,11 @@
 use super::StateMachine;
 use super::copy::Copy;
 use super::life::Life;
+use super::transfer::ToHash;
+use bytes::Bytes;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -21,11 +24,14 @@ use unisono_core::{Seqno, Time};
 pub(super) enum Report {
     /// The group's end was confirmed.
     Confirmed(Seqno),
-    /// A question to another member has its answer.
+    /// A question to another member has this answer, which is to be hashed.
+    Arrived(FetchNumber, Bytes),
+    /// The same with the answer hashed, or without one.
     Fetched(FetchNumber, Result<Hashed, CallFailure>),
 }
 
-pub(super) type Errand = Pin<Box<dyn Future<Output = (Arc<Life>, Report)> + Send>>;
+/// An errand, and what there is to report of it in which life.
+pub(super) type Errand = Pin<Box<dyn Future<Output = Option<(Arc<Life>, Report)>> + Send>>;
 
 /// The errands under way. See the module.
 #[derive(Default)]
@@ -72,17 +78,23 @@ impl Errands {
         // Locked until the errand is on the list, where the thread looks for it as soon as its waker is called.
         let mut begun = self.begun();
         match errand.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready((_, report)) => Some(report),
+            Poll::Ready(done) => done.map(|(_, report)| report),
             Poll::Pending => {
                 begun.push(errand);
                 None
             }
         }
     }
+
+    /// Leaves an errand to the errands thread.
+    pub(super) fn add(&self, errand: Errand) {
+        self.begun().push(errand);
+        self.wake();
+    }
 }
 
-/// Runs errands until the replica has ended.
-pub(super) fn run<S: StateMachine>(copy: &Copy<S>) {
+/// Runs errands until the replica has ended. What arrives of a state goes to `hashes`.
+pub(super) fn run<S: StateMachine>(copy: &Copy<S>, hashes: &Sender<ToHash>) {
     let errands = &copy.errands;
     // Nothing else sets it.
     let _ = errands.alarm.thread.set(thread::current());
@@ -96,9 +108,16 @@ pub(super) fn run<S: StateMachine>(copy: &Copy<S>) {
         while let Some(errand) = under_way.get_mut(index) {
             match errand.as_mut().poll(context) {
                 Poll::Pending => index += 1,
-                Poll::Ready((life, report)) => {
+                Poll::Ready(done) => {
                     drop(under_way.swap_remove(index));
-                    copy.report(&life, report);
+                    match done {
+                        Some((life, Report::Arrived(call, reply))) => {
+                            // The thread that hashes ends after this one.
+                            let _ = hashes.send(ToHash::Reply { life, call, reply });
+                        }
+                        Some((life, report)) => copy.report(&life, report),
+                        None => {}
+                    }
                 }
             }
         }

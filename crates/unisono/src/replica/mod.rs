@@ -301,10 +301,13 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     fn run(copy: Copy<S>, store: Option<Store<Folder>>) -> Result<Replica<S>, ReplicaError> {
         let copy = Arc::new(copy);
         let (questions, asked) = mpsc::channel();
+        let (hashes, to_hash) = mpsc::channel();
+        let (arrives, hash) = (hashes.clone(), copy.clone());
         let (errand, donor, order) = (copy.clone(), copy.clone(), copy.clone());
         let begun = Replica::write_to(&copy, store)
-            .and_then(|()| spawn("errands", move || errands::run(&errand)))
-            .and_then(|()| spawn("transfer", move || transfer::give(&donor, &asked)))
+            .and_then(|()| spawn("hash", move || transfer::hash(&hash, &to_hash)))
+            .and_then(|()| spawn("errands", move || errands::run(&errand, &arrives)))
+            .and_then(|()| spawn("transfer", move || transfer::take(&donor, &asked, &hashes)))
             .and_then(|()| spawn("order", move || order::follow(&order, &questions)));
         if let Err(error) = begun {
             // The threads that were started end.

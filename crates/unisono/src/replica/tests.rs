@@ -370,6 +370,31 @@ fn a_server_that_loses_its_address_while_it_waits_tries_again() {
     assert!(!tries_again(OpenError::NotOurAddress { address }, 0));
 }
 
+#[test]
+fn the_thread_that_hashes_states_yields_to_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = DiskOptions::of_three(1, directory.path());
+    let settings = ReplicaOptions::default();
+    let _server =
+        Replica::begin_on_disk(&fresh_name("yields"), disk, Words::default(), settings, &options("server"))
+            .unwrap();
+    let priorities = |name: &str| -> Vec<i32> {
+        let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+        // Threads of other tests may end meanwhile.
+        let stats = threads.filter_map(|thread| fs::read_to_string(thread.join("stat")).ok());
+        let rest = |stat: String| {
+            let (_, rest) = stat.split_once(&format!("({name}) "))?;
+            rest.split(' ').nth(16)?.parse().ok()
+        };
+        stats.filter_map(rest).collect()
+    };
+    let (usual, begun) = (priorities("unisono-order")[0], Instant::now());
+    while !priorities("unisono-hash").contains(&19.min(usual + 10)) {
+        assert!(begun.elapsed() < LONG, "its priority is that of the others");
+        std::thread::yield_now();
+    }
+}
+
 /// Returns how often each thread of this process with this name has gone to sleep, by its number.
 fn sleeps(name: &str) -> BTreeMap<String, u64> {
     let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());

@@ -16,8 +16,8 @@ use std::thread::{self, JoinHandle};
 use unisono_core::replica::disk::{SnapshotWriter, SnapshotWritten, Store, StoreError};
 use unisono_core::replica::{Job, JobNumber};
 
-/// Priority of the thread that writes a snapshot: lower than that of the others.
-const SNAPSHOT_NICE: i32 = 10;
+/// By how much the priority of threads whose work can wait is lower than that of the others.
+const YIELDS_BY_NICE: i32 = 10;
 /// Maximum length of entries that are appended to a log in memory by the thread that has them, 64 KiB: about 20 µs.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
@@ -231,8 +231,8 @@ impl Snapshots {
         let failed = report.clone();
         let thread = folder.and_then(|mut folder| {
             thread::Builder::new().name("snapshot".into()).spawn(move || {
-                // Hashing and writing the parts waits for the commands, not they for it. Without the right to it, it does not.
-                _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
+                // Hashing and writing the parts waits for the commands, not they for it.
+                yield_to_others();
                 let result = writer.write(&mut folder);
                 // The folder may be opened again as soon as the end is reported.
                 drop((writer, folder));
@@ -263,6 +263,12 @@ impl Snapshots {
         }
         *lock(&self.written) = None;
     }
+}
+
+/// Lowers the priority of the calling thread. Without the right to that it keeps its own.
+pub(super) fn yield_to_others() {
+    let usual = rustix::process::getpriority_process(None).unwrap_or_default();
+    _ = rustix::process::setpriority_process(None, usual + YIELDS_BY_NICE);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

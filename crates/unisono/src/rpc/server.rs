@@ -144,6 +144,15 @@ impl Server {
         self.take(Some(timeout)).transpose()
     }
 
+    /// Like [`Server::get_request_timeout`], or without a limit, for a thread whose requests are less urgent than what other
+    /// threads of this process wait for at this address. Such a thread does not receive for the others, which would have to be
+    /// woken for each datagram; its own requests may come some milliseconds later.
+    pub fn get_request_aside(&self, timeout: Option<Duration>) -> Result<Option<Request>, Withdrawn> {
+        let service = self.service();
+        let taken = service.shared.block_aside(timeout, |calls, now| next(calls, now, service.port));
+        taken.map(|taken| taken.map(|asked| Request::new(asked, service))).transpose()
+    }
+
     /// Takes no more requests, and does not wait for those that were taken.
     pub(crate) fn withdraw(&self) {
         self.service().shared.withdraw(self.service().port.0);
