@@ -4,8 +4,8 @@
 //! Pieces are checked by their digests and lengths, and kept over a change of donors. A donor whose state is none that can be
 //! restored is not asked again. If every other member of the view says that it has no state, the state is lost.
 //!
-//! Pieces yield to commands: while commands flow, fewer bytes are under way, and after a piece the newcomer rests for as long as it
-//! took. So commands have the processors and the network for themselves for half of the time.
+//! Pieces yield to commands: while commands flow, fewer bytes are under way, and after a piece the newcomer rests for as long as
+//! it took. So commands have the processors and the network for themselves for half of the time.
 
 use super::snapshot::{Extent, Hashed, List, Piece, Question, Reply, STATE_PIECE_BYTES_MAX, cut};
 use super::types::{Digest, FetchNumber, Progress};
