@@ -214,6 +214,8 @@ named! {
         SwitchByEnd,
         /// A joiner is told the order with which the group was founded.
         SwitchNotInBase,
+        /// A switch of the order that a reset cuts off stays in force.
+        SwitchKeptOverCut,
         /// A reset heeds the floor of its coordinator alone.
         FloorOfCoordinator,
         /// Members that go on after a reset ask for no floor any more.

@@ -48,6 +48,7 @@ pub struct Mutant {
 const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_RINGS: &[Profile] = &[Profile::Token];
+const OF_RESETS: &[Profile] = &[Profile::Reset];
 const OF_OUTSIDE: &[Profile] = &[Profile::Swarm, Profile::Crash];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 const OF_REPLICAS: &[Profile] = &[Profile::Replica];
@@ -81,6 +82,7 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance
         | CoreBug::SwitchNotInBase => OF_RINGS,
+        CoreBug::SwitchKeptOverCut => OF_RESETS,
         CoreBug::HopsOfLastJoiner | CoreBug::RelayChangedEarly | CoreBug::ClientForgottenByClock => {
             OF_OUTSIDE
         }

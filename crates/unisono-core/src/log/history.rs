@@ -639,6 +639,13 @@ impl History {
         }
     }
 
+    /// See [`super::Log::keep_order`].
+    pub(super) fn keep_order(&mut self, order: Order) {
+        if self.order() != order {
+            self.begin_order(self.received, order);
+        }
+    }
+
     /// Notes that the group is ordered so from `seqno` on.
     fn begin_order(&mut self, seqno: Seqno, order: Order) {
         self.earlier_orders.push(core::mem::replace(&mut self.order, (seqno, order)));

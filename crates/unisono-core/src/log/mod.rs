@@ -266,6 +266,11 @@ impl Log {
         debug_assert!(self.is_in_order());
     }
 
+    /// Planted bug: the group is ordered so, although the switch was cut off.
+    pub(crate) fn keep_order(&mut self, order: Order) {
+        self.history.keep_order(order);
+    }
+
     /// Planted bug: the first member of the view asks for the floor of one that has left.
     pub(crate) fn give_floor_to_first(&mut self, floor: Floor) {
         self.history.give_floor_to_first(floor);

@@ -117,7 +117,11 @@ impl Group {
             members[0].floor = kept.max_by_key(|floor| floor.of(size)).unwrap_or_default();
         }
         self.last_reset = Some(self.describe_reset(&proposal, &excluded));
+        let order = self.log.history().order();
         self.log.cut(keep);
+        if self.broken(Planted::SwitchKeptOverCut) {
+            self.log.keep_order(order);
+        }
         if self.broken(Planted::KeptReportedFailed) {
             self.fail_rest_of_outbox(&[]);
         }
