@@ -1,8 +1,8 @@
 //! The transfer of the state to newcomers, by calls from member to member, and the questions of a newcomer.
 //!
 //! What costs much is hashing, here for a newcomer and there for what arrives. One thread does both, at low priority, so that
-//! commands have the processors first. It takes no lock: whoever holds one must not wait for a processor. Other threads take the
-//! state, and send and receive.
+//! commands have the processors first. It takes no lock, because a thread that holds one must not wait for a
+//! processor. Other threads take the state, and send and receive.
 
 use super::StateMachine;
 use super::copy::Copy;

@@ -245,7 +245,7 @@ impl Server {
         }
     }
 
-    /// Lets slow requests give way until a request of this address, for which some bytes count, may take so many more. Returns
+    /// Lets slow requests give way until a request of this address, for which some bytes count, may take as many more. Returns
     /// false if it may not even then.
     #[cold]
     fn makes_room(
