@@ -327,7 +327,7 @@ fn judge(seen: &[Seen], all: &[u64]) -> Result<(), String> {
         })
         .collect();
     if let Some(number) = all.iter().find(|number| !begun.contains(number)) {
-        return Err(format!("nobody appended {number}"));
+        return Err(format!("no caller appended {number}"));
     }
     // Where each operation is in the order: the append at place p between the reads of the lengths p and p + 1.
     let mut placed = Vec::new();
@@ -336,7 +336,7 @@ fn judge(seen: &[Seen], all: &[u64]) -> Result<(), String> {
             Answer::Length(length) => placed.push((*began, Some(*ended), 2 * length)),
             Answer::Appended(number, said) => match (said, places.get(&number)) {
                 (None, None) => {}
-                // Nobody saw when it took effect.
+                // It took effect, and its caller did not learn when.
                 (None, Some(place)) => placed.push((*began, None, 2 * place + 1)),
                 (Some(said), Some(place)) if said == *place => {
                     placed.push((*began, Some(*ended), 2 * place + 1))
@@ -400,7 +400,7 @@ fn the_judge_finds_what_is_lost_doubled_stale_or_out_of_order() {
         (&[8, 9, 7][..], "another place than was answered"),
         (&[8], "lost"),
         (&[8, 7, 9, 8], "doubled"),
-        (&[8, 7, 9, 11], "nobody's"),
+        (&[8, 7, 9, 11], "of no caller"),
         (&[8, 7], "seen by a read, and gone"),
     ] {
         assert!(judge(&good, all).is_err(), "{wrong}");

@@ -191,7 +191,7 @@ impl Director {
         }
     }
 
-    /// Lets one of its lives ask for something in a directory, or watch one. Somebody else founds it.
+    /// Lets one of its lives ask for something in a directory, or watch one. Another client founds it.
     fn ask_hostile_of_directory(&mut self, process: usize, index: usize) {
         let (Some(hostile), Some(learned)) = (&mut self.plan.hostile, &mut self.learned) else { return };
         let Some(OfDirectory { watches, long, .. }) = hostile.of_directory else { return };

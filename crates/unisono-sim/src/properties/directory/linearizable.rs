@@ -192,7 +192,7 @@ fn placed(
         if replied.operation.mode == Mode::LocalRead {
             continue;
         }
-        // A hostile client asks so much at a time that windows would have nothing else in them, and no search of it would end.
+        // A hostile client with up to 32 lives has many operations under way at a time. With all of them the search would not end.
         // So of what it asks without a number, which `sweep` has judged, a part takes part; all that it changes does.
         if position.is_none() && history.is_hostile(replied.operation) {
             hostile += 1;
