@@ -48,7 +48,8 @@ impl Group {
                 self.ask_at_rest();
             }
         }
-        if was_waiting && self.order.shut_since.is_none() {
+        // After a pass the timer is that of the pass.
+        if was_waiting && self.order.shut_since.is_none() && self.may_assign() {
             self.beat_soon(now);
         }
     }
@@ -169,8 +170,9 @@ impl Group {
         self.order.ring.note_numbered();
         if self.is_ring() {
             // A pass may follow at once, before the rest of this member looks at the entry.
-            let members = self.log.history().view().len();
-            self.order.ring.note_message(seqno, self.rule().holders_to_show(manner.quality, members));
+            let needed = self.rule().holders_to_show(manner.quality, self.log.history().view().len());
+            self.forget_shown(needed);
+            self.order.ring.note_message(seqno, needed);
         }
         if own {
             self.outbox.note_numbered_here(now, number);

@@ -142,23 +142,24 @@ impl Group {
         let (mut is_ring, room) = (self.is_ring_at(from), self.settings.under_way_bytes_max());
         for seqno in from + 1..=received {
             match self.log.history().get(seqno) {
-                Some(Entry::Message(Message { sender, number, quality, data, .. })) => {
+                Some(&Entry::Message(Message { sender, number, quality, data, .. })) => {
                     let bytes = data.map_or(0, |data| data.len());
                     self.acknowledging.untold_bytes += bytes as u64;
-                    let needed = self.rule().holders_to_show(*quality, members);
+                    let needed = self.rule().holders_to_show(quality, members);
                     let counted = if self.broken(Planted::OwnBytesAloneCounted) { 0 } else { bytes };
                     if is_ring {
+                        self.forget_shown(needed);
                         self.order.note_in_ring(now, seqno, (needed, counted), room);
                     }
                     if asked != Some(needed) {
                         asked = Some(needed);
                         due = due || self.acknowledges_first(needed);
                     }
-                    if *sender == self.me.uid {
-                        own = *number;
+                    if sender == self.me.uid {
+                        own = number;
                     }
-                    let before = last.replace((*sender, *number));
-                    if let Some((other, number)) = before.filter(|(known, _)| known != sender) {
+                    let before = last.replace((sender, number));
+                    if let Some((other, number)) = before.filter(|(known, _)| *known != sender) {
                         self.log.drop_waiting_through(other, number);
                     }
                 }

@@ -218,6 +218,16 @@ impl Group {
             && now.since(taken_at) >= STUCK_AFTER
     }
 
+    /// Forgets what an earlier message needed, if that is more than `needed` and the log shows it by now: each pass behind the next
+    /// message would show it again.
+    pub(super) fn forget_shown(&mut self, needed: usize) {
+        let Some((earlier, more)) = self.order.ring.unshown.filter(|(_, more)| *more > needed) else { return };
+        let (members, is_freed) = (self.log.history().view().len(), earlier <= self.log.base());
+        if is_freed || self.log.history().numberers_from(earlier).len() >= more.min(members) {
+            self.order.ring.unshown = None;
+        }
+    }
+
     /// Returns the member that has to show that it holds the last message, if one has to: `next`, if only this member
     /// has not shown it. Where messages wait for room all have to.
     fn site_to_show(&mut self, ring: &[Uid], next: Uid) -> Option<Uid> {
