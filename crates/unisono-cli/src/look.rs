@@ -107,6 +107,8 @@ What members wait for, as text and with --json:
   missing messages        flush   they were lost on the way, and their retransmission is requested
   the sequencer's role    token   the named member is the new sequencer, and has not begun to act as such; in a ring
                                   it is the next to have the token
+  the end of what keeps   rest    in a ring the token rests while the named member joins, leaves, listens or is
+  the token at rest               suspected
   the end of a reset      reset   the group goes on once a quorum of its members has agreed on a view
   a lock                  locks   another member has it (unisono lock)
   one more member         minimum the group orders nothing below its minimum; a line for each member that is missing
@@ -623,6 +625,7 @@ fn word(reason: WaitReason) -> &'static str {
         WaitReason::Ack => "ack",
         WaitReason::Window => "window",
         WaitReason::Token => "token",
+        WaitReason::Rest => "rest",
         WaitReason::Flush => "flush",
         WaitReason::Reset => "reset",
         WaitReason::Minimum => "minimum",
@@ -637,6 +640,7 @@ fn phrase(reason: WaitReason, is_ring: bool) -> &'static str {
         WaitReason::Window => "room in the history",
         WaitReason::Token if is_ring => "the token",
         WaitReason::Token => "the sequencer's role",
+        WaitReason::Rest => "the end of what keeps the token at rest",
         WaitReason::Flush => "missing messages",
         WaitReason::Reset => "the end of a reset",
         WaitReason::Minimum => "one more member",

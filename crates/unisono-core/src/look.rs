@@ -161,6 +161,8 @@ pub enum WaitReason {
     Window,
     /// A successor that has not taken the role yet.
     Token,
+    /// In a ring: the token rests here while that member joins, leaves, listens or is suspected.
+    Rest,
     /// Seqnos that this member lacks.
     Flush,
     /// The end of a reset.

@@ -157,6 +157,13 @@ impl Group {
         if contact != self.me.uid && self.successor_is_unheard() {
             wait(WaitReason::Token, Some(contact), self.term(), now);
         }
+        for (since, member) in self
+            .rests_for()
+            .into_iter()
+            .flat_map(|(since, keep)| keep.into_iter().map(move |uid| (since, uid)))
+        {
+            wait(WaitReason::Rest, Some(member), self.term(), since);
+        }
         waits
     }
 }

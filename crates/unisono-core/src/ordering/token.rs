@@ -221,7 +221,9 @@ impl Group {
     /// Forgets what an earlier message needed, if that is more than `needed` and the log shows it by now: each pass behind the next
     /// message would show it again.
     pub(super) fn forget_shown(&mut self, needed: usize) {
-        let Some((earlier, more)) = self.order.ring.unshown.filter(|(_, more)| *more > needed) else { return };
+        let Some((earlier, more)) = self.order.ring.unshown.filter(|(_, more)| *more > needed) else {
+            return;
+        };
         let (members, is_freed) = (self.log.history().view().len(), earlier <= self.log.base());
         if is_freed || self.log.history().numberers_from(earlier).len() >= more.min(members) {
             self.order.ring.unshown = None;
@@ -298,6 +300,16 @@ impl Group {
         let here = view.iter().position(|member| member.uid == self.me.uid).map_or(0, |place| place + 1);
         let others = view.iter().cycle().skip(here).take(view.len()).map(|member| member.uid);
         others.filter(|uid| *uid != self.me.uid).collect()
+    }
+
+    /// Returns since when the token rests here, and the members that keep it: they join, leave, listen or are suspected.
+    pub(crate) fn rests_for(&self) -> Option<(Time, Vec<Uid>)> {
+        let rests = self.is_ring() && self.may_assign() && self.peers.iter().next().is_some();
+        let keeps =
+            self.peers.iter().filter(|peer| !peer.is_member() || peer.is_suspected()).map(|peer| peer.uid());
+        rests.then(|| {
+            (self.order.ring.taken.0, keeps.chain(self.leaving.is_some().then_some(self.me.uid)).collect())
+        })
     }
 
     /// True if no member joins, leaves, listens or is suspected: otherwise the token rests.

@@ -284,6 +284,7 @@ fn write_waiting(out: &mut Body<'_>, waiting: &Waiting) {
         WaitReason::Window => 2,
         WaitReason::Token => 3,
         WaitReason::Flush => 4,
+        WaitReason::Rest => 5,
         WaitReason::Reset => 6,
         WaitReason::Minimum => 7,
     });
@@ -300,6 +301,7 @@ fn read_waiting(from: &mut Reader) -> Result<Waiting> {
         2 => WaitReason::Window,
         3 => WaitReason::Token,
         4 => WaitReason::Flush,
+        5 => WaitReason::Rest,
         6 => WaitReason::Reset,
         7 => WaitReason::Minimum,
         other => return Err(from.out_of_range("reason", other)),

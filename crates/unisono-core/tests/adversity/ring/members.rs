@@ -15,6 +15,13 @@ fn the_token_rests_while_a_process_joins() {
     let sent = talk(&mut net, 1_000, &[0, 1, 2, 3]);
     net.run(50 * MS);
     assert_eq!((traffic.borrow().passes.len(), net.delivered(3)), (0, sent), "a process listens");
+    let rests = |net: &Net| {
+        let waits = (0..4).flat_map(|index| net.group(index).report(Time::from_nanos(net.now)).waiting);
+        let rests = waits.filter(|wait| wait.reason == look::WaitReason::Rest);
+        rests.map(|wait| (wait.who == net.group(0).info().sequencer, wait.member)).collect::<Vec<_>>()
+    };
+    let joiner_uid = net.group(joiner).info().me;
+    assert_eq!(rests(&net), [(true, Some(joiner_uid))], "the report says for which process it rests");
     // All acknowledgements of its join are lost.
     let is_joined = Rc::new(Cell::new(false));
     let joined = is_joined.clone();
@@ -32,6 +39,7 @@ fn the_token_rests_while_a_process_joins() {
     let sent = talk(&mut net, 1_000, &[0, 1, 2, 3, 4]);
     net.run(50 * MS);
     assert_eq!((net.size(1), net.delivered(3)), (5, before + 100 + sent));
+    assert_eq!(rests(&net), []);
     assert!(
         (0..5).all(|index| traffic.borrow().numbered_by(index) > 100),
         "the newcomer has a place in the ring"

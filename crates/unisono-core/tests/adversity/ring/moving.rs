@@ -147,6 +147,10 @@ fn a_message_that_asks_for_more_gets_the_passes_that_it_needs() {
         let traffic = watch(&mut net);
         net.send(round, b"x").unwrap();
         net.run(200 * MS);
-        assert_eq!(traffic.borrow().passes.len(), 1, "an earlier message needed more, and message {round} does not");
+        assert_eq!(
+            traffic.borrow().passes.len(),
+            1,
+            "an earlier message needed more, and message {round} does not"
+        );
     }
 }

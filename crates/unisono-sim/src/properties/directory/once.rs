@@ -34,7 +34,9 @@ impl Promise for Once {
             *checked += 1;
             let is_right = match replies.get(&operation.name) {
                 // A client that asks two servers at once, and says to each that it has asked no other, may be refused by one of them.
-                Some(replies) => replies.contains(&got) || (history.is_hostile(operation) && is_refused_early(got)),
+                Some(replies) => {
+                    replies.contains(&got) || (history.is_hostile(operation) && is_refused_early(got))
+                }
                 None => is_refused_early(got),
             };
             if !is_right {
