@@ -1,6 +1,9 @@
 //! Switches of the order while the group runs.
 
 use crate::network::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use unisono_core::wire::*;
 use unisono_core::*;
 
 const SEQUENCER: Order = Order::Sequencer(Migration::OnRequest);
@@ -155,4 +158,50 @@ fn a_switch_that_a_reset_cuts_off_was_never_in_force() {
         assert_eq!((net.size(index), net.group(index).info().order), (3, SEQUENCER), "m{index}");
         assert_eq!((switches(&net, index), net.delivered(index)), (Vec::new(), 1));
     }
+}
+
+// A process outside of the group asks. A recorded request switches nothing when it comes again.
+#[test]
+fn a_request_from_outside_is_taken_once_and_only_with_a_fresh_challenge() {
+    let mut net = found(3, SEQUENCER);
+    let tag = net.group(1).tag();
+    let ask = |challenge, number, order| {
+        let frame = Frame::Switch { nonce: 7, challenge, order };
+        forge(tag, EpochTag::OUTSIDE, Uid(99), number, &[frame])
+    };
+    let answers = Rc::new(Cell::new(None));
+    let told = answers.clone();
+    net.add_empty_host();
+    let outside = net.members.len() - 1;
+    net.filter(move |seen| {
+        let switching = |frame: &Frame| match frame {
+            Frame::Switching { answer, .. } => Some(*answer),
+            _ => None,
+        };
+        told.set(seen.frames.iter().find_map(switching).or(told.get()));
+        PROMPT
+    });
+    let request = |net: &mut Net, datagram: &[u8]| {
+        net.inject(1, address(outside), datagram);
+        net.drain(1);
+        answers.take()
+    };
+    let Some(Switching::Challenge(first)) = request(&mut net, &ask(0, 1, Order::Token)) else {
+        panic!("no challenge")
+    };
+    // Another challenge was drawn since.
+    assert!(matches!(request(&mut net, &ask(first ^ 2, 2, Order::Token)), Some(Switching::Challenge(_))));
+    let Some(Switching::Challenge(fresh)) = request(&mut net, &ask(first, 3, Order::Token)) else {
+        panic!("an old challenge is good")
+    };
+    assert_eq!(net.group(0).info().order, SEQUENCER);
+    let good = ask(fresh, 4, Order::Token);
+    assert_eq!(request(&mut net, &good), Some(Switching::Begun));
+    net.run(100 * MS);
+    assert!((0..3).all(|index| net.group(index).info().order == Order::Token));
+    change(&mut net, 2, SEQUENCER).unwrap();
+    net.run(100 * MS);
+    assert!(matches!(request(&mut net, &good), Some(Switching::Challenge(_))), "a recording");
+    net.run(100 * MS);
+    assert!((0..3).all(|index| net.group(index).info().order == SEQUENCER));
 }
