@@ -33,7 +33,7 @@ const LONG_LOOK: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  unisono send news 'hello, everybody'\n  tail -f log | unisono send news --min-members 3\n\n\
-                        Exit status 1 if a message could not be sent or its outcome is unknown; 3 if the group was halted for longer\nthan --timeout; 128 + N if signal N ended the command (130 for ctrl-c)."
+                        Exit status 1 if a message could not be sent or its outcome is unknown; 3 if the group was halted for longer\nthan --timeout, or with --outside no member answered for so long; 128 + N if signal N ended the command (130 for ctrl-c)."
 )]
 pub(crate) struct Send {
     /// Name of the group
@@ -53,7 +53,7 @@ pub(crate) struct Send {
     quality: Quality,
 
     /// Send without joining: an open member (`unisono listen --open`) sends each message on
-    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "timeout", "floor", "form", "slow_member"])]
+    #[arg(long, conflicts_with_all = ["resilience", "min_members", "name", "floor", "form", "slow_member"])]
     outside: bool,
 
     /// With --outside: a message counts as accepted as soon as the open member has sent it, and not only when it has its place
@@ -75,7 +75,8 @@ pub(crate) struct Send {
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
-    /// Give up when the group stands still for this long [default: wait for it]
+    /// Give up when the group stands still for this long, or with --outside, when no member answers for so long
+    /// [default: wait for it]
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     timeout: Option<Duration>,
 

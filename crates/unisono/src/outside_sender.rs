@@ -226,6 +226,22 @@ impl OutsideSender {
         error.map_or(Ok(tally), |error| Err(self.inner.explain(error)))
     }
 
+    /// Ends the sending, without waiting for what is under way: messages that were sent count as unknown, and those that wait
+    /// as not sent. Threads that wait in [`OutsideSender::send`] or [`OutsideSender::flush`] go on, with
+    /// [`SenderError::GivenUp`].
+    pub fn give_up(&self) {
+        let mut state = self.inner.lock();
+        state.sender.give_up();
+        state.collect();
+        drop(state);
+        self.inner.changed.notify_all();
+    }
+
+    /// Returns the number of messages whose outcome is not known yet.
+    pub fn open(&self) -> usize {
+        self.inner.lock().sender.open()
+    }
+
     /// Returns what is known of the messages so far.
     pub fn tally(&self) -> Tally {
         self.inner.lock().tally

@@ -51,6 +51,9 @@ pub enum SenderError {
     /// The answer of the relay is none that this version knows.
     #[error("a member answers in another version of the protocol for messages from outside")]
     OtherVersion,
+    /// The program gave the messages up.
+    #[error("the messages that were not accepted yet were given up")]
+    GivenUp,
     /// The client has sent 2⁶⁴ − 1 messages.
     #[error("the numbers of this client's messages are used up")]
     UsedUp,
@@ -180,6 +183,14 @@ impl Sender {
     /// Returns why this client cannot go on, if it cannot.
     pub fn error(&self) -> Option<&SenderError> {
         self.error.as_ref()
+    }
+
+    /// Gives up all messages whose fate is open: those that were sent are unknown, and those that wait are not sent. The
+    /// client cannot go on.
+    pub fn give_up(&mut self) {
+        if self.error.is_none() {
+            self.fail(SenderError::GivenUp);
+        }
     }
 
     /// Returns the next call, unless one is under way or there is nothing to send.

@@ -307,6 +307,24 @@ fn a_message_that_others_overtook_is_not_sent_again() {
     assert_eq!(of_three(Quality::UNORDERED), (vec![fates[0], fates[2]], 1), "the second waits again");
 }
 
+#[test]
+fn a_client_that_gives_up_knows_what_was_sent_and_what_was_not() {
+    let mut client = Sender::new(false, Position::default());
+    client.push(vec![1].into(), Quality::ORDERED);
+    client.poll_call().unwrap();
+    let begun = Answer::Begun { relay: Uid(1), address: address(Uid(1)), known: true, placed: 0 };
+    client.answered(Ok(begun.write()));
+    client.poll_call().unwrap();
+    client.push(vec![2].into(), Quality::ORDERED);
+    client.give_up();
+    client.push(vec![3].into(), Quality::ORDERED);
+    let fates: Vec<_> = core::iter::from_fn(|| client.poll_fate()).collect();
+    assert_eq!(fates, [(0, Fate::Unknown), (1, Fate::NotSent), (2, Fate::NotSent)]);
+    assert_eq!((client.open(), client.error()), (0, Some(&SenderError::GivenUp)));
+    client.answered(Ok(Answer::Sent { placed: 1, unknown: 0, last: 7 }.write()));
+    assert_eq!((client.poll_call().is_none(), client.poll_fate()), (true, None));
+}
+
 fn relay() -> Relay {
     Relay::new(Uid(1), address(Uid(1)), &[member(Uid(1))])
 }
