@@ -219,7 +219,11 @@ fn the_holder_of_a_handler_answers_and_the_next_in_line_when_it_is_killed() {
     let (status, said) =
         failure(&[&["rpc", "call", &port, "add", "--handler", "none"][..], &PATIENT].concat());
     assert_eq!(status, Some(1));
-    assert!(said.contains("no member holds this handler; nothing happened"), "{said}");
+    assert!(
+        said.contains(&format!("no member of {port} holds the handler none, and nothing happened")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("`unisono rpc counter {port} --handle none`")), "{said}");
     assert_eq!(patiently(&port, "get"), "2");
     for name in ["", "a\nb", &"x".repeat(256), &"x".repeat(100_000)] {
         assert_eq!(failure(&["rpc", "call", &port, "add", "--handler", name]).0, Some(2));

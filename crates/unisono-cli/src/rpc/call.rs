@@ -4,7 +4,7 @@ use super::{Called, MESSAGE_BYTES_MAX};
 use crate::arguments::{self, Common};
 use crate::connection;
 use crate::copies;
-use crate::output::{Output, hex, rounded};
+use crate::output::{Output, hex, quoted, rounded, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
@@ -22,6 +22,9 @@ use unisono::{Bytes, Quality};
 const SHORT_CALL: Duration = Duration::from_secs(1);
 /// Share of the deadline after which a call ends if its service says that it waits for servers.
 const WAITS_BLINDLY: f64 = 0.8;
+
+/// The refusal of a replicated service whose members do not hold the handler that a call names.
+const NOT_HELD: &[u8] = b"no member holds this handler; nothing happened";
 
 /// Call a service and print the reply
 ///
@@ -41,12 +44,14 @@ pub(crate) struct Call {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::seconds)]
     deadline: Duration,
 
-    /// Have the member answer that holds this handler of a replicated service (see `unisono rpc counter --handle`)
+    /// Have the member answer that holds this handler of a replicated service (see `unisono rpc counter --handle`). Other
+    /// services, such as those of `unisono rpc serve`, take no notice of it
     #[arg(long, value_name = "HANDLER", value_parser = super::handler)]
     handler: Option<String>,
 
     /// How many members of a replicated service hold the command before it is answered, if that is more than the service
-    /// asks for: ordered, resilient=K for K more besides one, majority or total
+    /// asks for: ordered, resilient=K for K more besides one, majority or total. Other services, such as those of
+    /// `unisono rpc serve`, take no notice of it
     #[arg(long, value_name = "Q", default_value_t, value_parser = quality)]
     quality: Quality,
 
@@ -111,10 +116,27 @@ pub(crate) fn run(command: &Call, settings: &Settings, output: &Output) -> Resul
                         failure => format!("{failure}; {waits}"),
                     })
                 }
-                None => Problem::failed(failure),
+                None => match (&failure, &command.handler) {
+                    (CallFailure::Refused(reason), Some(handler)) if **reason == *NOT_HELD => {
+                        Problem::failed(no_holder(&command.port.name, handler, settings))
+                    }
+                    _ => Problem::failed(&failure),
+                },
             })
         }
     }
+}
+
+/// Says that no member holds a handler, and what to do.
+fn no_holder(service: &str, handler: &str, settings: &Settings) -> String {
+    format!(
+        "refused: no member of {} holds the handler {}, and nothing happened; a member that claims it is started with `{} \
+         --handle {}` and the options of the others",
+        visible(service),
+        visible(handler),
+        connection::typed("rpc counter", service, settings),
+        quoted(handler)
+    )
 }
 
 /// Waits for the reply: until the deadline, or nearly, if the service says that it waits for servers.
