@@ -274,8 +274,9 @@ pub(crate) fn floor(text: &str) -> Result<Floor, String> {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Wishes {
     /// The smallest group that may go on after a crash, while this member is in it: a number of members (all of them while
-    /// there are fewer), majority or all. The largest that a member asks for counts [default: the group's quorum]
-    #[arg(long, value_name = "N|majority|all", default_value_t, hide_default_value = true, value_parser = floor)]
+    /// there are fewer), majority, all, or none for no more than the group's quorum. The largest that a member asks for
+    /// counts [default: none]
+    #[arg(long, value_name = "N|majority|all|none", default_value_t, hide_default_value = true, value_parser = floor)]
     pub(crate) floor: Floor,
 
     #[command(flatten)]

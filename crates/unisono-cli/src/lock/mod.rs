@@ -6,7 +6,7 @@ mod serve;
 
 use crate::arguments::{Common, OrderChoice, Scope};
 use crate::connection::{self, typed};
-use crate::form::{FormOptions, SlowOption};
+use crate::form::FormOptions;
 use crate::output::{self, Output, tell, visible};
 use crate::problem::Problem;
 use crate::rpc::notice_words;
@@ -16,6 +16,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::ffi::OsString;
 use std::time::Duration;
+use unisono::SlowMember;
 use unisono::locks::LockTable;
 use unisono::replica::Notice;
 
@@ -31,7 +32,8 @@ UNISONO_FENCE is a number that rises with each grant of a lock. A process that i
 moment after it has lost the lock: let what the command writes to refuse a lower number than it has seen.
 
 Exit status: that of the command, or 128 + N if signal N ended it; 127 if there is no such program; 1 if the
-lock was not had, or was lost before the command ended.";
+lock was not had, or was lost before the command ended; 3 if the group carries out no commands at present and
+--no-wait or --timeout limits the wait.";
 
 /// Run a command while this process holds a lock, on one of several machines at a time
 ///
@@ -62,7 +64,8 @@ pub(crate) struct Lock {
     #[arg(long, conflicts_with = "serve")]
     no_wait: bool,
 
-    /// Wait in line at most for this time, such as 500ms or 2m, or a number of seconds
+    /// Wait in line at most for this time, such as 500ms or 2m, or a number of seconds; looking for the group is not
+    /// counted
     #[arg(long, value_name = "TIME", value_parser = units::seconds, conflicts_with = "serve")]
     timeout: Option<Duration>,
 
@@ -70,19 +73,22 @@ pub(crate) struct Lock {
     #[arg(long, conflicts_with_all = ["lock", "command"])]
     serve: bool,
 
-    /// With --serve: found the locks alone. They end with this process
-    #[arg(long, requires = "serve", conflicts_with = "form")]
+    /// With --serve: found the locks alone, or join those of another process that did. They stop with the process that
+    /// founded them
+    #[arg(long, conflicts_with = "form")]
     create: bool,
 
     #[command(flatten)]
     form: FormOptions,
 
-    /// Which member assigns the sequence numbers, if this process founds the group
-    #[arg(long, value_enum, default_value_t)]
-    order: OrderChoice,
+    /// With --serve: which member assigns the sequence numbers, if this process founds the group [default: sequencer]
+    #[arg(long, value_enum)]
+    order: Option<OrderChoice>,
 
-    #[command(flatten)]
-    slow: SlowOption,
+    /// With --serve: what happens to a member that answers but does not get on, if this process founds the group: after
+    /// this time, such as 500ms or 2m, or a number of seconds, the others go on without it [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = units::slow_member)]
+    slow_member: Option<SlowMember>,
 
     #[command(flatten)]
     scope: Scope,
@@ -102,15 +108,29 @@ fn lock_name(text: &str) -> Result<String, String> {
 pub(crate) fn run(command: Lock, settings: &Settings, output: &Output) -> Result<(), Problem> {
     let mut options = connection::options(settings, command.name.as_deref())?;
     options.settings.hops = command.scope.hops;
-    match &command.lock {
-        None => serve::run(&command, settings, &options, output),
-        Some(_) if command.form.is_given() => {
-            Err(Problem::usage("--form is for processes that keep the locks: add --serve, or leave it out"))
-        }
-        Some(lock) => {
-            let status = hold::run(&command, lock, settings, &options)?;
-            output::exit(status)
-        }
+    let Some(lock) = &command.lock else {
+        return serve::run(&command, settings, &options, output);
+    };
+    if let Some(option) = command.option_of_servers() {
+        return Err(Problem::usage(format!(
+            "{option} is for processes that keep the locks: add --serve in place of NAME and CMD, or leave it out"
+        )));
+    }
+    let status = hold::run(&command, lock, settings, &options)?;
+    output::exit(status)
+}
+
+impl Lock {
+    /// Returns an option that only processes with `--serve` take, if one is given. The parser cannot refuse these: it does not
+    /// ask for --serve beside the name of a lock.
+    fn option_of_servers(&self) -> Option<&'static str> {
+        let given = [
+            ("--form", self.form.is_given()),
+            ("--create", self.create),
+            ("--order", self.order.is_some()),
+            ("--slow-member", self.slow_member.is_some()),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 }
 

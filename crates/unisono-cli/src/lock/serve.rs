@@ -9,9 +9,13 @@ use crate::settings::Settings;
 use crate::signals;
 use crate::watch;
 use serde_json::json;
+use std::time::Duration;
 use unisono::locks::LockService;
 use unisono::replica::{ReplicaEnd, ReplicaOptions};
 use unisono::{GroupConfig, Options, Quorum, SlowMember};
+
+/// What happens to a slow member by default: after 10 s the others go on without it.
+const SLOW_MEMBER: SlowMember = SlowMember::ExcludeAfter(Duration::from_secs(10));
 
 pub(super) fn run(
     command: &Lock,
@@ -26,7 +30,7 @@ pub(super) fn run(
             super::advice(group, settings)
         )));
     }
-    if command.slow.slow_member == SlowMember::Wait {
+    if command.slow_member == Some(SlowMember::Wait) {
         return Err(Problem::usage("locks do not wait for a slow member: give --slow-member a time"));
     }
     let formation = match command.form.is_given() {
@@ -50,7 +54,8 @@ pub(super) fn run(
         true => Quorum::MajorityOfNamed(vec![options.name.clone()]),
         false => Quorum::MajorityOfView,
     };
-    let (slow_member, order) = (command.slow.slow_member, command.order.order());
+    let order = command.order.unwrap_or_default().order();
+    let slow_member = command.slow_member.unwrap_or(SLOW_MEMBER);
     let config = GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() };
     let how = ReplicaOptions { config, ..ReplicaOptions::default() };
     let service = LockService::begin(group, founding, how, options, |notice| super::tell_notice(&notice))
