@@ -5,6 +5,7 @@
 //! create a second group (docs/protocol/membership.md).
 
 use crate::connection::{self, typed};
+use crate::look;
 use crate::output::{quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -15,7 +16,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
-use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options, SlowMember, Uid, look};
+use unisono::{Formation, Group, GroupConfig, JoinFailure, Name, OpenError, Options, SlowMember, Uid};
 
 /// Default time for which a participant waits for the others, 30 s: enough to start three processes by hand.
 const WITHIN: Duration = Duration::from_secs(30);
@@ -126,13 +127,16 @@ pub(crate) fn form(
     options: &Options,
 ) -> Result<Group, Problem> {
     let (words, at) = (waits_for(group, formation, options), connection::whereabouts(options));
-    let (own_group, own_options) = (group.to_owned(), options.clone());
-    let _waiting = progress::tell_if_long(SHORT, move || match namesake(&own_group, &own_options) {
-        Some(namesake) => namesake,
-        None => format!("{words} {}", at()),
-    });
+    let (own_group, own_options, own_settings) = (group.to_owned(), options.clone(), settings.clone());
+    let _waiting =
+        progress::tell_if_long(SHORT, move || match namesake(&own_group, &own_options, &own_settings) {
+            Some(namesake) => namesake.words,
+            None => format!("{words} {}", at()),
+        });
     match Group::join_or_form(group, formation.clone(), config.clone(), "", options) {
-        Err(OpenError::Join(JoinFailure::TimedOut)) => Err(Problem::failed(not_admitted(group, options))),
+        Err(OpenError::Join(failure @ (JoinFailure::TimedOut | JoinFailure::Halted))) => {
+            Err(not_admitted(group, failure, options, settings))
+        }
         Err(OpenError::Join(JoinFailure::NotFormed)) => {
             Err(Problem::failed(not_formed(group, formation, command, settings, &options.name)))
         }
@@ -140,32 +144,82 @@ pub(crate) fn form(
     }
 }
 
-/// Says that another process has this one's name in the group and what to do, if the group has such a member. Call it while
-/// this process is not admitted.
-pub(crate) fn namesake(group: &str, options: &Options) -> Option<String> {
+/// A member that has this process's name, while this process is not admitted.
+pub(crate) struct Namesake {
+    /// What the user reads.
+    pub(crate) words: String,
+    /// True if the group stands still without it.
+    is_of_halted: bool,
+}
+
+impl Namesake {
+    pub(crate) fn problem(self) -> Problem {
+        match self.is_of_halted {
+            true => Problem::not_primary(self.words),
+            false => Problem::failed(self.words),
+        }
+    }
+}
+
+/// Returns the member of the group that has this process's name, with what to do, if there is one. Call it while this process
+/// is not admitted.
+pub(crate) fn namesake(group: &str, options: &Options, settings: &Settings) -> Option<Namesake> {
     let member = namesake_member(group, options)?;
     thread::sleep(NAMESAKE_LOOK_AGAIN);
-    let again = namesake_member(group, options)?;
-    (member == again).then(|| {
-        let (_, at) = member;
-        format!(
-            "another process with the name {} is in {}, at {at}: stop that process, or start this one with another --name",
-            visible(options.name.as_str()),
-            visible(group)
-        )
-    })
+    if member != namesake_member(group, options)? {
+        return None;
+    }
+    let (uid, at) = member;
+    let (shown, me) = (visible(group), visible(options.name.as_str()));
+    match look::halted_without(group, options, settings) {
+        // Most likely a former life of this process.
+        Some((silent, force)) if silent.iter().any(|member| member.uid == uid) => {
+            let (members, their) = match silent.len() {
+                1 => ("member", "its former process is"),
+                _ => ("members", "their former processes are"),
+            };
+            let names = listed(silent.iter().map(|member| &member.name));
+            let words = format!(
+                "{shown} stands still without its {members} {names}, and takes in no other process of the name {me}: once you \
+                 know that {their} dead, `{force}`; or stop the members that are left, and start all again, so that {shown} \
+                 forms anew"
+            );
+            Some(Namesake { words, is_of_halted: true })
+        }
+        // A dead one is excluded soon.
+        _ if !answers(group, uid, at, options) => None,
+        _ => {
+            let words = format!(
+                "another process with the name {me} is in {shown}, at {at}: stop that process, or start this one with another \
+                 --name"
+            );
+            Some(Namesake { words, is_of_halted: false })
+        }
+    }
+}
+
+fn answers(group: &str, member: Uid, at: SocketAddr, options: &Options) -> bool {
+    unisono::look_at(group, at, options, NAMESAKE_LOOK).is_ok_and(|report| report.reporter == member)
 }
 
 fn namesake_member(group: &str, options: &Options) -> Option<(Uid, SocketAddr)> {
-    let mut members =
-        look(group, options, NAMESAKE_LOOK).ok()?.members.into_iter().map(|report| report.member);
+    let report = unisono::look(group, options, NAMESAKE_LOOK).ok()?;
+    let mut members = report.members.into_iter().map(|report| report.member);
     let member = members.find(|member| member.name == options.name)?;
     Some((member.uid, member.address))
 }
 
-/// Returns the message for a group that did not admit this process in time.
-pub(crate) fn not_admitted(group: &str, options: &Options) -> String {
-    namesake(group, options).unwrap_or_else(|| OpenError::Join(JoinFailure::TimedOut).to_string())
+/// Returns the problem of a process that the group did not admit for this reason.
+pub(crate) fn not_admitted(
+    group: &str,
+    failure: JoinFailure,
+    options: &Options,
+    settings: &Settings,
+) -> Problem {
+    let namesake = namesake(group, options, settings);
+    // In a halted group a member of this name is reported only if it is why this process is not admitted.
+    let namesake = namesake.filter(|namesake| namesake.is_of_halted || failure != JoinFailure::Halted);
+    namesake.map_or_else(|| OpenError::Join(failure).into(), Namesake::problem)
 }
 
 /// Returns what the user reads while a formation takes long.

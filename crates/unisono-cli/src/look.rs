@@ -28,6 +28,8 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(500);
 const SHORT_LOOK: Duration = Duration::from_secs(1);
 /// Senders that have waited this long for room, 1 s, are reported.
 const STALL: Duration = Duration::from_secs(1);
+/// A reset that has taken this long, 3 s, finds no quorum.
+const STANDS_STILL: Duration = Duration::from_secs(3);
 
 /// Which group to look at, and how often.
 #[derive(Args, Debug)]
@@ -268,11 +270,12 @@ fn once(
 
 /// Says which members a group lacks that has no quorum, and what to do.
 fn stands_still(group: &str, everyone: &Everyone, why: &str, settings: &Settings) -> String {
-    let group_shown = visible(group);
+    format!("{} stands still: {}", visible(group), reason_to_stand_still(everyone, why, group, settings))
+}
+
+fn reason_to_stand_still(everyone: &Everyone, why: &str, group: &str, settings: &Settings) -> String {
     let Some(force) = everyone.force(group, settings) else {
-        return format!(
-            "{group_shown} stands still: too few of its members reach each other; `{why}` shows which wait for which"
-        );
+        return format!("too few of its members reach each other; `{why}` shows which wait for which");
     };
     let (names, them) = match &everyone.silent[..] {
         [one] => (format!("{} does not answer", called(&everyone.first, one.uid)), "it"),
@@ -283,9 +286,44 @@ fn stands_still(group: &str, everyone: &Everyone, why: &str, settings: &Settings
         }
     };
     let are = if them == "it" { "it is" } else { "they are" };
-    format!(
-        "{group_shown} stands still: {names}: start or reconnect {them}; if {are} dead for ever: `{force}`"
-    )
+    format!("{names}: reconnect {them}, or let {them} run on; if {are} dead for ever: `{force}`")
+}
+
+/// Says that a group of a service carries out no commands at present, and why, as far as a member says.
+pub(crate) fn no_commands(group: &str, options: &Options, settings: &Settings) -> String {
+    let why = connection::typed("why", group, settings);
+    let asked = unisono::look(group, options, PATIENCE).ok();
+    let reason = asked.and_then(|report| match missing_members(&report) {
+        0 if report.primary => None,
+        0 => {
+            let everyone = everyone(group, &report, options, SHORT_PATIENCE);
+            Some(reason_to_stand_still(&everyone, &why, group, settings))
+        }
+        // Members without a vote are not counted, and the report does not tell which those are.
+        missing => {
+            let lacks = if missing == 1 { "it lacks 1 member" } else { "it lacks members" };
+            Some(format!("{lacks} that it needs; start {missing} more"))
+        }
+    });
+    let reason = reason.unwrap_or_else(|| format!("`{why}` shows which member waits for which"));
+    format!("{} carries out no commands at present: {reason}", visible(group))
+}
+
+/// Returns the members that do not answer, if the group stands still without them, with the command that lets it go on. `None`
+/// while a reset may still find its quorum.
+pub(crate) fn halted_without(
+    group: &str,
+    options: &Options,
+    settings: &Settings,
+) -> Option<(Vec<Member>, String)> {
+    let report = unisono::look(group, options, SHORT_PATIENCE).ok()?;
+    let is_reset = |waiting: &Waiting| waiting.reason == WaitReason::Reset && waiting.since >= STANDS_STILL;
+    if !report.waiting.iter().any(is_reset) {
+        return None;
+    }
+    let everyone = everyone(group, &report, options, SHORT_PATIENCE);
+    let force = everyone.force(group, settings)?;
+    Some((everyone.silent, force))
 }
 
 /// Adds the reason of the last reset to the report, if another member knows it: the members that began the reset do.

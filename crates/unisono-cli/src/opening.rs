@@ -3,13 +3,14 @@
 
 use crate::connection;
 use crate::form;
+use crate::look;
 use crate::output::visible;
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
 use std::time::{Duration, Instant};
 use unisono::replica::{Founding, Replica, ReplicaEnd, ReplicaError, ReplicaState, StateMachine};
-use unisono::{Formation, JoinFailure, OpenError, Options, look};
+use unisono::{Formation, JoinFailure, OpenError, Options};
 
 /// Time for the state to arrive, once the group is entered: 60 s.
 const STATE_WITHIN: Duration = Duration::from_secs(60);
@@ -35,6 +36,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) advice: String,
     /// What to say if the members of the group do not begin to give the state; `None` to wait longer.
     pub(crate) no_state: Option<String>,
+    /// How long to wait while the group carries out no commands; `None` to wait as long as for the state.
+    pub(crate) halted_within: Option<Duration>,
     pub(crate) settings: &'a Settings,
 }
 
@@ -56,36 +59,51 @@ impl Opening<'_> {
     ) -> Result<(), Problem> {
         let (words, at) = (self.words(options), connection::whereabouts(options));
         let (name, own_options, entering) = (self.name.to_owned(), options.clone(), replica.clone());
+        let own_settings = self.settings.clone();
         let _waiting = progress::tell_if_long(SHORT_OPENING, move || {
             // A member with this name is this process itself if it has entered.
-            let namesake =
-                form::namesake(&name, &own_options).filter(|_| entering.status().members.is_empty());
-            namesake.unwrap_or_else(|| format!("{words} {}", at()))
+            let namesake = form::namesake(&name, &own_options, &own_settings)
+                .filter(|_| entering.status().members.is_empty());
+            namesake.map_or_else(|| format!("{words} {}", at()), |namesake| namesake.words)
         });
         let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
-        let mut entered = None;
+        let (mut entered, mut halted) = (None, None);
         while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
             let only_joins = self.formation.is_none();
-            let failure = match replica.status().state {
+            let state = replica.status().state;
+            halted = halted.filter(|_| state == ReplicaState::Halted);
+            let failure = match state {
+                ReplicaState::Halted if self.is_over(*halted.get_or_insert_with(Instant::now)) => {
+                    Some(Problem::not_primary(look::no_commands(self.name, options, self.settings)))
+                }
                 ReplicaState::Entering if only_joins && begun.elapsed() > looks_for => {
-                    let is_late = begun.elapsed() > looks_for + STATE_WITHIN;
+                    let is_late = begun.elapsed() > looks_for + self.halted_within.unwrap_or(STATE_WITHIN);
                     (is_late || !self.is_slow(options)).then(|| self.not_joined(options))
                 }
                 ReplicaState::Fetching { bytes_here: 0, .. } if self.no_state.is_some() => {
                     let entered = entered.get_or_insert_with(Instant::now);
-                    self.no_state.clone().filter(|_| entered.elapsed() > STATE_BEGINS_WITHIN)
+                    let is_late = entered.elapsed() > STATE_BEGINS_WITHIN;
+                    self.no_state.as_ref().filter(|_| is_late).map(Problem::failed)
                 }
-                _ if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN => {
-                    Some("the state has not arrived; try again".into())
-                }
+                _ if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN => Some(match state {
+                    ReplicaState::Halted => {
+                        Problem::not_primary(look::no_commands(self.name, options, self.settings))
+                    }
+                    _ => Problem::failed("the state has not arrived; try again"),
+                }),
                 _ => None,
             };
             if let Some(failure) = failure {
                 replica.end(Duration::ZERO);
-                return Err(Problem::failed(failure));
+                return Err(failure);
             }
         }
         Ok(())
+    }
+
+    /// True if the group has carried out no commands for too long.
+    fn is_over(&self, halted: Instant) -> bool {
+        self.halted_within.is_some_and(|within| halted.elapsed() >= within)
     }
 
     fn form_within(&self) -> Duration {
@@ -96,8 +114,8 @@ impl Opening<'_> {
     /// processes that use a service and keep none.
     fn is_slow(&self, options: &Options) -> bool {
         self.no_state.is_some()
-            && form::namesake(self.name, options).is_none()
-            && look(self.name, options, LOOK).is_ok()
+            && form::namesake(self.name, options, self.settings).is_none()
+            && unisono::look(self.name, options, LOOK).is_ok()
     }
 
     /// Returns what the user reads if opening takes long.
@@ -108,10 +126,17 @@ impl Opening<'_> {
         }
     }
 
-    /// Returns the message for a process that has not joined in time.
-    fn not_joined(&self, options: &Options) -> String {
-        form::namesake(self.name, options)
-            .unwrap_or_else(|| format!("no member of {} answers; {}", visible(self.name), self.advice))
+    /// Returns the problem of a process that has not joined in time.
+    fn not_joined(&self, options: &Options) -> Problem {
+        let absent =
+            || Problem::failed(format!("no member of {} answers; {}", visible(self.name), self.advice));
+        match form::namesake(self.name, options, self.settings) {
+            Some(namesake) => namesake.problem(),
+            None if self.no_state.is_some() && unisono::look(self.name, options, LOOK).is_ok() => {
+                Problem::not_primary(look::no_commands(self.name, options, self.settings))
+            }
+            None => absent(),
+        }
     }
 
     pub(crate) fn problem(&self, error: ReplicaError, options: &Options) -> Problem {
@@ -124,8 +149,8 @@ impl Opening<'_> {
                 self.settings,
                 &options.name,
             )),
-            (OpenError::Join(JoinFailure::TimedOut), Some(_)) => {
-                Problem::failed(form::not_admitted(self.name, options))
+            (OpenError::Join(failure @ (JoinFailure::TimedOut | JoinFailure::Halted)), Some(_)) => {
+                form::not_admitted(self.name, *failure, options, self.settings)
             }
             (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
             _ => error.into(),

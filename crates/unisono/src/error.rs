@@ -224,8 +224,8 @@ fn join_failure(reason: &JoinFailure) -> Cow<'static, str> {
         }
         JoinFailure::Halted => {
             "the group exists but stands still: if it is being reset, try again; if it stays so, `unisono why` names the \
-             members that do not answer: start or reconnect them; if they are dead for ever, `unisono force GROUP \
-             --without NAMES`"
+             members that do not answer: reconnect them, or let them run on (a process that is started anew is another \
+             member, and cannot join now); if they are dead for ever, `unisono force GROUP --without NAMES`"
         }
         JoinFailure::Full { by } => {
             return format!("{by} refused: the group has as many members as its founder allowed").into();

@@ -6,6 +6,7 @@
 
 use super::{FAREWELL, Lock, guard};
 use crate::connection;
+use crate::look;
 use crate::opening::{Opening, SHORT_OPENING};
 use crate::output::{tell, visible};
 use crate::problem::Problem;
@@ -20,10 +21,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use unisono::Options;
 use unisono::locks::{Held, LockRefusal, LockService, LockStanding, NotAcquired};
-use unisono::replica::{Founding, ReplicaOptions};
+use unisono::replica::{Founding, ReplicaOptions, ReplicaState};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
+/// Least time for which a process whose wait has a limit waits for a group that carries out no commands: 2 s.
+const HALTED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What the main thread waits for.
 enum News {
@@ -89,6 +92,10 @@ impl Claim {
     /// Joins the processes that keep the locks, and waits in line.
     fn acquire(self) -> Result<Held, Problem> {
         let Claim { group, lock, .. } = &self;
+        let halted_within = match self.waits {
+            true => self.timeout.map(|timeout| timeout.max(HALTED_WITHIN)),
+            false => Some(HALTED_WITHIN),
+        };
         let opening = Opening {
             name: group,
             create: false,
@@ -96,11 +103,11 @@ impl Claim {
             command: "lock",
             advice: super::advice(group, &self.settings),
             no_state: Some(super::no_locks(group)),
+            halted_within,
             settings: &self.settings,
         };
         opening.wait(self.service.replica(), &self.options)?;
-        let (waiting, waited_for) = (self.service.clone(), lock.clone());
-        let _waiting = progress::tell_if_long(SHORT_OPENING, move || words_of_line(&waiting, &waited_for));
+        let _waiting = progress::tell_if_long(SHORT_OPENING, self.words_of_line());
         let acquired = match self.timeout {
             _ if !self.waits => self.service.try_acquire(lock),
             Some(timeout) => self.service.acquire_within(lock, timeout),
@@ -112,6 +119,10 @@ impl Claim {
                 "{lock} is held{}: nothing was run",
                 holder(&self.service, &self.lock).map_or(String::new(), |holder| format!(" by {holder}"))
             )),
+            NotAcquired::TimedOut | NotAcquired::Halted if !self.waits || is_halted(&self.service) => {
+                let reason = look::no_commands(&self.group, &self.options, &self.settings);
+                Problem::not_primary(format!("{reason}: nothing was run"))
+            }
             NotAcquired::TimedOut => {
                 let within = humantime::format_duration(self.timeout.unwrap_or_default());
                 Problem::failed(format!("{lock} was not free within {within}: nothing was run"))
@@ -123,6 +134,30 @@ impl Claim {
             failure => Problem::failed(failure),
         })
     }
+
+    /// Returns what tells, at the time it is called, what this process waits for.
+    fn words_of_line(&self) -> impl FnOnce() -> String + Send + use<> {
+        let (group, lock, service) = (self.group.clone(), self.lock.clone(), self.service.clone());
+        let (options, settings) = (self.options.clone(), self.settings.clone());
+        move || {
+            let shown = visible(&lock);
+            if is_halted(&service) {
+                return format!("waiting for {shown}: {} …", look::no_commands(&group, &options, &settings));
+            }
+            let claims = service.replica().look(|machine| machine.table().line(&lock).count());
+            match holder(&service, &lock) {
+                Some(holder) => {
+                    format!("waiting for {shown}: {holder} has it, {} in line …", claims.saturating_sub(1))
+                }
+                None => format!("waiting for {shown}: {} has not answered yet …", visible(&group)),
+            }
+        }
+    }
+}
+
+/// True if the group carries out no commands.
+fn is_halted(service: &LockService) -> bool {
+    service.replica().status().state == ReplicaState::Halted
 }
 
 /// Returns the name of the member that has the lock.
@@ -131,12 +166,6 @@ fn holder(service: &LockService, lock: &str) -> Option<String> {
     let members = service.replica().status().members;
     let holder = members.into_iter().find(|member| member.uid == holder.member)?;
     Some(visible(holder.name.as_str()).into_owned())
-}
-
-fn words_of_line(service: &LockService, lock: &str) -> String {
-    let claims = service.replica().look(|machine| machine.table().line(lock).count());
-    let holder = holder(service, lock).unwrap_or_else(|| "another process".into());
-    format!("waiting for {}: {holder} has it, {} in line …", visible(lock), claims.saturating_sub(1))
 }
 
 /// Sends each signal that this process receives to the main thread.

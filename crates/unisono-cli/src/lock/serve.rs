@@ -46,6 +46,7 @@ pub(super) fn run(
         command: "lock --serve",
         advice: super::advice(group, settings),
         no_state: None,
+        halted_within: None,
         settings,
     };
     let (founding, members_min) = opening.founding();

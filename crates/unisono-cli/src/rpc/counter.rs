@@ -185,6 +185,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         command: "rpc counter",
         advice: advice(&served.name),
         no_state: None,
+        halted_within: None,
         settings,
     };
     let replica = match command.disk.options() {

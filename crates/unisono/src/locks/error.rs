@@ -14,6 +14,10 @@ pub enum NotAcquired {
     /// This process did not get the lock in time.
     #[error("this process did not get the lock in time")]
     TimedOut,
+    /// The group of the locks carries out no commands at present: it lacks its quorum, or has fewer members with the state
+    /// than its minimum. Only [`LockService::try_acquire`](super::LockService::try_acquire) gives up for that.
+    #[error("the group of the locks carries out no commands at present")]
+    Halted,
     /// Another thread of this process has the lock, or waits for it. A process has one claim to a lock, so its threads
     /// share the [`Held`](super::Held).
     #[error("another thread of this process has this lock, or waits for it")]
@@ -26,7 +30,7 @@ pub enum NotAcquired {
     Ended,
 }
 
-debug_as_sentence!(NotAcquired { TimedOut, AlreadyAsked, Busy, Ended; of Refused });
+debug_as_sentence!(NotAcquired { TimedOut, Halted, AlreadyAsked, Busy, Ended; of Refused });
 
 /// Why a lock was not released. This process does not have it any more in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]

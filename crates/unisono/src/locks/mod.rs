@@ -75,7 +75,7 @@ pub use unisono_core::locks::{
 use crate::options::Options;
 use crate::replica::waits::block_on;
 use crate::replica::{
-    CommandFailure, Durability, Founding, Notice, PendingCommand, ReadFailure, Replica, ReplicaError,
+    CommandFailure, Done, Durability, Founding, Notice, PendingCommand, ReadFailure, Replica, ReplicaError,
     ReplicaOptions, ReplicaState,
 };
 use std::collections::BTreeMap;
@@ -94,6 +94,9 @@ const COMMAND_WITHIN: Duration = Duration::from_secs(3600);
 /// Time for leaving the group when the last handle is dropped. A member that takes longer is suspected by the others,
 /// as if it had crashed.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum time for a try to get a lock, 10 s, and while the group carries out no commands: 1 s.
+const TRIES_WITHIN: Duration = Duration::from_secs(10);
+const TRIES_HALTED_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a thread that waits looks at the replica's state: 100 ms. Nearly all changes wake it sooner.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
@@ -204,18 +207,21 @@ impl LockService {
 
     /// Waits in line for a lock, and returns when this process has it.
     pub fn acquire(&self, name: &str) -> Result<Held, NotAcquired> {
-        self.member.acquire(name, true, None)
+        self.member.acquire(name, Limit::in_line(None))
     }
 
     /// Waits in line for a lock, at most for this time.
     pub fn acquire_within(&self, name: &str, within: Duration) -> Result<Held, NotAcquired> {
         // A limit that the clock cannot hold is none.
-        self.member.acquire(name, true, Instant::now().checked_add(within))
+        self.member.acquire(name, Limit::in_line(Instant::now().checked_add(within)))
     }
 
-    /// Acquires a lock if it is free, and otherwise fails as [`LockRefusal::Held`].
+    /// Acquires a lock if it is free, and otherwise fails as [`LockRefusal::Held`]. This takes as long as a command of the
+    /// group, usually some milliseconds. While the group carries out no commands it fails after 1 s as
+    /// [`NotAcquired::Halted`], and after 10 s in any case as [`NotAcquired::TimedOut`]; a claim that comes of it later is
+    /// ended.
     pub fn try_acquire(&self, name: &str) -> Result<Held, NotAcquired> {
-        self.member.acquire(name, false, None)
+        self.member.acquire(name, Limit::of_try())
     }
 
     /// Takes part in the election of a leader, the holder of this lock, until the member ends, and returns why it ended.
@@ -260,15 +266,10 @@ impl fmt::Debug for LockService {
 }
 
 impl Member {
-    fn acquire(
-        self: &Arc<Member>,
-        name: &str,
-        waits: bool,
-        until: Option<Instant>,
-    ) -> Result<Held, NotAcquired> {
+    fn acquire(self: &Arc<Member>, name: &str, mut limit: Limit) -> Result<Held, NotAcquired> {
         LockTable::check_name(name)?;
-        self.enter(name, until)?;
-        let acquired = self.claim(name, waits, until);
+        self.enter(name, &mut limit)?;
+        let acquired = self.claim(name, &mut limit);
         if !matches!(acquired, Ok(_) | Err(Abandoned { goes_on: true, .. })) {
             lock(&self.asked).remove(name);
         }
@@ -276,7 +277,7 @@ impl Member {
     }
 
     /// Notes that this process asks for a lock. Waits until its former claim has ended, if that is under way.
-    fn enter(&self, name: &str, until: Option<Instant>) -> Result<(), NotAcquired> {
+    fn enter(&self, name: &str, limit: &mut Limit) -> Result<(), NotAcquired> {
         loop {
             let seen = self.changes.count();
             {
@@ -291,22 +292,25 @@ impl Member {
                     Some(true) => {}
                 }
             }
-            self.wait(seen, until)?;
+            self.wait(seen, limit)?;
         }
     }
 
     /// Claims a lock until this process has it. If a claim is lost because the group excluded this member, or belongs to a
     /// former life of the member, it is made anew.
-    fn claim(self: &Arc<Member>, name: &str, waits: bool, until: Option<Instant>) -> Result<Held, Abandoned> {
+    fn claim(self: &Arc<Member>, name: &str, limit: &mut Limit) -> Result<Held, Abandoned> {
         loop {
-            let me = self.serving(until)?;
+            let me = self.serving(limit)?;
             let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
             let clock = u64::try_from(clock).unwrap_or(u64::MAX);
-            let mut pending = self.replica.start(machine::acquire(me, clock, waits, name));
-            let Some(outcome) = block_on(until, |context| Pin::new(&mut pending).poll(context)) else {
-                // It may still make a claim.
-                self.end_claim(name, Ended::Asked(pending));
-                return Err(Abandoned { reason: NotAcquired::TimedOut, goes_on: true });
+            let mut pending = self.replica.start(machine::acquire(me, clock, !limit.is_try, name));
+            let outcome = match self.outcome(&mut pending, limit) {
+                Ok(outcome) => outcome,
+                Err(reason) => {
+                    // It may still make a claim.
+                    self.end_claim(name, Ended::Asked(pending));
+                    return Err(Abandoned { reason, goes_on: true });
+                }
             };
             let (number, member) = match outcome {
                 Ok(done) => match machine::claim(&done.reply) {
@@ -331,7 +335,7 @@ impl Member {
                     LockStanding::Lost => break,
                     LockStanding::InLine | LockStanding::Suspended => {}
                 }
-                if let Err(reason) = self.wait(seen, until) {
+                if let Err(reason) = self.wait(seen, limit) {
                     // Dropping it ends the claim.
                     return Err(Abandoned { reason, goes_on: true });
                 }
@@ -341,8 +345,25 @@ impl Member {
         }
     }
 
+    /// Waits for the outcome of a claim.
+    fn outcome(
+        &self,
+        pending: &mut PendingCommand,
+        limit: &mut Limit,
+    ) -> Result<Result<Done, CommandFailure>, NotAcquired> {
+        loop {
+            // Nothing wakes this thread when the group halts.
+            let look_at = limit.is_try.then(|| Instant::now() + LOOKS_EVERY);
+            let until = look_at.into_iter().chain(limit.until).min();
+            if let Some(outcome) = block_on(until, |context| Pin::new(&mut *pending).poll(context)) {
+                return Ok(outcome);
+            }
+            limit.check(self.replica.status().state)?;
+        }
+    }
+
     /// Waits until this member serves, and returns its life.
-    fn serving(&self, until: Option<Instant>) -> Result<Uid, NotAcquired> {
+    fn serving(&self, limit: &mut Limit) -> Result<Uid, NotAcquired> {
         loop {
             let seen = self.changes.count();
             if let (ReplicaState::Serving, Some(me)) = (self.replica.status().state, self.replica.me()) {
@@ -351,7 +372,7 @@ impl Member {
             if self.has_ended() {
                 return Err(NotAcquired::Ended);
             }
-            self.wait(seen, until)?;
+            self.wait(seen, limit)?;
         }
     }
 
@@ -360,14 +381,10 @@ impl Member {
     }
 
     /// Waits for a change after the first `seen`.
-    fn wait(&self, seen: u64, until: Option<Instant>) -> Result<(), NotAcquired> {
-        match until {
-            Some(until) if until <= Instant::now() => Err(NotAcquired::TimedOut),
-            _ => {
-                self.changes.wait(seen, until);
-                Ok(())
-            }
-        }
+    fn wait(&self, seen: u64, limit: &mut Limit) -> Result<(), NotAcquired> {
+        limit.check(self.replica.status().state)?;
+        self.changes.wait(seen, limit.until);
+        Ok(())
     }
 
     /// Lets the thread for that end a claim. Until then this process does not ask for the lock again: the group could
@@ -376,6 +393,38 @@ impl Member {
         lock(&self.asked).insert(name.to_owned(), true);
         // Fails only if the thread has ended with the replica, and the claim with its member.
         let _ = self.ending.send(Ending { name: name.to_owned(), claim });
+    }
+}
+
+/// How long a thread waits for a lock.
+struct Limit {
+    until: Option<Instant>,
+    /// It waits neither in line nor for a group that carries out no commands.
+    is_try: bool,
+    /// Since when the group has carried out none.
+    halted_since: Option<Instant>,
+}
+
+impl Limit {
+    fn in_line(until: Option<Instant>) -> Limit {
+        Limit { until, is_try: false, halted_since: None }
+    }
+
+    fn of_try() -> Limit {
+        Limit { until: Some(Instant::now() + TRIES_WITHIN), is_try: true, halted_since: None }
+    }
+
+    /// Fails if the time is over, for a member in this state.
+    fn check(&mut self, state: ReplicaState) -> Result<(), NotAcquired> {
+        let now = Instant::now();
+        self.halted_since = (state == ReplicaState::Halted).then(|| self.halted_since.unwrap_or(now));
+        if self.is_try && self.halted_since.is_some_and(|since| now - since >= TRIES_HALTED_WITHIN) {
+            return Err(NotAcquired::Halted);
+        }
+        match self.until {
+            Some(until) if until <= now => Err(NotAcquired::TimedOut),
+            _ => Ok(()),
+        }
     }
 }
 
