@@ -60,7 +60,9 @@ pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Resul
         failure => Problem::failed(failure),
     })?;
     let Forced { members, missing, reset } = outcome(group, reporter, &report, &options)?;
+    let asked = look::floor(&report) as u64;
     let below = match missing {
+        0 if asked > members => format!(", below the floor of {asked}"),
         0 => String::new(),
         missing => format!("; it orders nothing until {} members are there", members + missing),
     };

@@ -7,7 +7,7 @@ use crate::copies::{self, Copies};
 use crate::output::{Output, Tone, quoted, rounded, several, visible};
 use crate::problem::Problem;
 use crate::progress;
-use crate::roster;
+use crate::roster::{self, words_of_floor};
 use crate::seeds;
 use crate::settings::Settings;
 use crate::units;
@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 use std::thread::Builder;
 use std::time::Duration;
 use unisono::rpc::Client;
-use unisono::{Counters, LookError, Member, MemberReport, Options, Order, Report, Uid, WaitReason, Waiting};
+use unisono::{
+    Counters, Floor, LookError, Member, MemberReport, Options, Order, Report, Uid, WaitReason, Waiting,
+};
 
 /// Time for a member to answer: 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,6 +57,7 @@ What is shown:
   sequencer                 it assigns the sequence numbers
   token                     the same in a ring (--order token), where the token goes from member to member
   suspected                 it does not answer, or holds the other members up
+  floor N                   it asks for at least N members, for the group to go on after a crash (listen --floor)
 
 Example:
   unisono members news --watch 1";
@@ -274,8 +277,9 @@ fn stands_still(group: &str, everyone: &Everyone, why: &str, settings: &Settings
 }
 
 fn reason_to_stand_still(everyone: &Everyone, why: &str, group: &str, settings: &Settings) -> String {
+    let floor = everyone.floor().map_or_else(String::new, |floor| format!(", and {}", words_of_floor(floor)));
     let Some(force) = everyone.force(group, settings) else {
-        return format!("too few of its members reach each other; `{why}` shows which wait for which");
+        return format!("too few of its members reach each other{floor}; `{why}` shows which wait for which");
     };
     let (names, them) = match &everyone.silent[..] {
         [one] => (format!("{} does not answer", called(&everyone.first, one.uid)), "it"),
@@ -286,7 +290,7 @@ fn reason_to_stand_still(everyone: &Everyone, why: &str, group: &str, settings: 
         }
     };
     let are = if them == "it" { "it is" } else { "they are" };
-    format!("{names}: reconnect {them}, or let {them} run on; if {are} dead for ever: `{force}`")
+    format!("{names}{floor}: reconnect {them}, or let {them} run on; if {are} dead for ever: `{force}`")
 }
 
 /// Says that a group of a service carries out no commands at present, and why, as far as a member says.
@@ -422,6 +426,13 @@ impl Everyone {
         Some(format!("{force} --without {}", quoted(&self.silent_names().join(","))))
     }
 
+    /// Returns the number of members that one of them asks for, if fewer answer and the group stands still.
+    fn floor(&self) -> Option<usize> {
+        let floor = floor(&self.first);
+        let left = self.first.members.len() + self.first.members_omitted - self.silent.len();
+        (!self.first.primary && floor > left).then_some(floor)
+    }
+
     fn silent_names(&self) -> Vec<String> {
         self.silent.iter().map(|member| name(&self.first, member.uid)).collect()
     }
@@ -442,6 +453,12 @@ fn called(report: &Report, uid: Uid) -> String {
 
 fn roster_of(report: &Report) -> Vec<Member> {
     report.members.iter().map(|member| member.member.clone()).collect()
+}
+
+/// Returns how many members have to go on after a crash, because one of those in the report asks for that many; 0 if none does.
+pub(crate) fn floor(report: &Report) -> usize {
+    let all = report.members.len() + report.members_omitted;
+    report.members.iter().map(|member| member.member.floor.of(all)).max().unwrap_or(0)
 }
 
 fn view(report: &Report) -> String {
@@ -555,6 +572,9 @@ fn members(group: &str, everyone: &Everyone, output: &Output) -> std::io::Result
         if member.suspected {
             remarks += &output.tone(Tone::Bad, "  suspected");
         }
+        if member.member.floor != Floor::None {
+            remarks += &format!("  floor {}", member.member.floor);
+        }
         if let Some(key) = everyone.key_of(member.member.uid).filter(|key| *key > 1) {
             remarks += &format!("  key {key}");
         }
@@ -590,6 +610,10 @@ fn status(
     }
     if let Some(words) = below_minimum(report) {
         output.say(output.tone(Tone::Bad, format_args!("orders nothing: {words}")))?;
+    }
+    if floor(report) > 0 {
+        output
+            .say(format_args!("{}, for the group to go on after a crash", words_of_floor(floor(report))))?;
     }
     if let Some(stall) = stall {
         let slow = stall.member.map_or_else(|| "a member".into(), |uid| called(report, uid));
@@ -736,6 +760,9 @@ fn why(
             visible(lock),
             called(first, *holder)
         ))?;
+    }
+    if let Some(floor) = everyone.floor() {
+        output.say(words_of_floor(floor))?;
     }
     if waiting.is_empty() && locks.is_empty() {
         output.say("no member is waiting")?;

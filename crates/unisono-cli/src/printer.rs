@@ -2,7 +2,7 @@
 
 use crate::arguments::order_name;
 use crate::output::{Output, hex, visible, visible_json};
-use crate::roster::Roster;
+use crate::roster::{Roster, words_of_floor};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use unisono::{Event, Member, Outside};
@@ -31,8 +31,9 @@ impl Printer {
 
     /// Appends the event's line to `text`. False, with nothing appended, until the group has had `min_members` members.
     pub(crate) fn print(&mut self, event: &Event, text: &mut String) -> bool {
-        // The name of a leaver is in the view before its leave.
-        let before = matches!(event, Event::Left { .. }).then(|| self.roster.clone());
+        // The name of a leaver is in the view before its leave, and the floor that was overridden in that before a reset.
+        let before = matches!(event, Event::Left { .. } | Event::Reset { forced: true, .. });
+        let before = before.then(|| self.roster.clone());
         if self.roster.follow(event) {
             self.view = self.roster.view();
         }
@@ -68,8 +69,8 @@ impl Printer {
     }
 
     /// Returns the event as an object and as text; none for events that are not printed.
-    fn describe(&self, event: &Event, names: &Roster) -> Option<(Value, String)> {
-        let view = &self.view;
+    fn describe(&self, event: &Event, before: &Roster) -> Option<(Value, String)> {
+        let (view, names) = (&self.view, before);
         let name = |member: &Member| names.name(member.uid);
         Some(match event {
             Event::Entered { seqno, .. } => self.describe_view(*seqno),
@@ -112,7 +113,8 @@ impl Printer {
                 let mut words =
                     format!("{seqno:>8}  reset, now {view}; excluded [{}]", visible(&names.join(", ")));
                 if *forced {
-                    words += "; forced by an operator, without a quorum";
+                    words += "; forced by an operator, ";
+                    words += &of_force(before, self.roster.len());
                 }
                 if *degraded {
                     words +=
@@ -132,15 +134,16 @@ impl Printer {
                 format!("{:>8}  {} is suspected: {reason:?}", "", names.name(*member)),
             ),
             Event::Halted { missing } => {
+                let left = self.roster.len().saturating_sub(missing.len());
+                let floor = Some(self.roster.floor()).filter(|floor| *floor > left);
                 let missing: Vec<&str> = missing.iter().map(|member| member.name.as_str()).collect();
-                (
-                    json!({"event": "halted", "missing": missing}),
-                    format!(
-                        "{:>8}  the group stands still: no quorum without [{}]",
-                        "",
-                        visible(&missing.join(", "))
-                    ),
-                )
+                let (object, names) =
+                    (json!({"event": "halted", "missing": missing, "floor": floor}), missing.join(", "));
+                let why = match floor {
+                    Some(floor) => format!("without [{}], and {}", visible(&names), words_of_floor(floor)),
+                    None => format!("no quorum without [{}]", visible(&names)),
+                };
+                (object, format!("{:>8}  the group stands still: {why}", ""))
             }
             Event::Resumed => (json!({"event": "resumed"}), format!("{:>8}  the group goes on", "")),
             Event::Excluded { epoch } => (
@@ -173,6 +176,16 @@ impl Printer {
     }
 }
 
+/// Says what an operator overrode by a reset from this view to one with `members`: a floor, or the quorum.
+fn of_force(before: &Roster, members: usize) -> String {
+    let lacks_half = 2 * members < before.len();
+    match before.floor() {
+        floor if floor > members && lacks_half => format!("without a quorum and below the floor of {floor}"),
+        floor if floor > members => format!("below the floor of {floor}"),
+        _ => "without a quorum".into(),
+    }
+}
+
 /// Adds the process outside that a message comes from, if any, to its object, and returns it as text.
 fn describe_client(outside: Option<Outside>, object: &mut Value) -> String {
     let Some(Outside { client, .. }) = outside else { return String::new() };
@@ -192,6 +205,53 @@ fn describe_payload(payload: &[u8], object: &mut Value) -> String {
         Err(_) => {
             object["hex"] = hex(payload).into();
             format!("({} bytes) {}", payload.len(), hex(payload))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use unisono::{EpochId, Floor, Uid, View};
+
+    fn member(uid: u64, name: &str, floor: Floor) -> Member {
+        let (name, address) = (name.parse().unwrap(), "127.0.0.1:1".parse().unwrap());
+        Member { uid: Uid(uid), name, address, floor, hops: 1 }
+    }
+
+    #[test]
+    fn a_floor_is_named_where_it_halts_the_group_and_where_it_is_overridden() {
+        for (floor, lost, halt, force) in [
+            (
+                Floor::AtLeast(3),
+                1,
+                "without [cy], and a member asks for at least 3 members (floor)",
+                "below the floor of 3",
+            ),
+            (
+                Floor::All,
+                2,
+                "without [bob, cy], and a member asks for at least 3 members (floor)",
+                "without a quorum and below the floor of 3",
+            ),
+            (Floor::AtLeast(1), 2, "no quorum without [bob, cy]", "without a quorum"),
+        ] {
+            let members =
+                [member(1, "ann", floor), member(2, "bob", Floor::None), member(3, "cy", Floor::None)];
+            let epoch = EpochId { counter: 1, coordinator: Uid(1), nonce: 1 };
+            let view = View::new(epoch, members.to_vec(), Uid(1), 1);
+            let mut printer = Printer::new(&Output::new(&Settings::default()), 1);
+            let mut text = String::new();
+            printer.print(&Event::Entered { seqno: 1, view }, &mut text);
+            let missing = members[3 - lost..].to_vec();
+            printer.print(&Event::Halted { missing: missing.clone() }, &mut text);
+            assert!(text.contains(&format!("the group stands still: {halt}\n")), "{text}");
+            let next = EpochId { counter: 2, ..epoch };
+            let view = View::new(next, members[..3 - lost].to_vec(), Uid(1), 1);
+            let reset = Event::Reset { seqno: 2, view, excluded: missing, degraded: false, forced: true };
+            printer.print(&reset, &mut text);
+            assert!(text.contains(&format!("forced by an operator, {force}\n")), "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The members of the group at the present seqno, and how a view is printed: `[sequencer|epoch] (n) [a, b, c]`.
 
-use crate::output::visible;
+use crate::output::{several, visible};
 use unisono::{EpochId, Event, Member, Uid, View};
 
 /// The view, kept up to date by the events of the group.
@@ -17,6 +17,11 @@ impl Roster {
             self.view = Some(view.clone());
         }
         self.view.as_mut().is_some_and(|view| view.follow(event))
+    }
+
+    /// Returns how many members have to go on after a crash, because one of them asks for that many; 0 if none does.
+    pub(crate) fn floor(&self) -> usize {
+        floor(self.members())
     }
 
     fn members(&self) -> &[Member] {
@@ -55,6 +60,17 @@ pub(crate) fn view(epoch: &EpochId, sequencer: Uid, members: &[Member], omitted:
     let more = if omitted > 0 { format!(" and {omitted} more") } else { String::new() };
     let count = names.len() + omitted;
     format!("[{}|{epoch}] ({count}) [{}{more}]", distinct(members, sequencer), names.join(", "))
+}
+
+/// Returns how many of these members, a whole view, have to go on after a crash, because one of them asks for that many; 0 if
+/// none does.
+pub(crate) fn floor(members: &[Member]) -> usize {
+    members.iter().map(|member| member.floor.of(members.len())).max().unwrap_or(0)
+}
+
+/// Says that a member asks for at least this many members.
+pub(crate) fn words_of_floor(floor: usize) -> String {
+    format!("a member asks for at least {} (floor)", several(floor as u64, "member"))
 }
 
 /// Returns a member's name; its uid if it has no name.
