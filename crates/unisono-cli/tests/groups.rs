@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Starts three listeners, the first of which is the sequencer.
 fn listeners(name: &str) -> Vec<Background> {
@@ -746,7 +746,7 @@ fn a_member_without_a_quorum_is_warned() {
     let status = unisono(["status", &name]);
     let status = String::from_utf8_lossy(&status.stderr).into_owned();
     assert!(
-        status.contains("ann does not answer: start or reconnect it") && status.contains(&force),
+        status.contains("ann does not answer: reconnect it, or let it run on") && status.contains(&force),
         "{status}"
     );
     kill_process(Pid::from_child(&bob.0), Signal::INT).unwrap();
@@ -963,6 +963,58 @@ fn a_group_that_lost_its_quorum_says_so_and_is_forced_to_go_on() {
     listeners[1].until("resumed", |seen| seen.iter().any(|line| line["event"] == "resumed"));
     let reset = listeners[1].seen.iter().find(|line| line["event"] == "reset").unwrap();
     assert_eq!((&reset["forced"], &reset["degraded"]), (&true.into(), &true.into()), "{reset}");
+}
+
+#[test]
+fn a_sender_from_outside_ends_while_the_group_is_halted() {
+    let _alone = alone();
+    let name = group("outside");
+    // Without the first one, half of the members are no quorum.
+    let bob = Background::listen(&name, &[&["--name", "bob"], &WATCHFUL[..]].concat());
+    let _open = Background::join(&name, &[&["--open", "--name", "ann"], &WATCHFUL[..]].concat());
+    let accepted = asked(["send", &name, "--outside", "--json", "one"]);
+    assert_eq!(json(&accepted)["accepted"], 1, "{accepted:?}");
+    bob.signal(Signal::STOP);
+    let mut sender = Background::start_heard(&["send", &name, "--outside", "two"]);
+    sender.until_said("has answered for 2 s, with 1 message under way");
+    let begun = Instant::now();
+    sender.signal(Signal::TERM);
+    assert_eq!(sender.end(), Some(128 + 15));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let tally = sender.seen.iter().find(|line| line["command"] == "send").unwrap();
+    let counts = ["accepted", "unknown", "not_sent"].map(|what| tally[what].as_u64().unwrap());
+    assert!(counts[0] == 0 && counts[1] + counts[2] == 1, "{tally}");
+    let late = unisono(["send", &name, "--outside", "--timeout", "500ms", "three"]);
+    let said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert_eq!(late.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("no member of {name} answered for 500ms")), "{said}");
+}
+
+#[test]
+fn a_floor_that_halts_the_group_is_named() {
+    let _alone = alone();
+    let name = group("floor");
+    let with = |me: &'static str, more: &[&str]| {
+        Background::join(&name, &[&["--name", me], &WATCHFUL[..], more].concat())
+    };
+    let (mut ann, bob, mut cy) = (with("ann", &["--floor", "3"]), with("bob", &[]), with("cy", &[]));
+    let members = String::from_utf8(asked(["members", &name]).stdout).unwrap();
+    assert!(members.lines().any(|line| line.contains("ann") && line.ends_with("floor 3")), "{members}");
+    cy.process.kill().unwrap();
+    ann.until("halted", |seen| seen.iter().any(|line| line["event"] == "halted"));
+    let halted = ann.seen.iter().find(|line| line["event"] == "halted").unwrap();
+    assert_eq!((&halted["missing"], &halted["floor"]), (&serde_json::json!(["cy"]), &3.into()), "{halted}");
+    let words = "a member asks for at least 3 members (floor)";
+    let why = String::from_utf8(asked(["why", &name]).stdout).unwrap();
+    assert!(why.lines().any(|line| line == words), "{why}");
+    let status = asked(["status", &name]);
+    let said = String::from_utf8_lossy(&status.stderr).into_owned();
+    assert!(said.contains(&format!("cy does not answer, and {words}")), "{said}");
+    let forced =
+        persistently(|| tried(&["force", &name, "--without", "cy"]), |forced| forced.status.success());
+    let said = String::from_utf8(forced.stdout).unwrap();
+    assert!(said.contains("goes on with 2 members") && said.contains("below the floor of 3"), "{said}");
+    drop(bob);
 }
 
 #[test]

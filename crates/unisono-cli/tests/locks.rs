@@ -295,10 +295,81 @@ fn a_lock_is_refused_where_no_process_keeps_it() {
         &["lock", &nobody, "--serve"],
         &["lock", &nobody, "--serve", "--create", "--", "true"],
         &["lock", &nobody, "door", "--form", "a,b", "--name", "a", "--", "true"],
+        &["lock", &nobody, "door", "--create", "--", "true"],
+        &["lock", &nobody, "door", "--order", "token", "--", "true"],
+        &["lock", &nobody, "door", "--slow-member", "10s", "--", "true"],
     ] {
         let refused = unisono(wrong);
         assert_eq!(refused.status.code(), Some(2), "{wrong:?}: {refused:?}");
     }
+    let refused = unisono(["lock", &nobody, "door", "--create", "--", "true"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("--create is for processes that keep the locks: add --serve"), "{said}");
+}
+
+/// Starts three processes that keep the locks of a group together.
+fn three(group: &str) -> [Background; 3] {
+    let mut servers = ["a", "b", "c"].map(|name| {
+        let options = ["--form", "a,b,c", "--name", name];
+        Background::start(&[&["lock", group, "--serve"], &WATCHFUL[..], &options].concat())
+    });
+    servers.iter_mut().for_each(|server| server.until("the locks", |seen| !seen.is_empty()));
+    servers
+}
+
+#[test]
+fn a_group_that_carries_out_no_commands_is_named_as_the_reason_and_ends_a_try_promptly() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut servers = three(group);
+    let done = unisono(under(group, "door", &[], "true"));
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    // One after the other, so that the last one has its quorum and too few copies.
+    for server in &mut servers[..2] {
+        server.signal(Signal::TERM);
+        assert_eq!(server.end(), Some(0));
+    }
+    let reason =
+        format!("{group} carries out no commands at present: it lacks 1 member that it needs; start 1 more");
+    let begun = Instant::now();
+    let refused = unisono(under(group, "door", &["--no-wait"], "true"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains(&reason), "{said}");
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    let late = unisono(under(group, "door", &["--timeout", "1s"], "true"));
+    let said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(late.status.code() == Some(3) && said.contains(&reason), "{said}");
+    let mut waiter = Holder::start(group, "true");
+    let mut said = BufReader::new(waiter.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = said.find(|line| line.contains("waiting for door")).unwrap();
+    assert!(waits.contains(&reason), "{waits}");
+}
+
+#[test]
+fn a_try_ends_where_the_locks_are_halted_and_a_former_server_learns_the_remedy() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut servers = three(group);
+    servers[1..].iter_mut().for_each(|server| server.process.kill().unwrap());
+    let halted = || json(&unisono(["status", group, "--json"]))["primary"] == false;
+    let deadline = Instant::now() + PATIENCE;
+    while !halted() {
+        assert!(Instant::now() < deadline, "it goes on");
+    }
+    let refused = unisono(under(group, "door", &["--no-wait"], "true"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains(&format!("{group} carries out no commands at present: b, c do not answer")),
+        "{said}"
+    );
+    let again = ["lock", group, "--serve", "--form", "a,b,c", "--name", "b", "--form-within", "5s"];
+    let again = unisono([&again, &WATCHFUL[..]].concat());
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(again.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("`unisono force {group} --without b,c`")), "{said}");
+    assert!(said.contains("stop the members that are left") && !said.contains("another process"), "{said}");
 }
 
 #[test]

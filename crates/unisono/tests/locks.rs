@@ -4,10 +4,10 @@ mod common;
 
 use common::{PATIENCE, fresh_name, watchful};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unisono::locks::{Held, LockRefusal, LockService, LockStanding, NotAcquired};
-use unisono::replica::{Founding, ReplicaOptions};
-use unisono::{Name, Options};
+use unisono::replica::{Founding, ReplicaOptions, ReplicaState};
+use unisono::{GroupConfig, Name, Options};
 
 fn open(group: &str, me: &str, founding: Founding) -> LockService {
     let settings = ReplicaOptions { open_within: Some(PATIENCE), ..ReplicaOptions::default() };
@@ -64,6 +64,32 @@ fn a_process_has_one_claim_and_a_dropped_one_ends() {
         assert!(fence(&held) > before);
         before = fence(&held);
     }
+}
+
+#[test]
+fn a_try_ends_promptly_while_the_group_carries_out_no_commands() {
+    let group = fresh_name("locks");
+    let config = GroupConfig { members_min: 2, ..GroupConfig::default() };
+    let settings = ReplicaOptions { config, ..ReplicaOptions::default() };
+    let options = Options { name: Name::new("ann").unwrap(), ..watchful() };
+    let ann = LockService::begin(&group, Founding::Create, settings, &options, |_| ()).unwrap();
+    let bob = open(&group, "bob", Founding::Join);
+    ann.acquire("window").unwrap().release().unwrap();
+    bob.end(Duration::from_secs(1));
+    let deadline = Instant::now() + PATIENCE;
+    while ann.replica().status().state != ReplicaState::Halted {
+        assert!(Instant::now() < deadline, "it goes on");
+        thread::yield_now();
+    }
+    for _ in 0..2 {
+        let begun = Instant::now();
+        assert_eq!(ann.try_acquire("door").err(), Some(NotAcquired::Halted));
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    }
+    let cy = open(&group, "cy", Founding::Join);
+    // What the try may have claimed has ended.
+    assert!(ann.try_acquire("door").is_ok());
+    drop(cy);
 }
 
 #[test]
