@@ -28,6 +28,8 @@ named! {
         MajorityIsHalf,
         /// A message of quality total is accepted when a majority holds it.
         TotalCountsMajority,
+        /// A group whose quorums need not intersect takes messages that a majority, or all, must hold.
+        MajorityUnderAtLeast,
         /// A message that asks for more than the group's resilience needs one holder less than it asks for.
         ResilientOffByOne,
         /// A message that was delivered early is delivered again at its seqno.
@@ -502,6 +504,8 @@ named! {
         TailWithHole,
         /// A coordinator adopted a proposal that keeps messages that were delivered early.
         TailAdopted,
+        /// A member that had prepared one coordinator's proposal prepared another one's, which keeps other early messages.
+        TailsDiffer,
         /// A tentative entry was dropped.
         TentativeCut,
         /// A message under way failed.

@@ -76,6 +76,31 @@ fn all_participants_enter_with_one_view_and_work() {
 }
 
 #[test]
+fn participants_that_ask_for_different_orders_get_that_of_the_one_that_proposes() {
+    let orders = [Order::Token, Order::Sequencer(Migration::Never), Order::Token];
+    for turn in 0..3 {
+        let order = |life: usize| orders[(life + turn) % 3];
+        let mut net = Net::new();
+        for life in 0..3 {
+            let config = GroupConfig { order: order(life), ..GroupConfig::default() };
+            net.add(EntryMode::Form(formation(3, 3, 1000 * MS), config));
+        }
+        net.run(100 * MS);
+        let proposer = entered(&net, 0).expect("the first has entered").epoch.coordinator;
+        let asked = order((0..3).find(|life| uid(*life) == proposer).expect("a participant proposes"));
+        let now = Time::from_nanos(net.now);
+        for life in 0..3 {
+            assert_eq!(net.group(life).report(now).order, asked, "{life}, turn {turn}");
+        }
+        for life in 0..3 {
+            net.send(life, &life.to_string());
+        }
+        net.run(200 * MS);
+        (0..3).for_each(|life| assert_eq!(net.texts(life).len(), 3));
+    }
+}
+
+#[test]
 fn enough_of_the_participants_form_without_the_rest() {
     let mut net = Net::new();
     for place in [1, 2, 4] {

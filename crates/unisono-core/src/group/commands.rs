@@ -9,7 +9,7 @@ use crate::fragment;
 use crate::identity::{GroupTag, Instance, MessageNumber, Uid};
 use crate::look::Counters;
 use crate::outside;
-use crate::planted::Probe;
+use crate::planted::{Planted, Probe};
 use crate::quality::Quality;
 use crate::time::Time;
 use crate::wire::{GREETING_BYTES_MAX, piece_bytes_max};
@@ -77,7 +77,10 @@ impl Group {
         if !quality.has_seqno() {
             return self.send_unreliable(payload).map(|()| 0);
         }
-        if quality.is_by_quorum() && !self.config.quorums_intersect() {
+        if quality.is_by_quorum()
+            && !self.config.quorums_intersect()
+            && !self.broken(Planted::MajorityUnderAtLeast)
+        {
             return Err(SendError::QuorumsDoNotIntersect);
         }
         if self.outbox.len() >= self.config.window as usize {

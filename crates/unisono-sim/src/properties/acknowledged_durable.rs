@@ -6,6 +6,8 @@
 //! Exception, for a reset: a message that a decided reset keeps needs no such holders, since a quorum holds the
 //! reset. This includes a message whose sender learned from the decision that it is excluded and that its message is
 //! kept. Under *at least n* this binds only the members that went on by that decision.
+//!
+//! A group whose quorums need not intersect takes no message that a majority, or all, must hold: no quorum keeps it.
 
 use super::keeping::{Keeping, durability, holders_asked, is_kept};
 use super::quorum::Rule;
@@ -19,6 +21,8 @@ use unisono_core::{Outcome, Quality, Seqno};
 #[derive(Debug)]
 pub(super) struct AcknowledgedDurable {
     resilience: u8,
+    /// False if a majority of a view need not meet the quorum of a later one.
+    takes_majorities: bool,
     asked: Messages<Quality>,
     /// By epoch, the message stored at each seqno: its sender and number.
     stored: Table<NumberTable<Option<(Life, u64)>>>,
@@ -33,6 +37,7 @@ impl AcknowledgedDurable {
     pub(super) fn new(terms: &GroupTerms) -> AcknowledgedDurable {
         AcknowledgedDurable {
             resilience: terms.config.resilience,
+            takes_majorities: terms.config.quorums_intersect(),
             asked: Messages::default(),
             stored: Table::default(),
             keeping: Keeping::default(),
@@ -106,6 +111,11 @@ impl Property for AcknowledgedDurable {
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         match &record.what {
+            What::Sent { quality: quality @ (Quality::MAJORITY | Quality::TOTAL), .. }
+                if !self.takes_majorities =>
+            {
+                return broken(self, record, || format!("no quorum of this group keeps what is {quality}"));
+            }
             What::Sent { number, quality, .. } => {
                 if *quality != Quality::ORDERED
                     && let Some(asked) = self.asked.at(record.life, *number)
@@ -197,6 +207,19 @@ mod tests {
         assert!(check(&reported(1, &[1])).unwrap() > 0);
         assert!(check(&reported(2, &[1, 3])).unwrap() > 0);
         assert!(check(&reported(0, &[1])).unwrap() > 0);
+    }
+
+    #[test]
+    fn rejects_a_majority_where_quorums_need_not_intersect() {
+        for (least, is_refused) in [(3, false), (1, true)] {
+            let mut fixture = Fixture::of(4, 0);
+            (fixture.terms.config.quorum, fixture.terms.config.members_max) = (Quorum::AtLeast(least), 4);
+            for quality in [Quality::MAJORITY, Quality::TOTAL] {
+                let mut fixture = fixture.clone();
+                fixture.send_with(Life(1), quality);
+                assert_eq!(check(&fixture).is_err(), is_refused, "at least {least}, {quality}");
+            }
+        }
     }
 
     #[test]

@@ -422,6 +422,10 @@ impl Group {
             return;
         }
         let ballot = prepare.ballot;
+        let of_another = self.recovery.prepared.as_ref().filter(|(known, _)| known.coordinator != from);
+        if of_another.is_some_and(|(_, known)| known.tail != prepare.proposal.tail) {
+            self.probe(Probe::TailsDiffer);
+        }
         self.file_undecided(prepare.proposal.keep(), &prepare.proposal.tail);
         self.recovery.prepared = Some((ballot, prepare.proposal));
         if from == me {

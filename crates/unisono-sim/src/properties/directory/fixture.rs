@@ -92,6 +92,11 @@ impl Fixture {
 
     // --- operations ---
 
+    /// The client is a hostile one.
+    pub(super) fn is_hostile(&mut self) {
+        self.of_replica(CLIENT, ReplicaRecord::Hostile);
+    }
+
     /// The client begins a command.
     pub(super) fn begin(&mut self, command: Command) -> OpId {
         self.begin_request(Mode::Command, &Request::Command(command))
