@@ -20,7 +20,7 @@ const STATE_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// A join looks for its group for 10 times `--locate`.
 const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
-/// Time for an answer of any member, while the group takes long to admit this process.
+/// Time for an answer of any member, and time between questions, while the group takes long to admit this process.
 const LOOK: Duration = Duration::from_millis(500);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
@@ -67,13 +67,21 @@ impl Opening<'_> {
             namesake.map_or_else(|| format!("{words} {}", at()), |namesake| namesake.words)
         });
         let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
-        let (mut entered, mut halted) = (None, None);
+        let (mut entered, mut halted, mut looked) = (None, None, begun);
         while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
             let only_joins = self.formation.is_none();
             let state = replica.status().state;
-            halted = halted.filter(|_| state == ReplicaState::Halted);
+            let is_halted = match state {
+                ReplicaState::Entering if self.halted_within.is_some() && looked.elapsed() >= LOOK => {
+                    looked = Instant::now();
+                    unisono::look(self.name, options, LOOK).is_ok_and(|report| !report.primary)
+                }
+                ReplicaState::Entering => halted.is_some(),
+                state => state == ReplicaState::Halted,
+            };
+            halted = is_halted.then(|| halted.unwrap_or_else(Instant::now));
             let failure = match state {
-                ReplicaState::Halted if self.is_over(*halted.get_or_insert_with(Instant::now)) => {
+                _ if halted.is_some_and(|since| self.is_over(since)) => {
                     Some(Problem::not_primary(look::no_commands(self.name, options, self.settings)))
                 }
                 ReplicaState::Entering if only_joins && begun.elapsed() > looks_for => {
