@@ -232,6 +232,15 @@ impl History {
         self.hostile.contains(&operation.life)
     }
 
+    /// True if one server refused this command before it was ordered, and another one executed it: a hostile client asked
+    /// both, and told each that it had asked no other.
+    pub(super) fn was_told_apart(&self, timeline: &Timeline, replied: &Replied<'_>) -> bool {
+        let executed = timeline.number_of(replied.operation.name).and_then(|own| timeline.command(own));
+        let is_early = replied.reply.result.as_ref().is_err_and(|refusal| refusal.reason.is_of_rights());
+        let is_other = executed.is_some_and(|executed| executed.right != replied.reply);
+        self.is_hostile(replied.operation) && is_early && is_other
+    }
+
     pub(super) fn operations(&self) -> &[Operation] {
         &self.operations
     }

@@ -1,7 +1,8 @@
 //! Linearizable: each operation seems to take effect at one moment between its begin and its end, and its reply is right
 //! there. A command takes effect at its number. A query is answered from the state at the number in its reply, which is not
 //! before anything that had ended when it began, and not after anything that began when it had ended. So is a command that
-//! is refused before it is ordered. A local query is answered from the state at its number, whichever that is.
+//! is refused before it is ordered, also one of a hostile client that another server executed. A local query is answered
+//! from the state at its number, whichever that is.
 //!
 //! The run is checked as a whole that way, against the model. Besides, windows of operations are checked by a search that
 //! knows no numbers ([`wing_gong`]). A window has the operations on all directories: so each directory by itself is
@@ -89,7 +90,8 @@ fn sweep(history: &History, timeline: &Timeline, replied: &[Replied<'_>]) -> Res
                 }
             }
             None => {
-                if let Some(own) = timeline.number_of(replied.operation.name) {
+                let own = timeline.number_of(replied.operation.name);
+                if let Some(own) = own.filter(|_| !history.was_told_apart(timeline, replied)) {
                     if own != number || number <= ended {
                         return Err(format!("{}: {ended} had ended when it began", what()));
                     }
@@ -188,7 +190,8 @@ fn placed(
     let mut placed: Vec<Placed<_, _>> = Vec::new();
     let (mut answered, mut hostile) = (BTreeSet::new(), 0);
     for (replied, _) in history.judged(timelines).filter(|(_, of)| is_of(of)) {
-        let position = timeline.number_of(replied.operation.name);
+        let is_apart = history.was_told_apart(timeline, &replied);
+        let position = timeline.number_of(replied.operation.name).filter(|_| !is_apart);
         if replied.operation.mode == Mode::LocalRead {
             continue;
         }
@@ -210,7 +213,9 @@ fn placed(
         };
         let end = Some((replied.end, replied.reply.result.clone()));
         placed.push(Placed { op, begin: replied.operation.begin, end, position });
-        answered.insert(replied.operation.name);
+        if !is_apart {
+            answered.insert(replied.operation.name);
+        }
     }
     // Commands whose callers learned nothing of this service took effect all the same. It may have begun anew from a disk
     // that was behind: an earlier service answered commands of that disk, and gave them other numbers.
@@ -266,6 +271,28 @@ mod tests {
         refused_at(false).good(AtEnd::<Linearizable>::default());
         // A server that is behind does not know the directory yet.
         refused_at(true).bad(AtEnd::<Linearizable>::default());
+    }
+
+    #[test]
+    fn a_hostile_client_may_be_refused_what_another_server_executed() {
+        let told = |hostile: bool, behind: bool| {
+            let mut fixture = Fixture::founded();
+            if hostile {
+                fixture.is_hostile();
+            }
+            let delete = Command::DeleteDirectory { place: fixture.place("d") };
+            let made = make(&fixture.place("d"));
+            let early = fixture.refusal(&delete);
+            fixture.command(made);
+            let id = fixture.begin(delete.clone());
+            fixture.apply(id);
+            let late = fixture.refusal(&delete);
+            fixture.end(id, if behind { &early } else { &late });
+            fixture
+        };
+        told(true, false).good(AtEnd::<Linearizable>::default());
+        told(true, true).bad(AtEnd::<Linearizable>::default());
+        told(false, false).bad(AtEnd::<Linearizable>::default());
     }
 
     #[test]
