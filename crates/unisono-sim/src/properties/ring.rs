@@ -7,7 +7,11 @@
 use super::tables::Table;
 use super::{Facts, GroupTerms, Property, Violation, broken};
 use crate::record::{Entry, Epoch, Kind, Life, Record, What};
-use unisono_core::{Seqno, SlowMember};
+use std::time::Duration;
+use unisono_core::{Seqno, SlowMember, Time};
+
+/// A member that has kept the token for this time may give it on because its application stands still.
+const STUCK_AFTER: Duration = Duration::from_millis(10);
 
 /// What an epoch's log says of its token.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +24,10 @@ struct Round {
     shown: Vec<Life>,
     /// Number of passes directly below.
     passes: usize,
+    /// Number of those that came soon after the one before, or after the message.
+    quick: usize,
+    /// When the last pass was given.
+    passed_at: Time,
     /// The last entry, if it is a pass: its seqno, and the member that gave the token on.
     given: Option<(Seqno, Life)>,
     /// Most members of a view of the epoch that any life knew.
@@ -28,13 +36,22 @@ struct Round {
 
 impl Round {
     /// Notes the entry that follows. Returns a fault if it is a pass that must not be.
-    fn note(&mut self, entry: &Entry, view: &[Life], is_strict: bool, asked: usize) -> Option<String> {
+    fn note(
+        &mut self,
+        at: Time,
+        entry: &Entry,
+        view: &[Life],
+        is_strict: bool,
+        asked: usize,
+    ) -> Option<String> {
         match entry {
             Entry::Pass(to) => {
                 let giver = self.site.replace(*to);
                 self.passes += 1;
                 self.shown.extend(giver);
-                if self.passes > self.members + asked {
+                self.quick += usize::from(at.since(self.passed_at) < STUCK_AFTER);
+                self.passed_at = at;
+                if self.quick > self.members + asked || self.passes > 2 * self.members + asked {
                     return Some(format!("{} passes without a message among them", self.passes));
                 }
                 let left_out =
@@ -42,18 +59,18 @@ impl Round {
                 Some(format!("{left_out:?} is left out"))
             }
             Entry::Message { .. } => {
-                self.passes = 0;
+                (self.passes, self.quick) = (0, 0);
                 self.shown.clear();
                 self.shown.extend(self.site);
                 None
             }
             Entry::Role(sequencer) | Entry::Order { sequencer, .. } => {
-                (self.passes, self.site) = (0, Some(*sequencer));
+                (self.passes, self.quick, self.site) = (0, 0, Some(*sequencer));
                 self.shown.clear();
                 None
             }
             Entry::Join(_) | Entry::Leave(_) => {
-                self.passes = 0;
+                (self.passes, self.quick) = (0, 0);
                 // A leave of the member that has the token names another one.
                 if let Entry::Leave(leaver) = entry {
                     self.site = self.site.filter(|site| site != leaver);
@@ -61,7 +78,7 @@ impl Round {
                 None
             }
             Entry::Reset(_) | Entry::Base(_) => {
-                (self.passes, self.site) = (0, None);
+                (self.passes, self.quick, self.site) = (0, 0, None);
                 self.shown.clear();
                 None
             }
@@ -104,6 +121,7 @@ impl Ring {
 
     fn note(
         &mut self,
+        at: Time,
         life: Life,
         epoch: Epoch,
         seqno: Seqno,
@@ -122,14 +140,14 @@ impl Ring {
         self.checked += 1;
         if !follows {
             // The epoch begins here.
-            (round.site, round.passes) = (None, 0);
+            (round.site, round.passes, round.quick) = (None, 0, 0);
             round.shown.clear();
         }
         // The first to hold a pass is the member that gives the token on.
         round.given = matches!(entry, Entry::Pass(_)).then_some((seqno, life));
         let view = facts.entries.views.at(epoch, seqno).unwrap_or_default();
         round.members = round.members.max(view.len()).max(2);
-        round.note(entry, view, self.is_strict && self.asked == 0, self.asked)
+        round.note(at, entry, view, self.is_strict && self.asked == 0, self.asked)
     }
 }
 
@@ -148,7 +166,7 @@ impl Property for Ring {
             self.asked += 1;
             return Ok(());
         };
-        match self.note(record.life, *epoch, *through, entry, facts) {
+        match self.note(record.at, record.life, *epoch, *through, entry, facts) {
             Some(fault) => broken(self, record, || fault),
             None => Ok(()),
         }
@@ -172,8 +190,17 @@ mod tests {
 
     /// Returns the fault of a log with these entries, of which the first names its site.
     fn fault(entries: &[Entry]) -> Option<String> {
+        fault_at(entries, Duration::from_millis(1))
+    }
+
+    /// The same for a log of which an entry is made in each of these intervals.
+    fn fault_at(entries: &[Entry], every: Duration) -> Option<String> {
         let mut round = Round { members: VIEW.len(), ..Round::default() };
-        entries.iter().find_map(|entry| round.note(entry, &VIEW, true, 0))
+        let mut at = Time::from_nanos(1_000_000_000);
+        entries.iter().find_map(|entry| {
+            at = at + every;
+            round.note(at, entry, &VIEW, true, 0)
+        })
     }
 
     fn pass(to: u32) -> Entry {
@@ -220,7 +247,11 @@ mod tests {
         let mut log = vec![pass(0), message()];
         log.extend((1..=4).map(|to| pass(to % 4)));
         assert_eq!(fault(&log), None, "one round");
-        log.push(pass(1));
+        log.extend((5..=8).map(|to| pass(to % 4)));
         assert_eq!(fault(&log).as_deref(), Some("5 passes without a message among them"));
+        // Members may have given the token on because their applications stand still.
+        assert_eq!(fault_at(&log, STUCK_AFTER), None);
+        log.push(pass(1));
+        assert_eq!(fault_at(&log, STUCK_AFTER).as_deref(), Some("9 passes without a message among them"));
     }
 }
