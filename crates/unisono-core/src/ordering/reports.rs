@@ -142,14 +142,14 @@ impl Group {
         let (mut is_ring, room) = (self.is_ring_at(from), self.settings.under_way_bytes_max());
         for seqno in from + 1..=received {
             match self.log.history().get(seqno) {
-                Some(&Entry::Message(Message { sender, number, quality, data, .. })) => {
+                Some(Entry::Message(Message { sender, number, quality, data, .. })) => {
+                    let (sender, number, quality) = (*sender, *number, *quality);
                     let bytes = data.map_or(0, |data| data.len());
                     self.acknowledging.untold_bytes += bytes as u64;
                     let needed = self.rule().holders_to_show(quality, members);
                     let counted = if self.broken(Planted::OwnBytesAloneCounted) { 0 } else { bytes };
                     if is_ring {
-                        self.forget_shown(needed);
-                        self.order.note_in_ring(now, seqno, (needed, counted), room);
+                        self.note_message_in_ring(now, seqno, (needed, counted), room);
                     }
                     if asked != Some(needed) {
                         asked = Some(needed);

@@ -218,8 +218,21 @@ impl Group {
             && now.since(taken_at) >= STUCK_AFTER
     }
 
-    /// Forgets what an earlier message needed, if that is more than `needed` and the log shows it by now: each pass behind the next
-    /// message would show it again.
+    /// Notes a message of the log of a ring: how many members must show that they hold it, and its bytes under way.
+    #[inline(never)]
+    pub(super) fn note_message_in_ring(
+        &mut self,
+        now: Time,
+        seqno: Seqno,
+        (needed, bytes): (usize, usize),
+        room: u64,
+    ) {
+        self.forget_shown(needed);
+        self.order.note_in_ring(now, seqno, (needed, bytes), room);
+    }
+
+    /// Forgets what an earlier message needed, if that is more than `needed` and the log shows it by now: each pass behind
+    /// the next message would show it again.
     pub(super) fn forget_shown(&mut self, needed: usize) {
         let Some((earlier, more)) = self.order.ring.unshown.filter(|(_, more)| *more > needed) else {
             return;
