@@ -48,7 +48,6 @@ pub struct Mutant {
 const OF_GROUPS: &[Profile] =
     &[Profile::Swarm, Profile::Reset, Profile::Crash, Profile::Partition, Profile::Lossy];
 const OF_RINGS: &[Profile] = &[Profile::Token];
-const OF_RESETS: &[Profile] = &[Profile::Reset];
 const OF_OUTSIDE: &[Profile] = &[Profile::Swarm, Profile::Crash];
 const OF_CALLS: &[Profile] = &[Profile::Calls];
 const OF_REPLICAS: &[Profile] = &[Profile::Replica];
@@ -70,7 +69,9 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         CoreBug::InnocentRefusedFirst | CoreBug::ShareOfLifeAlone => OF_REPLICAS,
         // There a member that gets no entries stays so while commands wait for it.
         CoreBug::ProgressNotLookedAt => OF_REPLICAS,
-        CoreBug::NullPassCalls
+        // Many weak messages of one sender before the order takes one of them: where the token does not come.
+        CoreBug::EarlyUnbounded
+        | CoreBug::NullPassCalls
         | CoreBug::PassSkipsNext
         | CoreBug::PassGoesBack
         | CoreBug::PassNotRepeated
@@ -82,7 +83,6 @@ fn profiles_of(bug: Planted) -> &'static [Profile] {
         | CoreBug::SwitchByEnd
         | CoreBug::SwitchBeforeAcceptance
         | CoreBug::SwitchNotInBase => OF_RINGS,
-        CoreBug::SwitchKeptOverCut => OF_RESETS,
         CoreBug::HopsOfLastJoiner | CoreBug::RelayChangedEarly | CoreBug::ClientForgottenByClock => {
             OF_OUTSIDE
         }
@@ -178,8 +178,8 @@ const LATE_SEEDS: [(CoreBug, Profile, u64); 4] = [
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
     // A server that dies loses a promise that it had said before its disk had it.
     (CoreBug::PromiseUnsynced, Profile::Directory, 541),
-    // Nothing slows a sender down whose weak messages all members deliver before their seqnos.
-    (CoreBug::EarlyUnbounded, Profile::Swarm, 286),
+    // A member holds a switch of the order that the reset cuts off, and goes on.
+    (CoreBug::SwitchKeptOverCut, Profile::Reset, 2572),
 ];
 
 /// Returns the history that shows a bug, if it is not left to the seeds.
