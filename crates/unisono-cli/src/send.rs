@@ -75,8 +75,8 @@ pub(crate) struct Send {
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
-    /// Give up when the group stands still for this long, or with --outside, when no member answers for so long
-    /// [default: wait for it]
+    /// Give up when the group has been halted for this time; with --outside, when no member has answered for this time
+    /// [default: wait without limit]
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     timeout: Option<Duration>,
 

@@ -1,8 +1,6 @@
 //! Groups that lose their quorum, and what their applications receive.
 
 use crate::network::*;
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 use unisono_core::wire::*;
 use unisono_core::*;
@@ -318,23 +316,10 @@ fn a_request_to_force_is_taken_once_and_only_with_a_fresh_challenge() {
         let frame = Frame::Force { nonce, challenge, without: without.clone() };
         forge(tag, EpochTag::OUTSIDE, Uid(99), number, &[frame])
     };
-    let answers = Rc::new(Cell::new(None));
-    let told = answers.clone();
-    net.add_empty_host();
-    let outside = net.members.len() - 1;
-    net.filter(move |seen| {
-        let forcing = |frame: &Frame| match frame {
-            Frame::Forcing { answer, .. } => Some(*answer),
-            _ => None,
-        };
-        told.set(seen.frames.iter().find_map(forcing).or(told.get()));
-        PROMPT
+    let request = asks_from_outside(&mut net, 4, |frame| match frame {
+        Frame::Forcing { answer, .. } => Some(*answer),
+        _ => None,
     });
-    let request = |net: &mut Net, datagram: &[u8]| {
-        net.inject(4, address(outside), datagram);
-        net.drain(4);
-        answers.take()
-    };
     let Some(Forcing::Challenge(first)) = request(&mut net, &ask(0, 1)) else { panic!("no challenge") };
     // Another challenge was drawn since, or none, or it is too late.
     assert!(matches!(request(&mut net, &ask(first ^ 2, 2)), Some(Forcing::Challenge(_))));

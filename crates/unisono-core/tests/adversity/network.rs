@@ -2,7 +2,9 @@
 //! loses it. All members share one clock. Nothing is random but what the members draw from fixed seeds.
 
 use bytes::{Bytes, BytesMut};
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -110,6 +112,28 @@ pub(crate) fn name(text: &str) -> Name {
 
 fn decode(bytes: &[u8]) -> Vec<Frame> {
     Decoder::new(Bytes::copy_from_slice(&bytes[HEADER_BYTES..])).flatten().collect()
+}
+
+/// Adds a process outside of the group that asks this member. Returns what sends it a datagram, and returns the last answer
+/// that `pick` finds.
+pub(crate) fn asks_from_outside<A: Copy + 'static>(
+    net: &mut Net,
+    member: usize,
+    pick: fn(&Frame) -> Option<A>,
+) -> impl Fn(&mut Net, &[u8]) -> Option<A> + use<A> {
+    let answers = Rc::new(Cell::new(None));
+    let told = answers.clone();
+    net.add_empty_host();
+    let outside = net.members.len() - 1;
+    net.filter(move |seen| {
+        told.set(seen.frames.iter().find_map(pick).or(told.get()));
+        PROMPT
+    });
+    move |net, datagram| {
+        net.inject(member, address(outside), datagram);
+        net.drain(member);
+        answers.take()
+    }
 }
 
 /// Returns a datagram with these frames, as this sender would have sealed it.

@@ -1,8 +1,6 @@
 //! Switches of the order while the group runs.
 
 use crate::network::*;
-use std::cell::Cell;
-use std::rc::Rc;
 use unisono_core::wire::*;
 use unisono_core::*;
 
@@ -169,23 +167,10 @@ fn a_request_from_outside_is_taken_once_and_only_with_a_fresh_challenge() {
         let frame = Frame::Switch { nonce: 7, challenge, order };
         forge(tag, EpochTag::OUTSIDE, Uid(99), number, &[frame])
     };
-    let answers = Rc::new(Cell::new(None));
-    let told = answers.clone();
-    net.add_empty_host();
-    let outside = net.members.len() - 1;
-    net.filter(move |seen| {
-        let switching = |frame: &Frame| match frame {
-            Frame::Switching { answer, .. } => Some(*answer),
-            _ => None,
-        };
-        told.set(seen.frames.iter().find_map(switching).or(told.get()));
-        PROMPT
+    let request = asks_from_outside(&mut net, 1, |frame| match frame {
+        Frame::Switching { answer, .. } => Some(*answer),
+        _ => None,
     });
-    let request = |net: &mut Net, datagram: &[u8]| {
-        net.inject(1, address(outside), datagram);
-        net.drain(1);
-        answers.take()
-    };
     let Some(Switching::Challenge(first)) = request(&mut net, &ask(0, 1, Order::Token)) else {
         panic!("no challenge")
     };
