@@ -253,6 +253,7 @@ impl Table {
             self.watched.keep(capability.object, object.secret);
             object.secret = secret;
             self.touched.push(self.number, capability.object);
+            self.parts.note_changed((capability.object, None));
         }
         if let Some(row) = row {
             self.set_capability(&row, fresh);

@@ -59,6 +59,7 @@ mod following;
 mod history;
 mod name;
 mod object;
+mod parts;
 mod planted;
 mod queries;
 mod reach;

@@ -18,12 +18,13 @@ use crate::codec::{Reader, Writer};
 use crate::history::History;
 use crate::name::Name;
 use crate::object::{Body, Directory, Object, StoredRow};
+use crate::parts::Key;
 use crate::request::{Masks, read_columns, write_columns};
 use crate::table::{Amounts, Table};
 use crate::touched::Touched;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::mem;
+use core::ops::Bound;
 use thiserror::Error;
 
 const MAGIC: u32 = u32::from_be_bytes(*b"uniT");
@@ -74,29 +75,64 @@ impl Table {
         out.into_bytes()
     }
 
-    fn records(&self) -> Vec<Bytes> {
-        let mut records = Records::default();
-        for (number, object) in &self.objects {
-            records.begin(*number, "");
-            match &object.body {
-                Body::Directory(directory) => {
-                    write_object(DIRECTORY, *number, object, &mut records.out);
-                    write_columns(&directory.columns, &mut records.out);
-                    for (name, row) in &directory.rows {
-                        records.begin(*number, name.as_str());
-                        records.out.u8(ROW);
-                        name.write(&mut records.out);
-                        row.capability.write(&mut records.out);
-                        row.masks.write(&mut records.out);
-                    }
-                }
-                Body::File(content) => {
-                    write_object(FILE, *number, object, &mut records.out);
-                    records.out.u64(content.len() as u64);
-                }
+    /// Encodes parts of the next snapshot that have changed since the last one, about `bytes` of them. Returns true if none is
+    /// left. A snapshot encodes the others: so calls of this one, between commands, make it take little time.
+    pub fn prepare_snapshot(&mut self, bytes: usize) -> bool {
+        let Some(first) = self.first_key() else {
+            self.parts.clear();
+            return true;
+        };
+        let mut encoded = 0;
+        while let Some(start) = self.parts.to_encode(first.clone()) {
+            if encoded >= bytes {
+                return false;
             }
+            let (part, next) = self.part_from(&start);
+            encoded += part.len();
+            self.parts.keep(start, part, next);
         }
-        records.end()
+        true
+    }
+
+    fn records(&self) -> Vec<Bytes> {
+        let (mut parts, mut start) = (Vec::new(), self.first_key());
+        while let Some(from) = start {
+            let (part, next) = match self.parts.kept(&from) {
+                Some((part, next)) => (part.clone(), next.cloned()),
+                None => self.part_from(&from),
+            };
+            parts.push(part);
+            start = next;
+        }
+        parts
+    }
+
+    fn first_key(&self) -> Option<Key> {
+        self.objects.first_key_value().map(|(number, _)| (*number, None))
+    }
+
+    /// Returns the part that begins with the record at `start`, and where the next one begins.
+    fn part_from(&self, start: &Key) -> (Bytes, Option<Key>) {
+        let mut out = Writer::default();
+        for record in self.records_from(start) {
+            if self.cut.is_before(&record, out.len()) {
+                return (out.into_bytes(), Some(record.key()));
+            }
+            record.write(&mut out);
+        }
+        (out.into_bytes(), None)
+    }
+
+    fn records_from(&self, start: &Key) -> impl Iterator<Item = Record<'_>> {
+        let (first, name) = start.clone();
+        self.objects.range(first..).flat_map(move |(number, object)| {
+            let name = name.clone().filter(|_| *number == first);
+            let head = name.is_none().then_some(Record::Object(*number, object));
+            let from = name.map_or(Bound::Unbounded, Bound::Included);
+            let rows = object.directory().map(|directory| directory.rows.range((from, Bound::Unbounded)));
+            let rows = rows.into_iter().flatten().map(|(name, row)| Record::Row(*number, name, row));
+            head.into_iter().chain(rows)
+        })
     }
 
     /// Returns the number of the last command in a snapshot with this first part; `None` if it is none.
@@ -155,33 +191,74 @@ fn write_object(kind: u8, number: ObjectNumber, object: &Object, out: &mut Write
     out.u128(object.secret.to_bits());
 }
 
-/// Records, cut into parts.
-#[derive(Default)]
-struct Records {
-    parts: Vec<Bytes>,
-    out: Writer,
+/// A record of the sequence.
+enum Record<'a> {
+    Object(ObjectNumber, &'a Object),
+    Row(ObjectNumber, &'a Name, &'a StoredRow),
 }
 
-impl Records {
-    /// Begins the record of an object or, with a name, of its row.
-    fn begin(&mut self, object: ObjectNumber, name: &str) {
-        let bytes = self.out.len();
-        if bytes >= PART_BYTES_MAX || (bytes >= PART_BYTES_MIN && is_picked(object, name)) {
-            self.parts.push(mem::take(&mut self.out).into_bytes());
+impl Record<'_> {
+    fn key(&self) -> Key {
+        match self {
+            Record::Object(number, _) => (*number, None),
+            Record::Row(number, name, _) => (*number, Some((*name).clone())),
         }
     }
 
-    fn end(mut self) -> Vec<Bytes> {
-        if self.out.len() > 0 {
-            self.parts.push(self.out.into_bytes());
+    fn hash(&self) -> u64 {
+        match self {
+            Record::Object(number, _) => hash(*number, ""),
+            Record::Row(number, name, _) => hash(*number, name.as_str()),
         }
-        self.parts
+    }
+
+    fn write(&self, out: &mut Writer) {
+        match self {
+            Record::Object(number, object) => match &object.body {
+                Body::Directory(directory) => {
+                    write_object(DIRECTORY, *number, object, out);
+                    write_columns(&directory.columns, out);
+                }
+                Body::File(content) => {
+                    write_object(FILE, *number, object, out);
+                    out.u64(content.len() as u64);
+                }
+            },
+            Record::Row(_, name, row) => {
+                out.u8(ROW);
+                name.write(out);
+                row.capability.write(out);
+                row.masks.write(out);
+            }
+        }
     }
 }
 
-/// True if a part may begin with the record of this object or row.
-fn is_picked(object: ObjectNumber, name: &str) -> bool {
-    hash(object, name).is_multiple_of(RECORDS_PER_PART)
+/// Where the sequence of records is cut. All copies of a table cut it alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    one_in: u64,
+    bytes_min: usize,
+    bytes_max: usize,
+}
+
+impl Default for Cut {
+    fn default() -> Cut {
+        Cut { one_in: RECORDS_PER_PART, bytes_min: PART_BYTES_MIN, bytes_max: PART_BYTES_MAX }
+    }
+}
+
+impl Cut {
+    /// A cut into parts of few records, for tests.
+    #[cfg(test)]
+    pub(crate) fn small() -> Cut {
+        Cut { one_in: 2, bytes_min: 60, bytes_max: 200 }
+    }
+
+    /// True if a part of this many bytes ends before this record.
+    fn is_before(self, record: &Record<'_>, bytes: usize) -> bool {
+        bytes >= self.bytes_max || (bytes >= self.bytes_min && record.hash().is_multiple_of(self.one_in))
+    }
 }
 
 /// FNV-1a with 64 bits, then a multiplication that mixes the high bits into the low ones.
@@ -298,7 +375,9 @@ mod tests {
         let secret = Check::from_bits(1);
         table.execute(Command::Found { port: Port(1), secret, service: Bytes::new() });
         let root = table.root().unwrap();
-        let names = (0..).map(|number| format!("{number}")).filter(|name| is_picked(root.object, name));
+        let names = (0..)
+            .map(|number| format!("{number}"))
+            .filter(|name| hash(root.object, name).is_multiple_of(RECORDS_PER_PART));
         for name in names.take(1000) {
             let place = Place { capability: root, path: name.parse().unwrap() };
             table.execute(Command::Append { place, capability: root, masks: None }).result.unwrap();

@@ -5,10 +5,12 @@ use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::history::History;
 use crate::name::Name;
 use crate::object::{Directory, Object, StoredRow};
+use crate::parts::Parts;
 use crate::planted::{Planted, Watched};
 use crate::refusal::{Bound, Reason, Refusal};
 use crate::reply::{Answer, Event, Info, Reply};
 use crate::request::{Command, Masks, Place, Request};
+use crate::snapshot::Cut;
 use crate::touched::Touched;
 use alloc::collections::BTreeMap;
 use bytes::Bytes;
@@ -33,6 +35,9 @@ pub struct Table {
     pub(crate) amounts: Amounts,
     pub(crate) history: History,
     pub(crate) touched: Touched,
+    /// Parts of the next snapshot that are encoded already. No part of the state.
+    pub(crate) parts: Parts,
+    pub(crate) cut: Cut,
     pub(crate) watched: Watched,
 }
 
@@ -89,6 +94,8 @@ impl Table {
             amounts: Amounts::default(),
             history: History::new(limits.history_bytes),
             touched: Touched::default(),
+            parts: Parts::default(),
+            cut: Cut::default(),
             watched: Watched::default(),
         }
     }
@@ -313,6 +320,7 @@ impl Table {
         if rows.insert(name.clone(), row).is_none() {
             self.amounts.rows += 1;
         }
+        self.parts.note_changed((directory, Some(name.clone())));
         self.note(directory, event, name);
     }
 
@@ -321,6 +329,7 @@ impl Table {
         if rows.remove(name).is_some() {
             self.amounts.rows -= 1;
         }
+        self.parts.note_removed((directory, Some(name.clone())));
         self.note(directory, Event::Delete, name);
     }
 
@@ -334,6 +343,7 @@ impl Table {
             number = (1..).map(ObjectNumber).find(is_free).unwrap_or(number);
         }
         self.objects.insert(number, object);
+        self.parts.note_changed((number, None));
         number
     }
 
@@ -342,6 +352,7 @@ impl Table {
         if let Some(object) = self.objects.remove(&number) {
             self.amounts.remove(&object);
         }
+        self.parts.note_object_removed(number);
     }
 
     pub(crate) fn room_for_row(&self) -> Result<(), Reason> {

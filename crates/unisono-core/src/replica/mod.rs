@@ -662,6 +662,12 @@ impl<S: StateMachine> Replica<S> {
         hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 
+    /// Prepares a part of the state that [`Replica::present_for`] and [`Replica::applied_state`] copy. Returns true if nothing is
+    /// left to prepare. They copy all the same what is not prepared, which takes longer.
+    pub fn prepare_state(&mut self) -> bool {
+        self.replicated.as_mut().is_none_or(Replicated::prepare)
+    }
+
     /// Returns what this member has for a newcomer. A state is copied only for a member of the group. Its parts are those
     /// of [`StateMachine::snapshot`]; digests are computed later, by [`Donor::answer`].
     pub fn present_for(&self, newcomer: Uid) -> Present {

@@ -561,14 +561,19 @@ impl<S: StateMachine> Replica<S> {
     /// Applies the entries that have become durable. `reads` is true if a read asks for it.
     pub(super) fn apply_durable(&mut self, reads: bool) {
         let me = self.durable.as_ref().map_or(0, |durable| durable.block.server);
+        let mut has_prepared = false;
         while let Some(state) = &mut self.replicated
             && !self.is_stopped
             && let Some((applied, is_due)) = state.apply_durable(me, reads, self.watched)
         {
-            // While a slow disk still writes a snapshot, it begins no other one.
-            if is_due
-                && let (Some(durable), Some(ledger)) = (&mut self.durable, state.ledger())
-                && durable.may_write_snapshot()
+            if let Some(durable) = self.durable.as_mut().filter(|_| is_due) {
+                durable.note_snapshot_due();
+            }
+            // Commands wait for what is prepared: once for all that are applied now.
+            if let Some(durable) = self.durable.as_mut().filter(|durable| durable.is_snapshot_due())
+                && !core::mem::replace(&mut has_prepared, true)
+                && durable.note_prepared(state.prepare())
+                && let Some(ledger) = state.ledger()
             {
                 let parts = state.state_parts(self.watched);
                 let place = match self.watched.broken(Planted::SnapshotBeyondApplied) {

@@ -207,6 +207,11 @@ impl<S: StateMachine> Replicated<S> {
         }
     }
 
+    /// Prepares a part of the next state that is taken. Returns true if nothing is left to prepare.
+    pub(super) fn prepare(&mut self) -> bool {
+        self.machine.prepare_snapshot()
+    }
+
     /// Returns the present state for a newcomer. The first part holds what belongs to the present group, the second all
     /// of the state but the user's.
     pub(super) fn snapshot(&self, watched: Watched) -> Snapshot {

@@ -16,11 +16,13 @@ pub(crate) struct Directory {
     server: u64,
     /// The state before the last command, for a bug that looks at it.
     before: Option<Box<Table>>,
+    has_prepared: bool,
 }
 
 impl Directory {
     pub(crate) fn new(limits: Limits, bug: Option<Planted>, server: u64) -> Directory {
-        let mut directory = Directory { table: Table::new(limits), bug, server, before: None };
+        let mut directory =
+            Directory { table: Table::new(limits), bug, server, before: None, has_prepared: false };
         directory.plant();
         directory
     }
@@ -77,6 +79,12 @@ impl Directory {
 
     pub(crate) fn snapshot(&self) -> Vec<Bytes> {
         self.table.snapshot()
+    }
+
+    /// Prepares a snapshot at every second call, so that servers have to ask again.
+    pub(crate) fn prepare_snapshot(&mut self) -> bool {
+        self.has_prepared = !self.has_prepared;
+        !self.has_prepared && self.table.prepare_snapshot(usize::MAX)
     }
 
     pub(crate) fn restore(&mut self, parts: &[Bytes]) -> Result<(), NotRestored> {

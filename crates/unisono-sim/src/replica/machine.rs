@@ -211,6 +211,13 @@ impl StateMachine for Copy {
         self.step(hashed, Stepped::Members, members.iter().map(|server| server.uid).collect());
     }
 
+    fn prepare_snapshot(&mut self) -> bool {
+        match &mut self.state {
+            State::Objects(_) => true,
+            State::Directory(directory) => directory.prepare_snapshot(),
+        }
+    }
+
     fn snapshot(&self) -> Vec<Bytes> {
         let (mut parts, numbers) = match &self.state {
             State::Objects(objects) => objects.parts(),

@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::*;
+use crate::snapshot::Cut;
 use ::bytes::Bytes;
 use alloc::vec;
 use proptest::prelude::*;
@@ -47,7 +48,8 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (table, root) = founded();
+        let (mut table, root) = founded();
+        table.cut = Cut::small();
         let mut model = Model::default();
         model.run(&Command::Found { port: PORT, secret: ROOT_SECRET, service: Default::default() });
         World { table, model, known: vec![root], secrets: 0 }
@@ -190,6 +192,7 @@ impl World {
             let is_early = refusal.is_some_and(|refusal| refusal.reason.is_of_rights());
             prop_assert_eq!(early, is_early.then(|| Reply { number, changes, result }.encode()));
             prop_assert_eq!(&reply, &self.model.run(&command), "{:?}", command);
+            self.prepare(step)?;
             if let Ok(answer) = &reply.result {
                 self.learn(answer);
             }
@@ -208,9 +211,22 @@ impl World {
         Ok(false)
     }
 
+    /// Encodes a few parts. A snapshot is the same as if all were encoded then.
+    fn prepare(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let before = self.table.snapshot();
+        let is_ready = self.table.prepare_snapshot(usize::from(step.rights));
+        prop_assert_eq!(&self.table.snapshot(), &before);
+        let parts = core::mem::take(&mut self.table.parts);
+        prop_assert_eq!(&self.table.snapshot(), &before, "kept parts, {:?}", is_ready);
+        self.table.parts = parts;
+        Ok(())
+    }
+
     fn restore(&mut self) {
+        let cut = self.table.cut;
         let parts = self.table.snapshot();
         self.table = Table::restore(&parts).expect("its own snapshot");
+        self.table.cut = cut;
         assert_eq!(self.table.snapshot(), parts);
     }
 }

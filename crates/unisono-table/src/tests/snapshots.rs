@@ -52,6 +52,28 @@ fn a_table_without_a_root_is_restored_too() {
 }
 
 #[test]
+fn a_prepared_snapshot_is_the_same_and_one_change_costs_one_part() {
+    let (mut table, root) = filled(40_000);
+    let parts = table.snapshot();
+    let mut calls = 1;
+    while !table.prepare_snapshot(1) {
+        assert_eq!(table.snapshot(), parts, "after {calls} parts");
+        calls += 1;
+    }
+    assert!(calls > 10, "{calls}");
+    assert_eq!(table.snapshot(), parts);
+    for turn in [4, 20_002, 39_998] {
+        table.run_for_test(Command::DeleteRow { place: at(root, &format!("n{turn}")) }).unwrap();
+        assert!(!table.prepare_snapshot(0), "a part is to be encoded");
+        assert!(table.prepare_snapshot(1), "and no other");
+    }
+    table.parts = Default::default();
+    let anew = table.snapshot();
+    assert!(table.prepare_snapshot(usize::MAX));
+    assert_eq!(table.snapshot(), anew);
+}
+
+#[test]
 fn one_change_changes_few_parts() {
     let (mut table, root) = filled(40_000);
     let before = table.snapshot();

@@ -37,6 +37,9 @@ use unisono_fork::Process;
 /// Maximum number of notices that are kept; beyond it the oldest are dropped.
 const REPLICA_NOTICES_MAX: usize = 64;
 
+/// Maximum number of pieces in which a state is prepared for a copy: commands may change it faster.
+const PREPARES_MAX: usize = 4096;
+
 /// Interval at which replies are freed that clients need no more.
 const ASKS_FINISHED_EVERY: Duration = Duration::from_millis(500);
 /// Time for a desk to close.
@@ -406,7 +409,18 @@ impl<S: StateMachine> Copy<S> {
         }
     }
 
+    /// Prepares the state for a copy of it, piece by piece: commands are carried out in between.
+    pub(super) fn prepare_state(&self) {
+        for _ in 0..PREPARES_MAX {
+            let is_ready = self.step(|state, _| state.copy_mut().map(Replica::prepare_state)).flatten();
+            if is_ready != Some(false) {
+                return;
+            }
+        }
+    }
+
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
+
     pub(super) fn step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> Option<T> {
         let (result, mut work) = self.take_step(true, act);
         loop {

@@ -503,6 +503,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
     /// Returns the state of a server with a disk that serves, for a backup; `None` if it does not serve at present.
     /// [`DiskState::write_to`] makes a folder of it.
     pub fn disk_state(&self) -> Option<DiskState> {
+        self.copy().prepare_state();
         let state = self.copy().lock();
         let copy = state.copy()?;
         let (place, parts) = copy.applied_state()?;

@@ -73,6 +73,9 @@ pub(super) fn take<S: StateMachine>(copy: &Copy<S>, questions: &Receiver<Request
         }
         // Before the state is taken: what is of a later life than it seems is dropped sooner.
         let lives = copy.lock().lives;
+        if Donor::newcomer(&question).is_some() {
+            copy.prepare_state();
+        }
         let present = |newcomer| copy.step(|state, _| state.copy().map(|copy| copy.present_for(newcomer)));
         let present = Donor::newcomer(&question).and_then(present).flatten().unwrap_or(Present::Nothing);
         // Without that thread, this replica has ended.

@@ -46,6 +46,8 @@ const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
 /// Time after which a server says that its disk is not done with its job, so that a recovery goes on without it. Progress does
 /// not count here: with enough other servers a recovery waits for none whose disk is busy.
 const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
+/// Maximum number of times that the state is prepared for a snapshot: commands may change it faster.
+const PREPARES_MAX: u32 = 4096;
 /// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
 const APPEND_BYTES_MAX: usize = 8 << 20;
 /// Time from one look at the job under way to the next.
@@ -175,6 +177,8 @@ pub(super) struct Durable {
     under_way: Option<UnderWay>,
     /// The snapshot whose parts are being written beside the jobs.
     beside: Option<UnderWay>,
+    /// Number of times that the state has been prepared for the snapshot that is due, if one is.
+    prepared: Option<u32>,
     begun: JobNumber,
     /// Entries that are not in a job yet.
     unwritten: Vec<Bytes>,
@@ -245,6 +249,7 @@ impl Durable {
             jobs: VecDeque::new(),
             under_way: None,
             beside: None,
+            prepared: None,
             begun: 0,
             unwritten: Vec::new(),
             end,
@@ -415,6 +420,7 @@ impl Durable {
     ) {
         // What was to be appended belongs to the state that is replaced.
         self.unwritten.clear();
+        self.prepared = None;
         let jobs = self.jobs.iter_mut().map(|(_, after)| after);
         let under_way = self.under_way.iter_mut().map(|job| &mut job.after);
         // Nor does the end of a job say anything of a state that is adopted after it.
@@ -440,11 +446,32 @@ impl Durable {
     }
 
     /// True if a snapshot may be written: there is one at a time.
-    pub(super) fn may_write_snapshot(&self) -> bool {
+    fn may_write_snapshot(&self) -> bool {
         let is_one = |(job, _): &(Job, After)| matches!(job, Job::Snapshot { .. } | Job::Name);
         let is_begun =
             self.under_way.as_ref().is_some_and(|job| job.after == After::SnapshotBegun || job.is_naming);
         self.beside.is_none() && !is_begun && !self.jobs.iter().any(is_one)
+    }
+
+    /// Notes that a snapshot is due. While a slow disk still writes one, it begins no other.
+    pub(super) fn note_snapshot_due(&mut self) {
+        if self.may_write_snapshot() {
+            self.prepared.get_or_insert(0);
+        }
+    }
+
+    /// True if a snapshot is due.
+    pub(super) fn is_snapshot_due(&self) -> bool {
+        self.prepared.is_some()
+    }
+
+    /// Notes that the state was prepared for the snapshot that is due. Returns true if it is to be taken now: `is_ready`, or
+    /// commands change the state faster than it is prepared.
+    pub(super) fn note_prepared(&mut self, is_ready: bool) -> bool {
+        let prepared = self.prepared.unwrap_or(0) + 1;
+        let is_due = is_ready || prepared >= PREPARES_MAX;
+        self.prepared = (!is_due).then_some(prepared);
+        is_due
     }
 
     /// Has a snapshot written: the state at `place`, and the entries of the log after that.

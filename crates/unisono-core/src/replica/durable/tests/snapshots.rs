@@ -2,7 +2,9 @@
 
 use super::super::super::Watched;
 use super::super::super::disk::DiskDurability;
-use super::super::{After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber};
+use super::super::{
+    After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber, PREPARES_MAX,
+};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -65,6 +67,24 @@ fn entries_are_appended_while_a_snapshot_is_written_and_there_is_one_at_a_time()
     assert!(!durable.may_write_snapshot());
     durable.done(NOW, number);
     assert!(durable.may_write_snapshot());
+}
+
+#[test]
+fn a_snapshot_waits_until_its_state_is_prepared_but_not_for_ever() {
+    let mut durable = durable();
+    durable.note_snapshot_due();
+    assert!(!durable.note_prepared(false) && durable.is_snapshot_due());
+    durable.note_snapshot_due();
+    assert!(durable.note_prepared(true) && !durable.is_snapshot_due());
+    durable.note_snapshot_due();
+    assert_eq!((1..).find(|_| durable.note_prepared(false)), Some(PREPARES_MAX));
+    assert!(!durable.is_snapshot_due());
+    durable.note_snapshot_due();
+    durable.adopt(None, vec![], BTreeMap::new(), After::Joined, Watched::default());
+    assert!(!durable.is_snapshot_due(), "that state is gone");
+    let (mut durable, _) = with_a_snapshot_begun();
+    durable.note_snapshot_due();
+    assert!(!durable.is_snapshot_due(), "one is being written");
 }
 
 #[test]
