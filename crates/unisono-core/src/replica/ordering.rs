@@ -64,7 +64,12 @@ impl<S: StateMachine> Replica<S> {
         {
             self.unseen.pop_front();
         }
-        self.note_applied(applied);
+        match (applied, event) {
+            (Applied::Logged(entry), Event::Message { sender, .. }) => {
+                self.write_entry(entry, self.writes_at_once(*sender));
+            }
+            (applied, _) => self.note_applied(applied),
+        }
         if is_logged && !is_own {
             self.durable.iter_mut().for_each(Durable::note_awaited);
         }
@@ -79,7 +84,7 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn note_applied(&mut self, applied: Applied) {
         match applied {
             Applied::Nothing => {}
-            Applied::Logged(entry) => self.write_entry(entry),
+            Applied::Logged(entry) => self.write_entry(entry, true),
             Applied::DiskHeard => self.write_heard(),
             Applied::Command { client, call, position, outcome } => {
                 match self.may_answer() {

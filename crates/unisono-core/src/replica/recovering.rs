@@ -500,7 +500,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let Some(state) = &mut self.replicated else { return };
         if let Applied::Logged(entry) = state.apply(event, self.me, self.watched) {
-            self.write_entry(entry);
+            self.write_entry(entry, true);
             self.work(now);
         }
     }
@@ -600,10 +600,24 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Has an entry of the log written.
-    pub(super) fn write_entry(&mut self, entry: bytes::Bytes) {
+    /// True if this server's disk is one of those for which the caller of a command waits, that `receiver` received: with
+    /// durability *majority*, those of the receiver and of the next in rank order, as many as make a majority of the servers.
+    /// The others write it with what comes next, or a little later.
+    pub(super) fn writes_at_once(&self, receiver: Uid) -> bool {
+        let (Some(durable), Some(view)) = (&self.durable, &self.view) else { return true };
+        if durable.block.durability != DiskDurability::Majority {
+            return true;
+        }
+        let rank = |uid| view.members.iter().position(|member| member.uid == uid);
+        let (Some(receiver), Some(me)) = (rank(receiver), rank(self.me)) else { return true };
+        let behind = (me + view.members.len() - receiver) % view.members.len();
+        behind <= usize::from(durable.block.servers) / 2
+    }
+
+    /// Has an entry of the log written, at once or with what comes next.
+    pub(super) fn write_entry(&mut self, entry: bytes::Bytes, at_once: bool) {
         let Some(durable) = &mut self.durable else { return };
-        durable.append(entry);
+        durable.append(entry, at_once);
         if self.watched.broken(Planted::AnnouncedUnsynced)
             && let Some(end) =
                 self.replicated.as_ref().and_then(Replicated::ledger).map(|ledger| ledger.end())
@@ -628,8 +642,11 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Ends this life if the disk hangs or no donor is found.
+    /// Ends this life if the disk hangs or no donor is found. Writes what has waited for long enough.
     pub(super) fn check_disk(&mut self, now: Time) {
+        if self.durable.as_ref().and_then(Durable::writes_at).is_some_and(|at| at <= now) {
+            self.work(now);
+        }
         let has_donor = self.fetching().is_some_and(|progress| progress.bytes_total > 0);
         let Some(durable) = &mut self.durable else { return };
         if durable.hangs(now) {
@@ -654,7 +671,8 @@ impl<S: StateMachine> Replica<S> {
         let durable = self.durable.as_ref()?;
         let seeks = durable.joining_since.filter(|_| durable.stage == Stage::Joining);
         let stalls = durable.stalls_at().filter(|_| self.view.is_some());
-        earlier(earlier(durable.looks_at(), stalls), seeks.map(|since| since + SEEKS_DONOR_MAX))
+        let wakes = earlier(durable.looks_at(), durable.writes_at());
+        earlier(earlier(wakes, stalls), seeks.map(|since| since + SEEKS_DONOR_MAX))
     }
 
     /// Ends this life; the next one enters a group, or forms one with other servers.

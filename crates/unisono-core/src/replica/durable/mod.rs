@@ -48,6 +48,8 @@ const DISK_HANGS_AFTER: Duration = Duration::from_secs(10);
 const DISK_STALLS_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of times that the state is prepared for a snapshot: commands may change it faster.
 const PREPARES_MAX: u32 = 4096;
+/// Time for which entries wait for others, at servers whose disks the callers do not wait for.
+const WRITES_WITHIN: Duration = Duration::from_millis(2);
 /// Maximum bytes of commands in one append, 8 MiB: a disk that gets on slowly must not count as hung.
 const APPEND_BYTES_MAX: usize = 8 << 20;
 /// Time from one look at the job under way to the next.
@@ -182,6 +184,10 @@ pub(super) struct Durable {
     begun: JobNumber,
     /// Entries that are not in a job yet.
     unwritten: Vec<Bytes>,
+    /// True if one of them is to be written at once.
+    is_urgent: bool,
+    /// When they are written at the latest, if none of them is urgent.
+    writes_by: Option<Time>,
     /// Place of the last entry, written or not.
     end: Place,
     /// Place through which the log is on disk.
@@ -252,6 +258,8 @@ impl Durable {
             prepared: None,
             begun: 0,
             unwritten: Vec::new(),
+            is_urgent: false,
+            writes_by: None,
             end,
             synced: end,
             adopted: None,
@@ -332,6 +340,7 @@ impl Durable {
     /// Begins a life as a member of a group.
     pub(super) fn begin_life(&mut self) {
         self.former = self.former.max(self.synced);
+        self.is_urgent = true;
         self.marks.begin_life();
     }
 
@@ -396,9 +405,10 @@ impl Durable {
 
     // --- jobs ---
 
-    /// Has an entry appended with the next batch.
-    pub(super) fn append(&mut self, entry: Bytes) {
+    /// Has an entry appended with the next batch. Unless it is urgent, the batch may wait a while for another one that is.
+    pub(super) fn append(&mut self, entry: Bytes, is_urgent: bool) {
         self.unwritten.push(entry);
+        self.is_urgent |= is_urgent;
         self.end += 1;
         self.last_generation = self.block.generation;
     }
@@ -420,6 +430,7 @@ impl Durable {
     ) {
         // What was to be appended belongs to the state that is replaced.
         self.unwritten.clear();
+        self.writes_by = None;
         self.prepared = None;
         let jobs = self.jobs.iter_mut().map(|(_, after)| after);
         let under_way = self.under_way.iter_mut().map(|job| &mut job.after);
@@ -499,6 +510,7 @@ impl Durable {
 
     /// Makes a job of the entries that have none.
     fn flush(&mut self, heard: &BTreeMap<u8, Heard>) {
+        (self.is_urgent, self.writes_by) = (false, None);
         while !self.unwritten.is_empty() {
             let mut bytes = 0;
             let fits = self.unwritten.iter().take_while(|entry| {
@@ -519,7 +531,7 @@ impl Durable {
         if self.under_way.is_some() {
             return None;
         }
-        if self.jobs.is_empty() {
+        if self.jobs.is_empty() && self.writes_now(now) {
             self.flush(heard);
         }
         let (job, after) = self.jobs.pop_front()?;
@@ -527,6 +539,12 @@ impl Durable {
         let is_naming = job == Job::Name;
         self.under_way = Some(UnderWay { is_naming, ..UnderWay::new(self.begun, after, now) });
         Some((self.begun, job))
+    }
+
+    /// True if the entries that are in no job are to be written now.
+    fn writes_now(&mut self, now: Time) -> bool {
+        let may_wait = !self.unwritten.is_empty() && !self.is_urgent && self.stage == Stage::Open;
+        !may_wait || *self.writes_by.get_or_insert(now + WRITES_WITHIN) <= now
     }
 
     /// Notes that a job is done, and returns what is to be said.
@@ -592,6 +610,11 @@ impl Durable {
     /// Returns when to look next whether the disk hangs.
     pub(super) fn looks_at(&self) -> Option<Time> {
         self.under_way.iter().chain(&self.beside).map(UnderWay::looks_at).min()
+    }
+
+    /// Returns when entries are to be written that wait for others, if the disk has no job.
+    pub(super) fn writes_at(&self) -> Option<Time> {
+        self.writes_by.filter(|_| self.under_way.is_none())
     }
 }
 

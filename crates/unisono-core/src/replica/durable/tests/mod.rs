@@ -5,7 +5,7 @@ mod who_goes_on;
 
 use super::super::disk::{Created, DiskDurability, Loaded};
 use super::super::*;
-use super::{DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Job, JobNumber};
+use super::{DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Job, JobNumber, WRITES_WITHIN};
 use crate::identity::{EpochId, Member, Name, Port};
 use crate::rpc::{RequestId, Source};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -238,9 +238,18 @@ impl Made {
             let job = self.servers.iter_mut().find_map(|(id, server)| {
                 (!server.disk_waits && !server.jobs.is_empty()).then(|| (*id, server.jobs.remove(0)))
             });
-            let Some((id, (number, job))) = job else { return };
-            self.store(id, job);
-            self.servers.get_mut(&id).unwrap().replica.handle_stored(NOW, number, Ok(()));
+            if let Some((id, (number, job))) = job {
+                self.store(id, job);
+                self.servers.get_mut(&id).unwrap().replica.handle_stored(NOW, number, Ok(()));
+                continue;
+            }
+            let soon = NOW + WRITES_WITHIN;
+            let mut waiting = self.servers.values_mut().map(|server| &mut server.replica);
+            let Some(waits) = waiting.find(|replica| replica.disk_wakes_at().is_some_and(|at| at <= soon))
+            else {
+                return;
+            };
+            waits.handle_timeout(soon);
         }
         panic!("outputs without end");
     }
@@ -394,6 +403,20 @@ fn a_service_is_created_by_all_and_a_command_is_answered_when_two_disks_have_it(
     made.settle();
     assert_eq!(made.answer(1).unwrap(), "1");
     assert_eq!(made.words(3), Some(vec!["a".into()]));
+}
+
+#[test]
+fn the_disks_that_a_caller_waits_for_write_at_once() {
+    let at_once = |made: &Made, receiver: u8| -> Vec<u8> {
+        let uid = Uid(made.servers[&receiver].uid);
+        let writes = |id: &u8| made.servers[id].replica.writes_at_once(uid);
+        made.view.iter().copied().filter(writes).collect()
+    };
+    let mut made = created();
+    assert_eq!([1, 2, 3].map(|receiver| at_once(&made, receiver)), [vec![1, 2], vec![2, 3], vec![1, 3]]);
+    made.reset_without(2);
+    assert_eq!([1, 3].map(|receiver| at_once(&made, receiver)), [vec![1, 3], vec![1, 3]]);
+    assert_eq!(at_once(&created_with(DiskDurability::One), 1), [1, 2, 3]);
 }
 
 #[test]

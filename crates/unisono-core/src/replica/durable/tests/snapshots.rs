@@ -3,7 +3,8 @@
 use super::super::super::Watched;
 use super::super::super::disk::DiskDurability;
 use super::super::{
-    After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber, PREPARES_MAX,
+    After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber, PREPARES_MAX, Stage,
+    WRITES_WITHIN,
 };
 use crate::time::Time;
 use alloc::collections::BTreeMap;
@@ -39,7 +40,7 @@ fn next(durable: &mut Durable) -> Option<(JobNumber, Job)> {
 /// Lets a server begin a snapshot after the first of two entries. Returns the number of the job, which is done.
 fn with_a_snapshot_begun() -> (Durable, JobNumber) {
     let mut durable = durable();
-    ["a", "b"].iter().for_each(|text| durable.append(entry(text)));
+    ["a", "b"].iter().for_each(|text| durable.append(entry(text), true));
     durable.write_snapshot(1, vec![entry("state")], vec![entry("b")], &BTreeMap::new());
     let (number, job) = next(&mut durable).unwrap();
     assert!(matches!(job, Job::Append { first: 1, .. }));
@@ -54,7 +55,7 @@ fn with_a_snapshot_begun() -> (Durable, JobNumber) {
 fn entries_are_appended_while_a_snapshot_is_written_and_there_is_one_at_a_time() {
     let (mut durable, snapshot) = with_a_snapshot_begun();
     assert!(durable.is_idle() && !durable.may_write_snapshot());
-    durable.append(entry("c"));
+    durable.append(entry("c"), true);
     let (number, job) = next(&mut durable).unwrap();
     assert!(matches!(job, Job::Append { first: 3, .. }));
     durable.snapshot_written(number);
@@ -67,6 +68,26 @@ fn entries_are_appended_while_a_snapshot_is_written_and_there_is_one_at_a_time()
     assert!(!durable.may_write_snapshot());
     durable.done(NOW, number);
     assert!(durable.may_write_snapshot());
+}
+
+#[test]
+fn what_no_caller_waits_for_is_written_with_what_comes_next_or_soon() {
+    let mut durable = durable();
+    durable.append(entry("a"), false);
+    assert!(next(&mut durable).is_some(), "a server that is not open writes at once");
+    let mut durable = self::durable();
+    durable.stage = Stage::Open;
+    durable.append(entry("a"), false);
+    assert_eq!((next(&mut durable), durable.writes_at()), (None, Some(NOW + WRITES_WITHIN)));
+    durable.append(entry("b"), true);
+    let (number, job) = next(&mut durable).unwrap();
+    assert!(matches!(job, Job::Append { first: 1, entries, .. } if entries.len() == 2));
+    durable.append(entry("c"), false);
+    assert_eq!(durable.writes_at(), None);
+    durable.done(NOW, number);
+    assert_eq!((next(&mut durable), durable.writes_at()), (None, Some(NOW + WRITES_WITHIN)));
+    let (_, job) = durable.next_job(NOW + WRITES_WITHIN, &BTreeMap::new()).unwrap();
+    assert!(matches!(job, Job::Append { first: 3, .. }));
 }
 
 #[test]
@@ -94,7 +115,7 @@ fn a_snapshot_hangs_only_if_it_does_not_get_on() {
         let (mut durable, snapshot) = with_a_snapshot_begun();
         for count in 1..=40 {
             // Appends end in time: that is no progress of the snapshot.
-            durable.append(entry("c"));
+            durable.append(entry("c"), true);
             let (number, _) = durable.next_job(second(count), &BTreeMap::new()).unwrap();
             if is_told {
                 durable.note_progress(second(count), snapshot, Watched::default());
@@ -121,7 +142,7 @@ fn a_state_that_is_adopted_ends_a_snapshot() {
     durable.done(NOW, number);
     assert!(durable.is_idle() && durable.may_write_snapshot());
     // Also one that was not begun yet.
-    durable.append(entry("a"));
+    durable.append(entry("a"), true);
     durable.write_snapshot(1, vec![], vec![], &BTreeMap::new());
     durable.adopt(None, vec![], BTreeMap::new(), After::Joined, Watched::default());
     for kind in ["append", "snapshot", "adopt"] {
