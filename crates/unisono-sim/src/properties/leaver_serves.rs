@@ -4,7 +4,8 @@
 //! leaver, which is excluded then. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave
 //! the others stuck without any crash.
 //!
-//! The times that count are those at which the member itself knew its leave to be accepted, and parted. Its
+//! The times that count are those at which the member itself knew its leave to be accepted, or the decision of a reset that
+//! excludes it, and parted. Its
 //! application may receive both later, at once, or never. A leaver that does not know its leave to be accepted may
 //! itself be needed for that, so it gives up only after a minute.
 
@@ -26,7 +27,7 @@ const PATIENCE_UNKNOWING: Duration = Duration::from_secs(55);
 #[derive(Clone, Debug, Default)]
 struct Parting {
     asked: Option<Time>,
-    /// Time at which it knew the leave to be accepted.
+    /// Time at which it knew the leave to be accepted, or that a reset excludes it.
     known: Option<Time>,
     /// True if it parted too soon, unless its leave is never numbered.
     is_early: bool,
@@ -104,7 +105,8 @@ impl Property for LeaverServes {
     }
 
     fn interests(&self) -> u64 {
-        let parting = Kind::LeaveAsked.bit() | Kind::LeaveKnown.bit() | Kind::Parted.bit();
+        let known = Kind::LeaveKnown.bit() | Kind::Excluded.bit();
+        let parting = Kind::LeaveAsked.bit() | known | Kind::Parted.bit();
         Kind::Stored.bit() | Kind::Started.bit() | parting
     }
 
@@ -124,6 +126,11 @@ impl Property for LeaverServes {
             }
             What::LeaveKnown => {
                 self.partings.at(life).known = Some(at);
+                None
+            }
+            // A leaver that knows the decision of a reset without it is not needed for the acceptance of its leave.
+            What::Excluded { epoch: Some(_) } => {
+                self.partings.at(life).known.get_or_insert(at);
                 None
             }
             _ => {
@@ -193,6 +200,18 @@ mod tests {
         assert!(check(&fixture).is_err());
         parts_at(&mut fixture, known + PATIENCE);
         assert!(check(&fixture).is_ok());
+    }
+
+    #[test]
+    fn accepts_a_leaver_that_has_waited_long_since_a_reset_excluded_it() {
+        for epoch in [Some(Epoch(1)), None] {
+            let mut fixture = without(&[0, 1]);
+            let known = fixture.last(|record| record.what == What::LeaveKnown);
+            known.what = What::Excluded { epoch };
+            let at = known.at + PATIENCE;
+            parts_at(&mut fixture, at);
+            assert_eq!(check(&fixture).is_ok(), epoch.is_some());
+        }
     }
 
     #[test]
