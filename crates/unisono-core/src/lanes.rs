@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 /// The lanes. See the module.
 #[derive(Debug)]
-pub(super) struct Lanes<T> {
+pub(crate) struct Lanes<T> {
     lanes: BTreeMap<Source, VecDeque<T>>,
     /// The lanes that are not empty, that whose turn is next first.
     turns: VecDeque<Source>,
@@ -23,11 +23,11 @@ impl<T> Default for Lanes<T> {
 
 impl<T> Lanes<T> {
     /// Returns the number of requests that wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn push(&mut self, source: Source, request: T) {
+    pub(crate) fn push(&mut self, source: Source, request: T) {
         let lane = self.lanes.entry(source).or_default();
         if lane.is_empty() {
             self.turns.push_back(source);
@@ -37,7 +37,7 @@ impl<T> Lanes<T> {
     }
 
     /// Removes the first request of the lane whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let source = self.turns.pop_front()?;
         let lane = self.lanes.get_mut(&source)?;
         let request = lane.pop_front();
@@ -52,17 +52,17 @@ impl<T> Lanes<T> {
     }
 
     /// Returns the first request of this address.
-    pub(super) fn front(&self, source: Source) -> Option<&T> {
+    pub(crate) fn front(&self, source: Source) -> Option<&T> {
         self.lanes.get(&source)?.front()
     }
 
     /// Returns the address whose turn it is.
-    pub(super) fn next_source(&self) -> Option<Source> {
+    pub(crate) fn next_source(&self) -> Option<Source> {
         self.turns.front().copied()
     }
 
     /// Removes the first request of this address.
-    pub(super) fn drop_front(&mut self, source: Source) {
+    pub(crate) fn drop_front(&mut self, source: Source) {
         let Some(lane) = self.lanes.get_mut(&source) else { return };
         self.len -= usize::from(lane.pop_front().is_some());
         if lane.is_empty() {
@@ -72,7 +72,7 @@ impl<T> Lanes<T> {
     }
 
     /// Keeps the requests of which `keeps` is true.
-    pub(super) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
         self.lanes.retain(|_, lane| {
             lane.retain(&mut keeps);
             !lane.is_empty()

@@ -79,6 +79,7 @@ mod flow;
 mod fragment;
 mod group;
 mod identity;
+mod lanes;
 pub mod locks;
 mod log;
 pub mod look;

@@ -166,6 +166,7 @@ fn the_entries_of_a_log_are_as_the_page_says() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        window: 1024,
         quorums_intersect: true,
         digest: sha256,
     };

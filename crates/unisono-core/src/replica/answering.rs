@@ -219,8 +219,19 @@ impl<S: StateMachine> Replica<S> {
             let refusal = Outcome::Refuse(Bytes::from_static(NO_ROOM));
             return self.answer(Asked::of(&request), &refusal);
         }
-        let command = self.waiting.add_request(self.now, request);
-        self.submit_command(command);
+        if let Some(command) = self.waiting.add_request(self.now, request) {
+            self.submit_command(command);
+        }
+        self.submit_in_turn();
+    }
+
+    /// Submits callers' commands whose turn it is.
+    pub(super) fn submit_in_turn(&mut self) {
+        while !self.is_stopped
+            && let Some(command) = self.waiting.take_turn(self.now)
+        {
+            self.submit_command(command);
+        }
     }
 
     // --- reads ---

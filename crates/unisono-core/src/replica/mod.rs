@@ -193,7 +193,7 @@ impl<S: StateMachine> Replica<S> {
     fn empty(me: Uid, settings: ReplicaSettings) -> Replica<S> {
         Replica {
             me,
-            waiting: Waiting::new(settings.client),
+            waiting: Waiting::new(settings.client, settings.window),
             settings,
             view: None,
             replicated: None,
@@ -375,6 +375,7 @@ impl<S: StateMachine> Replica<S> {
         for id in requests.into_iter().chain(self.reads.drop_expired(now)) {
             self.give_up(id);
         }
+        self.submit_in_turn();
         if !self.waiting.is_empty() || self.reads.has_requests() {
             self.tidy_by(now);
         }

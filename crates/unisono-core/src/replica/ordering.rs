@@ -73,6 +73,14 @@ impl<S: StateMachine> Replica<S> {
         if is_logged && !is_own {
             self.durable.iter_mut().for_each(Durable::note_awaited);
         }
+        if is_own
+            && is_logged
+            && let Event::Message { payload, .. } = event
+            && let Some(Word::Command(command)) = Word::read(payload.clone())
+        {
+            self.waiting.note_placed(command.client, command.call);
+        }
+        self.submit_in_turn();
         self.write_view();
         self.after_change(event);
         self.apply_durable(false);
@@ -116,6 +124,7 @@ impl<S: StateMachine> Replica<S> {
         for command in self.waiting.commands(now) {
             self.submit_command(command);
         }
+        self.submit_in_turn();
     }
 
     /// Submits a command, unless too few members have the state: then it waits here.

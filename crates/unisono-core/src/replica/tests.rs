@@ -172,6 +172,7 @@ impl Made {
             message_bytes_max: 1 << 20,
             members_min: self.members_min,
             names: Vec::new(),
+            window: 1024,
             quorums_intersect: true,
             digest,
         };
@@ -592,6 +593,7 @@ fn a_state_that_cannot_be_restored_ends_the_newcomer_only() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        window: 1024,
         quorums_intersect: true,
         digest,
     };
@@ -865,6 +867,7 @@ fn a_copy_that_differs_from_the_majority_stops_and_names_the_commands() {
         message_bytes_max: 1 << 20,
         members_min: 1,
         names: Vec::new(),
+        window: 1024,
         quorums_intersect: true,
         digest,
     };

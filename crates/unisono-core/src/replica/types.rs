@@ -114,6 +114,8 @@ pub struct ReplicaSettings {
     pub members_min: u16,
     /// The names that count towards this minimum; all members count if there are none.
     pub names: Vec<Name>,
+    /// Maximum number of the member's messages under way ([`GroupConfig::window`]).
+    pub window: u32,
     /// True if any two quorums of the group have a member in common ([`GroupConfig::quorums_intersect`]): only then a command
     /// can be held by a majority or by all.
     pub quorums_intersect: bool,

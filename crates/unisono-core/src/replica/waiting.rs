@@ -1,8 +1,13 @@
-//! Commands that this member submitted and whose outcome it does not know yet: those of callers and its own.
+//! Commands whose outcome this member does not know yet: those of callers and its own.
+//!
+//! A group takes a window of messages at a time, and what waits for that waits in a line. So callers' commands are submitted
+//! only while few have no place in the order yet. The others wait in lanes, one for each source address, which take turns: one
+//! with thousands of commands holds up another's first one for a few places of the order alone.
 
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
+use crate::lanes::Lanes;
 use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId, Source};
 use crate::shares::{Bound, Counts};
@@ -19,6 +24,10 @@ const CLIENT_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
 /// The same of all clients, with the share of a source address. The number of commands is bounded by the queue of requests.
 const WAITING: Bound = Bound { most: WAITING_BYTES_MAX, part: 2 };
 
+/// Maximum number of commands without a place in the order for which a caller's command is submitted. Where an order takes
+/// 10 ms, this many make 25,600 commands a second.
+const UNPLACED_MAX: usize = 256;
+
 /// The commands, by client and number.
 pub(super) struct Waiting {
     /// Uid under which the commands of this process are remembered.
@@ -26,6 +35,12 @@ pub(super) struct Waiting {
     /// Number of commands of this process so far.
     begun: CommandNumber,
     commands: BTreeMap<(Uid, CallNumber), Entry>,
+    /// The callers' commands that are not submitted yet, and some that wait no longer.
+    queued: Lanes<(Uid, CallNumber)>,
+    /// Number of commands that are submitted and have no place in the order yet, as far as this member knows.
+    unplaced: usize,
+    /// Maximum of that number for which a caller's command is submitted.
+    unplaced_max: usize,
     /// Bytes of their messages.
     bytes: usize,
     /// The same of each client, and of each source address.
@@ -33,7 +48,18 @@ pub(super) struct Waiting {
     of_sources: Counts<Source>,
 }
 
+/// How far a command has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It waits for its turn.
+    Queued,
+    Submitted,
+    /// It is in the order, and waits for its outcome.
+    Placed,
+}
+
 struct Entry {
+    stage: Stage,
     /// Requests to answer; there are several if a client repeated its call.
     requests: Vec<Asked>,
     own: Option<CommandNumber>,
@@ -76,11 +102,14 @@ pub(super) struct Waiters {
 }
 
 impl Waiting {
-    pub(super) fn new(client: Uid) -> Waiting {
+    pub(super) fn new(client: Uid, window: u32) -> Waiting {
         Waiting {
             client,
             begun: 0,
             commands: BTreeMap::new(),
+            queued: Lanes::default(),
+            unplaced: 0,
+            unplaced_max: (window as usize).clamp(1, UNPLACED_MAX),
             bytes: 0,
             of_clients: Counts::default(),
             of_sources: Counts::default(),
@@ -111,15 +140,18 @@ impl Waiting {
         self.commands.is_empty()
     }
 
-    /// Adds a caller's request, and returns the message to submit.
-    pub(super) fn add_request(&mut self, now: Time, request: Request) -> Ordered {
+    /// Adds a caller's request. Returns the message to submit if its command waits already, and had its turn.
+    pub(super) fn add_request(&mut self, now: Time, request: Request) -> Option<Ordered> {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);
         let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
-        if !self.commands.contains_key(&key) {
+        let is_new = !self.commands.contains_key(&key);
+        if is_new {
             self.count(key.0, Some(source), length);
+            self.queued.push(source, key);
         }
         let entry = self.commands.entry(key).or_insert_with(|| Entry {
+            stage: Stage::Queued,
             requests: Vec::new(),
             own: None,
             source: Some(source),
@@ -131,7 +163,28 @@ impl Waiting {
         });
         entry.requests.push(asked);
         entry.deadline = entry.deadline.max(deadline);
-        entry.ordered(now, key)
+        (entry.stage != Stage::Queued).then(|| entry.ordered(now, key))
+    }
+
+    /// Returns the message of the next caller's command to submit, while few have no place.
+    pub(super) fn take_turn(&mut self, now: Time) -> Option<Ordered> {
+        while self.unplaced < self.unplaced_max {
+            let key = self.queued.pop()?;
+            if let Some(entry) = self.commands.get_mut(&key).filter(|entry| entry.stage == Stage::Queued) {
+                entry.stage = Stage::Submitted;
+                self.unplaced += 1;
+                return Some(entry.ordered(now, key));
+            }
+        }
+        None
+    }
+
+    /// Notes that a command has its place in the order.
+    pub(super) fn note_placed(&mut self, client: Uid, call: CallNumber) {
+        if let Some(entry) = self.commands.get_mut(&(client, call)) {
+            self.unplaced -= usize::from(entry.stage == Stage::Submitted);
+            entry.stage = Stage::Placed;
+        }
     }
 
     /// Adds a command of this process, and returns its number and the message to submit. `service` is the founding epoch
@@ -150,7 +203,10 @@ impl Waiting {
         let (requests, submitted_in) = (Vec::new(), service);
         let quality = Quality::ORDERED;
         let (own, source) = (Some(number), None);
-        let entry = Entry { requests, own, source, payload, quality, finished_below, deadline, submitted_in };
+        let stage = Stage::Submitted;
+        let entry =
+            Entry { stage, requests, own, source, payload, quality, finished_below, deadline, submitted_in };
+        self.unplaced += 1;
         let ordered = entry.ordered(now, key);
         self.count(key.0, None, entry.bytes());
         self.commands.insert(key, entry);
@@ -169,9 +225,10 @@ impl Waiting {
         self.commands.range(own).next().map(|((_, number), _)| *number)
     }
 
-    /// Returns the messages of all commands that wait.
+    /// Returns the messages of all commands that were submitted and wait.
     pub(super) fn commands(&self, now: Time) -> Vec<Ordered> {
-        let live = self.commands.iter().filter(|(_, entry)| entry.deadline > now);
+        let is_live = |entry: &Entry| entry.stage != Stage::Queued && entry.deadline > now;
+        let live = self.commands.iter().filter(|(_, entry)| is_live(entry));
         live.map(|(key, entry)| entry.ordered(now, *key)).collect()
     }
 
@@ -205,7 +262,9 @@ impl Waiting {
         self.begun = earlier.begun;
         for (key, entry) in earlier.commands.into_iter().filter(|(_, entry)| entry.own.is_some()) {
             self.count(key.0, None, entry.bytes());
-            self.commands.insert(key, Entry { requests: Vec::new(), source: None, ..entry });
+            self.unplaced += 1;
+            let stage = Stage::Submitted;
+            self.commands.insert(key, Entry { stage, requests: Vec::new(), source: None, ..entry });
         }
     }
 
@@ -256,6 +315,7 @@ impl Waiting {
     /// Notes that a command does not wait any longer.
     fn release(&mut self, client: Uid, entry: &Entry) {
         self.bytes -= entry.bytes();
+        self.unplaced -= usize::from(entry.stage == Stage::Submitted);
         self.of_clients.subtract(client, entry.bytes());
         if let Some(source) = entry.source {
             self.of_sources.subtract(source, entry.bytes());
@@ -272,6 +332,7 @@ impl Waiting {
             }
             stays
         });
+        self.queued.retain(|key| commands.contains_key(key));
         self.commands = commands;
     }
 }
@@ -292,5 +353,94 @@ impl Entry {
             quality: self.quality,
             payload: self.payload.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Port;
+
+    const NOW: Time = Time::from_nanos(1_000_000_000);
+    const LATER: Time = Time::from_nanos(9_000_000_000);
+
+    /// A command of a client at this host.
+    fn request(host: u8, call: CallNumber) -> Request {
+        Request {
+            id: RequestId::numbered(u32::from(host) * 100 + call as u32),
+            port: Port::default(),
+            client: Uid(host.into()),
+            source: Source::of_host(host),
+            call,
+            finished_below: 0,
+            hops: 0,
+            again: false,
+            deadline: LATER,
+            wishes: None,
+            whole_bytes: None,
+            payload: Bytes::from_static(b"command"),
+        }
+    }
+
+    /// Returns the client and number of each command whose turn it is.
+    fn turns(waiting: &mut Waiting) -> Vec<(u64, CallNumber)> {
+        let next = || waiting.take_turn(NOW).map(|ordered| (ordered.client.0, ordered.call));
+        core::iter::from_fn(next).collect()
+    }
+
+    fn with(window: u32, requests: &[(u8, CallNumber)]) -> Waiting {
+        let mut waiting = Waiting::new(Uid(77), window);
+        for (host, call) in requests {
+            assert!(waiting.add_request(NOW, request(*host, *call)).is_none(), "it waits for its turn");
+        }
+        waiting
+    }
+
+    #[test]
+    fn an_address_with_many_commands_holds_up_another_for_one_turn() {
+        let mut waiting = with(2, &[(1, 1), (1, 2), (1, 3), (1, 4)]);
+        assert_eq!(turns(&mut waiting), [(1, 1), (1, 2)]);
+        waiting.add_request(NOW, request(2, 1));
+        assert_eq!(turns(&mut waiting), [], "two have no place");
+        waiting.note_placed(Uid(1), 1);
+        waiting.note_placed(Uid(1), 1);
+        assert_eq!(turns(&mut waiting), [(1, 3)]);
+        waiting.note_placed(Uid(1), 2);
+        assert_eq!(turns(&mut waiting), [(2, 1)]);
+        // An outcome frees a turn too, and once.
+        waiting.take(Uid(1), 1).unwrap();
+        assert_eq!(turns(&mut waiting), []);
+        waiting.take(Uid(1), 3).unwrap();
+        assert_eq!(turns(&mut waiting), [(1, 4)]);
+    }
+
+    #[test]
+    fn a_repeat_is_submitted_again_if_its_command_had_its_turn() {
+        let mut waiting = with(1, &[(1, 1), (1, 2)]);
+        assert_eq!(turns(&mut waiting), [(1, 1)]);
+        assert!(waiting.add_request(NOW, request(1, 1)).is_some());
+        assert!(waiting.add_request(NOW, request(1, 2)).is_none());
+        let submitted: Vec<CallNumber> = waiting.commands(NOW).iter().map(|ordered| ordered.call).collect();
+        assert_eq!(submitted, [1], "the other one waits for its turn");
+    }
+
+    #[test]
+    fn what_is_given_up_takes_no_turn() {
+        let mut waiting = with(1, &[(1, 1), (1, 2), (2, 1)]);
+        assert_eq!(turns(&mut waiting), [(1, 1)]);
+        let (_, requests) = waiting.drop_expired(LATER);
+        assert_eq!((requests.len(), waiting.is_empty(), waiting.unplaced), (3, true, 0));
+        waiting.add_request(NOW, request(3, 1));
+        assert_eq!(turns(&mut waiting), [(3, 1)]);
+        assert_eq!((waiting.take_requests().len(), waiting.unplaced), (1, 0));
+        // Own commands wait for no turn, and take part in the number.
+        waiting.add_own(NOW, Bytes::new(), LATER, None);
+        waiting.add_request(NOW, request(1, 1));
+        assert_eq!(turns(&mut waiting), []);
+        waiting.note_placed(Uid(77), 1);
+        assert_eq!(turns(&mut waiting), [(1, 1)]);
+        let mut next = Waiting::new(Uid(77), 1);
+        next.take_own(waiting);
+        assert_eq!(next.unplaced, 1, "it is submitted again");
     }
 }

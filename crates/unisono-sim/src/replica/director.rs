@@ -371,6 +371,7 @@ impl Director {
             message_bytes_max: self.plan.config.message_bytes_max as usize,
             members_min: self.plan.config.members_min,
             names: ReplicaSettings::names_of(&self.plan.config),
+            window: self.plan.config.window,
             handlers: self.plan.handlers.as_ref().map_or_else(Vec::new, |plan| plan.claims(process)),
             disk,
             former,

@@ -383,6 +383,7 @@ impl<S: StateMachine> Copy<S> {
             message_bytes_max: settings.config.message_bytes_max as usize,
             members_min: settings.config.members_min,
             names: ReplicaSettings::names_of(&settings.config),
+            window: settings.config.window,
             quorums_intersect: settings.config.quorums_intersect(),
             digest: transfer::sha256,
         }

@@ -93,6 +93,7 @@ impl Life {
             message_bytes_max: config.message_bytes_max as usize,
             members_min: config.members_min,
             names: ReplicaSettings::names_of(&config),
+            window: config.window,
             quorums_intersect: config.quorums_intersect(),
             digest,
         }

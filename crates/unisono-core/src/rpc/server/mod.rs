@@ -10,7 +10,6 @@ mod arrivals;
 mod budget;
 mod cookie;
 mod finished;
-mod lanes;
 mod session;
 mod sessions;
 mod telling;
@@ -31,6 +30,7 @@ use super::types::{
 use super::watch::CallAccount;
 use super::work::WorkBudget;
 use crate::identity::Port;
+use crate::lanes::Lanes;
 use crate::planted::{Planted, Probe};
 use crate::shares::{Counts, Source};
 use crate::table::Table;
@@ -44,7 +44,6 @@ use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
 use finished::Finished;
-use lanes::Lanes;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
 

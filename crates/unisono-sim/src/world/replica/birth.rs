@@ -132,6 +132,8 @@ pub(crate) struct ServerBirth {
     pub(crate) members_min: u16,
     /// The names that count towards the minimum.
     pub(crate) names: Vec<Name>,
+    /// The group's window.
+    pub(crate) window: u32,
     /// The handlers that it claims.
     pub(crate) handlers: Vec<u8>,
     /// Present for a server with a disk, which has no former life or begins anew from it.

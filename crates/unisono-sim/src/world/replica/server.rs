@@ -135,6 +135,7 @@ impl Server {
             message_bytes_max,
             members_min,
             names,
+            window,
             handlers,
             disk,
             former,
@@ -155,6 +156,7 @@ impl Server {
             message_bytes_max,
             members_min,
             names,
+            window,
             quorums_intersect: true,
             digest,
         };

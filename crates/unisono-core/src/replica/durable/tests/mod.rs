@@ -129,6 +129,7 @@ impl Made {
             message_bytes_max: 1 << 20,
             members_min: 1,
             names: Vec::new(),
+            window: 1024,
             quorums_intersect: true,
             digest,
         };
