@@ -27,6 +27,11 @@ impl<T> Lanes<T> {
         self.len
     }
 
+    /// Returns the number of requests of this address.
+    pub(crate) fn len_of(&self, source: Source) -> usize {
+        self.lanes.get(&source).map_or(0, VecDeque::len)
+    }
+
     pub(crate) fn push(&mut self, source: Source, request: T) {
         let lane = self.lanes.entry(source).or_default();
         if lane.is_empty() {
@@ -103,7 +108,10 @@ mod tests {
     #[test]
     fn the_addresses_take_turns_and_each_goes_in_its_order() {
         let waiting = lanes(&[(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (3, 31)]);
-        assert_eq!(waiting.len(), 6);
+        assert_eq!(
+            (waiting.len(), waiting.len_of(Source::of_host(1)), waiting.len_of(Source::of_host(9))),
+            (6, 3, 0)
+        );
         assert_eq!(drained(waiting), [10, 20, 30, 11, 31, 12]);
     }
 

@@ -94,6 +94,30 @@ fn a_word_on_a_beginning_changes_nothing_once_the_request_is_whole() {
 }
 
 #[test]
+fn beginnings_and_whole_requests_take_turns() {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    [2, 3].iter().for_each(|host| _ = world.start(*host));
+    for _ in 0..4 {
+        world.call(2, port, &pattern(MIB), 60 * SECONDS);
+        world.call(3, port, b"small", 60 * SECONDS);
+    }
+    // The network is so fast that the large requests are whole soon.
+    let mut steps = 0..1000;
+    while world.host(1).endpoint.account().pending < 8 {
+        steps.next().expect("all requests are there within a second");
+        world.run(MS / 10);
+    }
+    let taken: Vec<bool> =
+        std::iter::from_fn(|| world.take(1)).map(|request| request.whole_bytes.is_some()).collect();
+    let of_each = taken.iter().filter(|is_beginning| **is_beginning).count().min(4);
+    assert!(of_each > 1, "{taken:?}");
+    let turns: Vec<bool> = [true, false].into_iter().cycle().take(2 * of_each).collect();
+    assert_eq!(taken[..2 * of_each], turns);
+}
+
+#[test]
 fn clients_at_one_address_have_a_quarter_of_the_room_for_large_requests_once_half_is_used() {
     let mut world = World::new();
     let options = ServeOptions { queue_max: 100, ..ServeOptions::default() };

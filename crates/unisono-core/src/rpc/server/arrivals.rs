@@ -378,10 +378,10 @@ impl Server {
 
     /// Has the application look at the first part of a large request, if it wants to.
     fn show_beginning(&mut self, port: Port, attempt: (SessionId, u16, u64)) {
+        let Some(source) = self.sessions.get_mut(attempt.0).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };
-        let has_room = service.beginnings.len() < usize::from(service.options.queue_max);
-        if service.options.looks_at_beginnings && has_room {
-            service.beginnings.push_back(attempt);
+        if service.options.looks_at_beginnings && service.has_room_for_beginning(source) {
+            service.beginnings.push(source, attempt);
             self.budget.queued += 1;
         }
     }

@@ -435,6 +435,20 @@ impl Service {
         self.queue.len() + self.beginnings.len()
     }
 
+    /// True if the next request that the application gets is to be the beginning of a large one. Beginnings and whole requests take
+    /// turns, so neither waits for all of the other kind.
+    pub(super) fn gives_beginning(&mut self) -> bool {
+        let is_turn = !self.gave_beginning || self.queue.len() == 0;
+        self.gave_beginning = is_turn && self.beginnings.len() > 0;
+        self.gave_beginning
+    }
+
+    /// True if one more beginning from this address may wait.
+    pub(super) fn has_room_for_beginning(&self, source: Source) -> bool {
+        let bound = Bound { most: usize::from(self.options.queue_max), part: 4 };
+        bound.admits(self.beginnings.len(), self.beginnings.len_of(source), 1)
+    }
+
     /// Returns the place that one more request from this address gets, of a life that has `of_life` requests in progress; `None`
     /// if there is none.
     pub(super) fn place_for(&self, common: &Common, source: Source, of_life: usize) -> Option<Place> {

@@ -90,7 +90,9 @@ struct Service {
     /// Requests that wait: session, slot and attempt number.
     queue: Lanes<(SessionId, u16, u64)>,
     /// Large requests whose beginnings wait to be looked at, likewise.
-    beginnings: VecDeque<(SessionId, u16, u64)>,
+    beginnings: Lanes<(SessionId, u16, u64)>,
+    /// True if the application got a beginning last: it gets a whole request next, if one waits.
+    gave_beginning: bool,
     /// Number of requests that wait, are incomplete or are being worked on.
     pending: usize,
     /// How many of them are incomplete.
@@ -180,11 +182,20 @@ impl Server {
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
-        let (queue, beginnings) = (Lanes::default(), VecDeque::new());
+        let (queue, beginnings, gave_beginning) = (Lanes::default(), Lanes::default(), false);
         let (finished, of_sources) = (Finished::default(), Counts::default());
         let incomplete = 0;
-        let service =
-            Service { prover, options, queue, beginnings, pending, incomplete, of_sources, finished };
+        let service = Service {
+            prover,
+            options,
+            queue,
+            beginnings,
+            gave_beginning,
+            pending,
+            incomplete,
+            of_sources,
+            finished,
+        };
         self.services.insert(port, service);
         Ok(port)
     }
@@ -238,7 +249,7 @@ impl Server {
     pub(super) fn poll_request_for(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
         loop {
             let service = self.services.get_mut(port)?;
-            if !service.beginnings.is_empty() {
+            if service.gives_beginning() {
                 return self
                     .poll_beginning(common, port)
                     .or_else(|| self.poll_request_for(now, common, port));
@@ -267,7 +278,7 @@ impl Server {
     #[cold]
     fn poll_beginning(&mut self, common: &mut Common, port: Port) -> Option<Request> {
         loop {
-            let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop_front()?;
+            let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop()?;
             self.budget.queued -= 1;
             let Some(session) = self.sessions.get_mut(id) else { continue };
             let source = session.source;
