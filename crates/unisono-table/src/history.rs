@@ -15,7 +15,7 @@ use bytes::Bytes;
 const SEGMENT_BYTES: usize = 256 << 10;
 const SEGMENTS_MIN: usize = 16;
 /// Maximum number of changes, of any directory, that one question for changes looks at.
-const SEARCHED_MAX: usize = 1 << 16;
+const SEARCHED_MAX: usize = 1 << 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct History {

@@ -14,6 +14,11 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
+/// Maximum number of reads that one input has answered. A costly one takes milliseconds.
+const READS_AT_ONCE: usize = 16;
+/// Their outcomes have about this many bytes at most, 1 MiB, and one more outcome.
+const READ_BYTES_AT_ONCE: usize = 1 << 20;
+
 /// Says nothing of earlier attempts at the call, one of which may have been executed elsewhere.
 pub(super) const NO_READS: &[u8] =
     b"this service was founded with the durability `ordered`, which has local reads only; nothing happened";
@@ -262,6 +267,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Serves the reads whose point in the order has been applied.
     pub(super) fn serve_reads(&mut self) {
+        self.serves_at = None;
         if !self.reads.has_confirmed() {
             return;
         }
@@ -279,30 +285,54 @@ impl<S: StateMachine> Replica<S> {
                 Some((held, applied)) if held > applied => {
                     self.reads.hold(held, read);
                 }
-                _ => self.serve_read(read),
+                _ => self.note_ready(read),
             }
         }
         while let Some(read) = places.and_then(|(_, applied)| self.reads.take_held(applied)) {
-            self.serve_read(read);
+            self.note_ready(read);
         }
         while let Some(number) = self.reads.take_reached(position) {
             self.outputs.push_back(Output::Ready(number));
         }
+        self.serve_ready();
     }
 
-    fn serve_read(&mut self, read: Read) {
+    fn note_ready(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-            Read::Request(request)
-                if request.whole_bytes.is_some() || S::kind(&request.payload) == Kind::Command =>
-            {
-                self.serve_command(request);
-            }
-            Read::Request(request) if self.lacks_holder(&request) => self.refuse_for_want_of_holder(&request),
-            Read::Request(request) => {
-                let outcome = self.read(&request.payload);
-                self.answer(Asked::of(&request), &outcome);
-            }
+            Read::Request(request) => self.reads.note_ready(request),
+        }
+    }
+
+    /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,
+    /// with the next input.
+    fn serve_ready(&mut self) {
+        let (mut served, mut bytes) = (0, 0);
+        while served < READS_AT_ONCE
+            && bytes < READ_BYTES_AT_ONCE
+            && let Some(request) = self.reads.take_turn()
+        {
+            bytes += self.serve_request(request);
+            served += 1;
+        }
+        self.serves_at = self.reads.has_ready().then_some(self.now);
+    }
+
+    /// Answers a read, or a command that waited for a confirmed state. Returns the length of a read's outcome.
+    fn serve_request(&mut self, request: Request) -> usize {
+        if request.whole_bytes.is_some() || S::kind(&request.payload) == Kind::Command {
+            self.serve_command(request);
+            return 0;
+        }
+        if self.lacks_holder(&request) {
+            self.refuse_for_want_of_holder(&request);
+            return 0;
+        }
+        let outcome = self.read(&request.payload);
+        self.answer(Asked::of(&request), &outcome);
+        match outcome {
+            Outcome::Reply(bytes) | Outcome::Refuse(bytes) => bytes.len(),
+            Outcome::Pass(_) | Outcome::Handler(..) => 0,
         }
     }
 }

@@ -119,6 +119,8 @@ pub struct Replica<S> {
     /// Clients that acknowledged outcomes since the members were last told to free them.
     finished: BTreeMap<Uid, CallNumber>,
     tidy_at: Option<Time>,
+    /// Present while requests may be answered that were too many for one input.
+    serves_at: Option<Time>,
     /// Time of the last input.
     now: Time,
     is_stopped: bool,
@@ -206,6 +208,7 @@ impl<S: StateMachine> Replica<S> {
             outputs: VecDeque::new(),
             finished: BTreeMap::new(),
             tidy_at: None,
+            serves_at: None,
             now: Time::ZERO,
             is_stopped: false,
             has_no_quorum: false,
@@ -360,6 +363,9 @@ impl<S: StateMachine> Replica<S> {
             self.tidy(now);
         }
         self.answer_overdue(now);
+        if self.serves_at.is_some() {
+            self.serve_reads();
+        }
         self.check_disk(now);
         self.fetch_more(now);
     }
@@ -543,7 +549,8 @@ impl<S: StateMachine> Replica<S> {
         }
         let fetch = self.arriving.as_ref().and_then(|arriving| arriving.fetch.wake_at());
         let handlers = self.handlers.wake_at();
-        earlier(earlier(fetch, self.tidy_at), earlier(handlers, self.disk_wakes_at()))
+        let wakes = earlier(earlier(fetch, self.tidy_at), earlier(handlers, self.disk_wakes_at()));
+        earlier(wakes, self.serves_at)
     }
 
     // --- what it is like now ---

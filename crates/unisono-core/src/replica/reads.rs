@@ -10,6 +10,7 @@ use super::durable::Place;
 use super::machine::Position;
 use super::types::ReadNumber;
 use crate::identity::Seqno;
+use crate::lanes::Lanes;
 use crate::rpc::{Request, RequestId};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,6 +36,8 @@ pub(super) struct Reads {
     confirmed: BTreeMap<Seqno, VecDeque<Read>>,
     /// Reads that are answered once the entry of the log at this place is applied: what this member held.
     held: BTreeMap<Place, VecDeque<Read>>,
+    /// Requests that may be answered, in a lane for each source address: the lanes take turns.
+    ready: Lanes<Request>,
     /// Waits that end once this position is applied.
     positions: BTreeSet<(Position, ReadNumber)>,
 }
@@ -105,6 +108,21 @@ impl Reads {
         read
     }
 
+    /// Notes that a request may be answered.
+    pub(super) fn note_ready(&mut self, request: Request) {
+        self.ready.push(request.source, request);
+    }
+
+    /// Returns the request whose turn it is of those that may be answered.
+    pub(super) fn take_turn(&mut self) -> Option<Request> {
+        self.ready.pop()
+    }
+
+    /// True if a request may be answered.
+    pub(super) fn has_ready(&self) -> bool {
+        self.ready.len() > 0
+    }
+
     /// Returns a wait whose position has been applied.
     pub(super) fn take_reached(&mut self, position: Position) -> Option<ReadNumber> {
         let reached = self.positions.first().is_some_and(|(first, _)| *first <= position);
@@ -112,12 +130,13 @@ impl Reads {
     }
 
     pub(super) fn has_confirmed(&self) -> bool {
-        !self.confirmed.is_empty() || !self.held.is_empty() || !self.positions.is_empty()
+        let waits = !self.confirmed.is_empty() || !self.held.is_empty() || !self.positions.is_empty();
+        waits || self.has_ready()
     }
 
     /// True if requests of callers wait.
     pub(super) fn has_requests(&self) -> bool {
-        self.all().any(|read| matches!(read, Read::Request(_)))
+        self.has_ready() || self.all().any(|read| matches!(read, Read::Request(_)))
     }
 
     fn all(&self) -> impl Iterator<Item = &Read> {
@@ -141,6 +160,13 @@ impl Reads {
         self.confirmed.retain(|_, reads| !reads.is_empty());
         self.held.values_mut().for_each(|reads| reads.retain(&mut waits));
         self.held.retain(|_, reads| !reads.is_empty());
+        self.ready.retain(|request| {
+            let waits = request.deadline > now;
+            if !waits {
+                expired.push(request.id);
+            }
+            waits
+        });
         expired
     }
 
