@@ -1,6 +1,7 @@
 //! Replicas in a made-up group: every message gets its seqno at once, and every call of a transfer is answered at once.
 
 mod handlers;
+mod turns;
 
 use super::*;
 use crate::identity::Member;
@@ -237,6 +238,16 @@ impl Made {
 
     /// Carries out outputs until there are none.
     fn settle(&mut self) {
+        for _ in 0..1_000 {
+            self.carry_all_out();
+            let goes_on = |replica: &&mut Replica<Words>| replica.serves_at.is_some();
+            let Some(replica) = self.replicas.values_mut().find(goes_on) else { return };
+            replica.handle_timeout(NOW);
+        }
+        panic!("timeouts without end");
+    }
+
+    fn carry_all_out(&mut self) {
         for _ in 0..10_000 {
             let next =
                 self.replicas.iter_mut().find_map(|(uid, replica)| Some((*uid, replica.poll_output()?)));

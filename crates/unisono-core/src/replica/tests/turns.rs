@@ -1,0 +1,36 @@
+//! What many requests of one address cost the others.
+
+use super::*;
+
+fn read(index: u32, host: u8) -> Request {
+    let asked = asked(index, host.into(), index.into(), false, "read");
+    Request { source: Source::of_host(host), ..asked }
+}
+
+#[test]
+fn reads_are_answered_a_few_at_a_time_and_the_addresses_take_turns() {
+    let mut made = Made::of(&[1, 2]);
+    for index in 1..=40 {
+        made.replica(1).handle_request(NOW, read(index, 1));
+    }
+    made.replica(1).handle_request(NOW, read(99, 2));
+    for expected in [15, 31, 40] {
+        made.carry_all_out();
+        let answered = (1..=40).filter(|index| made.answer(*index).is_some()).count();
+        assert_eq!((answered, made.answer(99).is_some()), (expected, true));
+        let goes_on = made.replica(1).poll_timeout().is_some_and(|at| at <= NOW);
+        assert_eq!(goes_on, expected < 40);
+        made.replica(1).handle_timeout(NOW);
+    }
+}
+
+#[test]
+fn reads_that_wait_for_their_turn_go_to_other_members_when_this_one_ends() {
+    let mut made = Made::of(&[1, 2]);
+    (1..=40).for_each(|index| made.replica(1).handle_request(NOW, read(index, 1)));
+    made.carry_all_out();
+    made.replica(1).end();
+    made.carry_all_out();
+    let answers: Vec<_> = (1..=40).filter_map(|index| made.answer(index)).collect();
+    assert_eq!((answers.len(), answers.iter().filter(|answer| *answer == "to 2").count()), (40, 24));
+}
