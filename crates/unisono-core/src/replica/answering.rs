@@ -9,6 +9,7 @@ use super::{
 };
 use crate::identity::{Member, Uid};
 use crate::planted::Planted;
+use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -137,7 +138,7 @@ impl<S: StateMachine> Replica<S> {
             false => None,
         };
         match refusal {
-            Some(_) if self.takes_repeat(&request) => self.let_through(request),
+            Some(_) if self.takes_repeat(&request) => self.let_repeat_through(request),
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
                 self.answer(Asked::of(&request), &refusal);
             }
@@ -155,6 +156,15 @@ impl<S: StateMachine> Replica<S> {
             Some(_) => self.outputs.push_back(Output::Answer(request.id, Answer::GoOn)),
             None => self.order(request),
         }
+    }
+
+    /// The same with a repeat that the state refuses: the service's own quality is enough to learn its outcome. What was executed
+    /// earlier lies below in the order, and is held as its caller asked before anything above it is applied.
+    fn let_repeat_through(&mut self, mut request: Request) {
+        if let Some(wishes) = &mut request.wishes {
+            wishes.quality = Quality::ORDERED;
+        }
+        self.let_through(request);
     }
 
     /// True if a command asks for a quality by quorum, which the group refuses.
@@ -204,7 +214,7 @@ impl<S: StateMachine> Replica<S> {
             }
             // Something was answered since that lets it through.
             None => return self.let_through(request),
-            Some(_) if self.takes_repeat(&request) => return self.let_through(request),
+            Some(_) if self.takes_repeat(&request) => return self.let_repeat_through(request),
             // An earlier attempt may take effect yet, and this refusal says nothing of it.
             Some(_) if is_repeat => Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)),
             Some(refusal) => refusal,

@@ -25,6 +25,23 @@ fn reads_are_answered_a_few_at_a_time_and_the_addresses_take_turns() {
 }
 
 #[test]
+fn a_repeat_that_the_state_refuses_is_ordered_at_the_services_own_quality() {
+    let mut made = Made::of(&[1, 2]);
+    let cases = [(true, "open", Quality::ORDERED), (true, "a", Quality::TOTAL), (false, "b", Quality::TOTAL)];
+    for (call, (again, payload, quality)) in (11..).zip(cases) {
+        let wishes = Wishes { quality: Quality::TOTAL, ..Wishes::default() };
+        let request = asked(call as u32, 77, call, again, payload);
+        let replica = made.replica(1);
+        replica.handle_request(NOW, Request { wishes: Some(wishes.into()), ..request });
+        let submits = core::iter::from_fn(|| replica.poll_output()).filter_map(|output| match output {
+            Output::Submit(_, quality) => Some(quality),
+            _ => None,
+        });
+        assert_eq!(submits.collect::<Vec<_>>(), [quality], "{payload}");
+    }
+}
+
+#[test]
 fn reads_that_wait_for_their_turn_go_to_other_members_when_this_one_ends() {
     let mut made = Made::of(&[1, 2]);
     (1..=40).for_each(|index| made.replica(1).handle_request(NOW, read(index, 1)));
