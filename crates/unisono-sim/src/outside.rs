@@ -229,7 +229,8 @@ impl Director {
         let fates: Vec<(u64, Fate)> = std::iter::from_fn(|| client.sender.poll_fate()).collect();
         let first = fates.iter().map(|(index, _)| *index).min().unwrap_or_default();
         let number = client.number;
-        let taken_over = by.map(|by| (by, first));
+        // A client that gives up learns nothing from a member.
+        let taken_over = by.filter(|_| client.sender.error().is_none()).map(|by| (by, first));
         let mut besides: Vec<Beside> = fates
             .into_iter()
             .map(|(index, fate)| Beside::ToldOutside { client: number, index, fate, taken_over })

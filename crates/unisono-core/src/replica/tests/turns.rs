@@ -27,7 +27,9 @@ fn reads_are_answered_a_few_at_a_time_and_the_addresses_take_turns() {
 #[test]
 fn a_repeat_that_the_state_refuses_is_ordered_at_the_services_own_quality() {
     let mut made = Made::of(&[1, 2]);
-    let cases = [(true, "open", Quality::ORDERED), (true, "a", Quality::TOTAL), (false, "b", Quality::TOTAL)];
+    made.replica(1).settings.durability = Durability::HeldByMajority;
+    let cases =
+        [(true, "open", Quality::MAJORITY), (true, "a", Quality::TOTAL), (false, "b", Quality::TOTAL)];
     for (call, (again, payload, quality)) in (11..).zip(cases) {
         let wishes = Wishes { quality: Quality::TOTAL, ..Wishes::default() };
         let request = asked(call as u32, 77, call, again, payload);
