@@ -59,7 +59,7 @@ impl Parts {
     }
 
     /// Returns where a part begins that is to be encoded anew. `first` is where the sequence begins.
-    pub(crate) fn to_encode(&mut self, first: Key) -> Option<Key> {
+    pub(crate) fn next_to_encode(&mut self, first: Key) -> Option<Key> {
         if self.starts.first_key_value().is_none_or(|(start, _)| *start != first) {
             self.begin(first);
         }
@@ -115,11 +115,11 @@ mod tests {
     /// Parts that begin at 1, 5 and 9.
     fn three() -> Parts {
         let mut parts = Parts::default();
-        assert_eq!(parts.to_encode(key(1)), Some(key(1)));
+        assert_eq!(parts.next_to_encode(key(1)), Some(key(1)));
         parts.keep(key(1), Bytes::from_static(b"1"), Some(key(5)));
         parts.keep(key(5), Bytes::from_static(b"5"), Some(key(9)));
         parts.keep(key(9), Bytes::from_static(b"9"), None);
-        assert_eq!(parts.to_encode(key(1)), None);
+        assert_eq!(parts.next_to_encode(key(1)), None);
         parts
     }
 
@@ -164,6 +164,6 @@ mod tests {
     fn the_sequence_may_begin_elsewhere() {
         let mut parts = three();
         parts.note_removed(key(1));
-        assert_eq!(parts.to_encode(key(2)), Some(key(2)));
+        assert_eq!(parts.next_to_encode(key(2)), Some(key(2)));
     }
 }

@@ -83,7 +83,7 @@ impl Table {
             return true;
         };
         let mut encoded = 0;
-        while let Some(start) = self.parts.to_encode(first.clone()) {
+        while let Some(start) = self.parts.next_to_encode(first.clone()) {
             if encoded >= bytes {
                 return false;
             }

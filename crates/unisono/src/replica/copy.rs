@@ -421,7 +421,6 @@ impl<S: StateMachine> Copy<S> {
     }
 
     /// Gives the core an input, and does what follows from it. Returns `None` if the state machine panicked.
-
     pub(super) fn step<T>(&self, act: impl FnOnce(&mut State<S>, Time) -> T) -> Option<T> {
         let (result, mut work) = self.take_step(true, act);
         loop {
