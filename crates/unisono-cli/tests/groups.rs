@@ -1003,13 +1003,17 @@ fn a_floor_that_halts_the_group_is_named() {
     cy.process.kill().unwrap();
     ann.until("halted", |seen| seen.iter().any(|line| line["event"] == "halted"));
     let halted = ann.seen.iter().find(|line| line["event"] == "halted").unwrap();
-    assert_eq!((&halted["missing"], &halted["floor"]), (&serde_json::json!(["cy"]), &3.into()), "{halted}");
+    assert_eq!(&halted["floor"], 3, "{halted}");
+    let lacks_cy = |event: &Value| event["missing"].as_array().unwrap().iter().any(|name| name == "cy");
+    assert!(lacks_cy(halted), "{halted}");
     let words = "a member asks for at least 3 members (floor)";
     let why = String::from_utf8(asked(["why", &name]).stdout).unwrap();
     assert!(why.lines().any(|line| line == words), "{why}");
-    let status = asked(["status", &name]);
-    let said = String::from_utf8_lossy(&status.stderr).into_owned();
-    assert!(said.contains(&format!("cy does not answer, and {words}")), "{said}");
+    // The first count may lack a slow member too: the machine may keep it waiting.
+    let expected = format!("cy does not answer, and {words}");
+    let said = || String::from_utf8_lossy(&asked(["status", &name]).stderr).into_owned();
+    let said = persistently(said, |said| said.contains(&expected));
+    assert!(said.contains(&expected) && !said.contains("bob"), "{said}");
     let forced =
         persistently(|| tried(&["force", &name, "--without", "cy"]), |forced| forced.status.success());
     let said = String::from_utf8(forced.stdout).unwrap();

@@ -56,6 +56,18 @@ fn a_group_goes_on_with_as_many_as_one_member_asks_for() {
     assert!(goes_on_with(&mut net, 2, 0), "two of three are a quorum, and none asks for more");
 }
 
+#[test]
+fn a_halted_group_lacks_no_member_that_answers_again() {
+    let mut net = group_asking(&GroupConfig::default(), &[Floor::AtLeast(3), NONE, NONE]);
+    net.crash(2);
+    net.cut_off(1);
+    assert!(net.run_until(MS, 5_000 * MS, |net| is_halted(net, 0)), "it is told");
+    let missing = |net: &Net| net.group(0).missing().iter().map(|member| member.uid).collect::<Vec<_>>();
+    assert_eq!(missing(&net), [uid(1), uid(2)]);
+    net.calm();
+    assert!(net.run_until(MS, 10_000 * MS, |net| missing(net) == [uid(2)]), "{:?}", missing(&net));
+}
+
 // The floor of a member that does not answer holds too: otherwise a member could be left out against what it asked for.
 #[test]
 fn the_floor_of_a_missing_member_holds() {

@@ -128,9 +128,6 @@ impl Group {
             let peer = group.peers.get(member.uid);
             member.uid == group.me.uid || peer.is_some_and(|peer| now.since(peer.last_heard()) < HEARD_WITHIN)
         };
-        if self.halt.is_halted() {
-            return;
-        }
         let floor = self.recovery.floor().max(1);
         let is_enough = self.is_enough(&before, &after, floor, |member| is_heard(self, member));
         let is_overdue = self.recovery.since().is_some_and(|since| now.since(since) >= RESET_OVERDUE);
@@ -171,7 +168,8 @@ impl Group {
             || before.iter().chain(after.iter()).filter(is_needed).all(is_present)
     }
 
-    /// Halts for want of the members that are not present, if the reset has lasted for the failure detector's time.
+    /// Halts for want of the members that are not present, if the reset has lasted for the failure detector's time. A
+    /// group that is halted already lacks what was counted last: a slow member may have answered since.
     fn halt_without(
         &mut self,
         now: Time,
@@ -182,7 +180,7 @@ impl Group {
         let takes_part = matches!(self.phase, Phase::Resetting | Phase::Leaving) && !self.left;
         let time = self.silence() + self.patience(now);
         let lasts = self.recovery.since().is_some_and(|since| now.since(since) >= time);
-        if self.halt.is_halted() || !takes_part || !lasts {
+        if !takes_part || !(lasts || self.halt.is_halted()) {
             return;
         }
         let present = |member: &Member| is_present(self, member);
