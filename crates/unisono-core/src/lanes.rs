@@ -2,6 +2,9 @@
 //!
 //! The lanes take turns, so what one address sends waits behind its own, and an address that sends little waits for at most
 //! one request of each other address. Within a lane the first that came goes first.
+//!
+//! Where some requests cost far more than others, a cheap one goes first ([`CheapFirst`]): it waits for one costly request at
+//! most, however many addresses send such.
 
 use crate::shares::Source;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -88,6 +91,54 @@ impl<T> Lanes<T> {
     }
 }
 
+/// Number of turns of cheap requests after which a costly one has its turn.
+const CHEAP_IN_A_ROW: u32 = 8;
+
+/// Lanes for cheap requests and lanes for costly ones, which have their turn while no cheap one waits, and every ninth.
+#[derive(Debug)]
+pub(crate) struct CheapFirst<T> {
+    cheap: Lanes<T>,
+    costly: Lanes<T>,
+    /// Number of turns of cheap requests since the last one of a costly request.
+    cheap_in_a_row: u32,
+}
+
+impl<T> Default for CheapFirst<T> {
+    fn default() -> CheapFirst<T> {
+        CheapFirst { cheap: Lanes::default(), costly: Lanes::default(), cheap_in_a_row: 0 }
+    }
+}
+
+impl<T> CheapFirst<T> {
+    /// Returns the number of requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.cheap.len() + self.costly.len()
+    }
+
+    pub(crate) fn push(&mut self, source: Source, request: T, is_costly: bool) {
+        let lanes = if is_costly { &mut self.costly } else { &mut self.cheap };
+        lanes.push(source, request);
+    }
+
+    /// Removes the first request of the lane whose turn it is, and returns it and whether it is costly.
+    pub(crate) fn pop(&mut self) -> Option<(T, bool)> {
+        let is_due = self.cheap.len() == 0 || self.cheap_in_a_row >= CHEAP_IN_A_ROW;
+        if is_due && let Some(costly) = self.costly.pop() {
+            self.cheap_in_a_row = 0;
+            return Some((costly, true));
+        }
+        let cheap = self.cheap.pop()?;
+        self.cheap_in_a_row = self.cheap_in_a_row.saturating_add(1);
+        Some((cheap, false))
+    }
+
+    /// Keeps the requests of which `keeps` is true.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
+        self.cheap.retain(&mut keeps);
+        self.costly.retain(keeps);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,5 +191,18 @@ mod tests {
         waiting.retain(|request| request % 10 != 0);
         assert_eq!(waiting.len(), 1);
         assert_eq!(drained(waiting), [11]);
+    }
+
+    #[test]
+    fn a_cheap_request_goes_before_costly_ones_and_starves_none() {
+        let mut lanes = CheapFirst::default();
+        (1..=200).for_each(|host| lanes.push(Source::of_host(host), u32::from(host), true));
+        assert_eq!(lanes.pop(), Some((1, true)));
+        (0..20).for_each(|number| lanes.push(Source::of_host(201), 300 + number, false));
+        let next: Vec<u32> = core::iter::from_fn(|| lanes.pop().map(|(request, _)| request)).take(20).collect();
+        let expected = (300..308).chain([2]).chain(308..316).chain([3]).chain([316, 317]);
+        assert_eq!(next, expected.collect::<Vec<u32>>());
+        lanes.retain(|request| *request > 198);
+        assert_eq!((lanes.len(), lanes.pop()), (4, Some((318, false))));
     }
 }

@@ -60,6 +60,10 @@ impl StateMachine for Directory {
         }
     }
 
+    fn is_costly(request: &[u8]) -> bool {
+        Request::is_costly(request)
+    }
+
     fn admit(&self, request: &Bytes) -> Option<Outcome> {
         self.table.admit(request).map(Outcome::Reply)
     }

@@ -17,6 +17,22 @@ const CREATE_FILE: u8 = 3;
 /// Code of a command that replaces a set of rows.
 const REPLACE_SET: u8 = 9;
 
+/// Code of the query that lists rows.
+const LIST: u8 = 1;
+/// Code of the query that reads a part of a file.
+const READ: u8 = 4;
+/// Code of the query that lists files.
+const FILES: u8 = 6;
+/// Code of the query that lists what has no path.
+const UNREACHABLE: u8 = 7;
+/// Code of the query that lists changes.
+const CHANGES: u8 = 8;
+
+/// Longest request that is quick whatever it asks for, 4 KiB.
+const QUICK_BYTES_MAX: usize = 4 << 10;
+/// Longest part of a file that is read quickly, 64 KiB.
+const QUICK_READ_MAX: u32 = 64 << 10;
+
 /// Where an operation applies: the object at the end of a path that begins at a directory. With an empty path it is the
 /// object of the capability, of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,6 +291,20 @@ impl Request {
         }
     }
 
+    /// Returns true if the request with these bytes may take a tenth of a millisecond or more: what is long, queries that go
+    /// through rows, files or changes, and reads of more than 64 KiB.
+    pub fn is_costly(bytes: &[u8]) -> bool {
+        let [VERSION, kind, tag, rest @ ..] = bytes else { return false };
+        let is_long = bytes.len() > QUICK_BYTES_MAX;
+        // The length to read comes last.
+        let length = || rest.last_chunk().map_or(0, |length| u32::from_be_bytes(*length));
+        match (*kind, *tag) {
+            (1 | 2, LIST | FILES | UNREACHABLE | CHANGES) => true,
+            (1 | 2, READ) => length() > QUICK_READ_MAX,
+            _ => is_long,
+        }
+    }
+
     /// Returns the bytes of the request.
     pub fn encode(&self) -> Bytes {
         let mut out = Writer::default();
@@ -499,7 +529,7 @@ impl Query {
     fn write(&self, out: &mut Writer) {
         match self {
             Query::List { place, after } => {
-                out.u8(1);
+                out.u8(LIST);
                 place.write(out);
                 write_optional(after.as_ref(), out, Name::write);
             }
@@ -513,7 +543,7 @@ impl Query {
                 out.u8(rights.0);
             }
             Query::Read { place, offset, length } => {
-                out.u8(4);
+                out.u8(READ);
                 place.write(out);
                 out.u64(*offset);
                 out.u32(*length);
@@ -523,17 +553,17 @@ impl Query {
                 place.write(out);
             }
             Query::Files { owner, after } => {
-                out.u8(6);
+                out.u8(FILES);
                 owner.write(out);
                 out.u64(after.0);
             }
             Query::Unreachable { owner, after } => {
-                out.u8(7);
+                out.u8(UNREACHABLE);
                 owner.write(out);
                 out.u64(after.0);
             }
             Query::Changes { place, from } => {
-                out.u8(8);
+                out.u8(CHANGES);
                 place.write(out);
                 out.u64(*from);
             }
@@ -543,14 +573,14 @@ impl Query {
 
     fn read(from: &mut Reader) -> Option<Query> {
         Some(match from.u8()? {
-            1 => Query::List { place: Place::read(from)?, after: from.optional(Name::read)? },
+            LIST => Query::List { place: Place::read(from)?, after: from.optional(Name::read)? },
             2 => Query::Lookup { places: read_set(from, Place::read, |place| place)? },
             3 => Query::Restrict { place: Place::read(from)?, rights: Rights(from.u8()?) },
-            4 => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
+            READ => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
             5 => Query::Size { place: Place::read(from)? },
-            6 => Query::Files { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
-            7 => Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
-            8 => Query::Changes { place: Place::read(from)?, from: from.u64()? },
+            FILES => Query::Files { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
+            UNREACHABLE => Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
+            CHANGES => Query::Changes { place: Place::read(from)?, from: from.u64()? },
             9 => Query::Info,
             _ => return None,
         })

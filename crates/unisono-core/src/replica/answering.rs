@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
-/// Maximum number of reads that one input has answered. A costly one takes milliseconds.
+/// Maximum number of reads that one input has answered. A costly one is the last: it may take milliseconds.
 const READS_AT_ONCE: usize = 16;
 /// Their outcomes have about this many bytes at most, 1 MiB, and one more outcome.
 const READ_BYTES_AT_ONCE: usize = 1 << 20;
@@ -71,6 +71,7 @@ impl<S: StateMachine> Replica<S> {
         for asked in waiting.requests {
             self.answer(asked, &outcome);
         }
+        self.submit_in_turn();
     }
 
     /// Answers a request whose client does not wait any longer: until then it has a place in the queue of requests.
@@ -234,7 +235,8 @@ impl<S: StateMachine> Replica<S> {
             let refusal = Outcome::Refuse(Bytes::from_static(NO_ROOM));
             return self.answer(Asked::of(&request), &refusal);
         }
-        if let Some(command) = self.waiting.add_request(self.now, request) {
+        let is_costly = S::is_costly(&request.payload);
+        if let Some(command) = self.waiting.add_request(self.now, request, is_costly) {
             self.submit_command(command);
         }
         self.submit_in_turn();
@@ -310,7 +312,23 @@ impl<S: StateMachine> Replica<S> {
     fn note_ready(&mut self, read: Read) {
         match read {
             Read::Own(number) => self.outputs.push_back(Output::Ready(number)),
-            Read::Request(request) => self.reads.note_ready(request),
+            Read::Request(request) => self.note_ready_request(request),
+        }
+    }
+
+    fn note_ready_request(&mut self, request: Request) {
+        let is_costly = S::is_costly(&request.payload);
+        self.reads.note_ready(request, is_costly);
+    }
+
+    /// Answers a read of this member's own state; a costly one in its turn, when the requests that came with it are handled.
+    pub(super) fn read_locally(&mut self, request: Request) {
+        if S::is_costly(&request.payload) {
+            self.note_ready_request(request);
+            self.serves_at = Some(self.now);
+        } else {
+            let outcome = self.read(&request.payload);
+            self.answer(Asked::of(&request), &outcome);
         }
     }
 
@@ -320,10 +338,10 @@ impl<S: StateMachine> Replica<S> {
         let (mut served, mut bytes) = (0, 0);
         while served < READS_AT_ONCE
             && bytes < READ_BYTES_AT_ONCE
-            && let Some(request) = self.reads.take_turn()
+            && let Some((request, is_costly)) = self.reads.take_turn()
         {
             bytes += self.serve_request(request);
-            served += 1;
+            served += if is_costly { READS_AT_ONCE } else { 1 };
         }
         self.serves_at = self.reads.has_ready().then_some(self.now);
     }

@@ -281,10 +281,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let Some(request) = self.route(request) else { return };
         match kind {
-            Kind::LocalRead => {
-                let outcome = self.read(&request.payload);
-                self.answer(Asked::of(&request), &outcome);
-            }
+            Kind::LocalRead => self.read_locally(request),
             Kind::Read if !self.settings.durability.has_linearizable_reads() => {
                 let outcome = Outcome::Refuse(Bytes::from_static(NO_READS));
                 self.answer(Asked::of(&request), &outcome);

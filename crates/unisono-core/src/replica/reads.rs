@@ -10,7 +10,7 @@ use super::durable::Place;
 use super::machine::Position;
 use super::types::ReadNumber;
 use crate::identity::Seqno;
-use crate::lanes::Lanes;
+use crate::lanes::CheapFirst;
 use crate::rpc::{Request, RequestId};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,8 +36,8 @@ pub(super) struct Reads {
     confirmed: BTreeMap<Seqno, VecDeque<Read>>,
     /// Reads that are answered once the entry of the log at this place is applied: what this member held.
     held: BTreeMap<Place, VecDeque<Read>>,
-    /// Requests that may be answered, in a lane for each source address: the lanes take turns.
-    ready: Lanes<Request>,
+    /// Requests that may be answered, in a lane for each source address: the lanes take turns, those of cheap requests first.
+    ready: CheapFirst<Request>,
     /// Waits that end once this position is applied.
     positions: BTreeSet<(Position, ReadNumber)>,
 }
@@ -109,12 +109,12 @@ impl Reads {
     }
 
     /// Notes that a request may be answered.
-    pub(super) fn note_ready(&mut self, request: Request) {
-        self.ready.push(request.source, request);
+    pub(super) fn note_ready(&mut self, request: Request, is_costly: bool) {
+        self.ready.push(request.source, request, is_costly);
     }
 
-    /// Returns the request whose turn it is of those that may be answered.
-    pub(super) fn take_turn(&mut self) -> Option<Request> {
+    /// Returns the request whose turn it is of those that may be answered, and whether it is costly.
+    pub(super) fn take_turn(&mut self) -> Option<(Request, bool)> {
         self.ready.pop()
     }
 

@@ -20,10 +20,14 @@ struct Words(Vec<String>);
 impl StateMachine for Words {
     fn kind(request: &[u8]) -> Kind {
         match request {
-            b"read" => Kind::Read,
-            b"look" => Kind::LocalRead,
+            b"read" | b"search" => Kind::Read,
+            b"look" | b"look around" => Kind::LocalRead,
             _ => Kind::Command,
         }
+    }
+
+    fn is_costly(request: &[u8]) -> bool {
+        matches!(request, b"search" | b"look around")
     }
 
     fn admit(&self, request: &Bytes) -> Option<Outcome> {
@@ -971,9 +975,7 @@ fn a_command_larger_than_a_message_is_refused_and_changes_nothing() {
 /// Returns the bytes that wait at a member, as they are counted and as they are.
 fn waiting_bytes(made: &Made, uid: u64) -> (usize, usize) {
     let replica = &made.replicas[&uid];
-    let commands = replica.waiting.commands(NOW).into_iter();
-    let bytes = commands.map(|command| command.payload.len() + word::COMMAND_HEAD_BYTES);
-    (replica.account().waiting_bytes, bytes.sum())
+    (replica.account().waiting_bytes, replica.waiting.bytes_counted_anew())
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Commands whose outcome this member does not know yet: those of callers and its own.
 //!
 //! A group takes a window of messages at a time, and what waits for that waits in a line. So callers' commands are submitted
-//! only while few have no place in the order yet. The others wait in lanes, one for each source address, which take turns: one
-//! with thousands of commands holds up another's first one for a few places of the order alone.
+//! only while few have no place in the order yet, and while few bytes of them have no outcome: a large command keeps every
+//! server busy. The others wait in lanes, one for each source address, which take turns: one with thousands of commands
+//! holds up another's first one for a few places of the order alone, and costly commands of any number of addresses hold
+//! up a cheap one for one of them.
 
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
-use crate::lanes::Lanes;
+use crate::lanes::CheapFirst;
 use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId, Source};
 use crate::shares::{Bound, Counts};
@@ -28,6 +30,10 @@ const WAITING: Bound = Bound { most: WAITING_BYTES_MAX, part: 2 };
 /// 10 ms, this many make 25,600 commands a second.
 const UNPLACED_MAX: usize = 256;
 
+/// Maximum bytes of the messages of callers' commands without an outcome for which another one is submitted, 512 KiB. Where an
+/// outcome takes 5 ms, this makes 100 MB a second.
+const UNDER_WAY_BYTES_MAX: usize = 512 << 10;
+
 /// The commands, by client and number.
 pub(super) struct Waiting {
     /// Uid under which the commands of this process are remembered.
@@ -36,12 +42,14 @@ pub(super) struct Waiting {
     begun: CommandNumber,
     commands: BTreeMap<(Uid, CallNumber), Entry>,
     /// The callers' commands that are not submitted yet, and some that wait no longer.
-    queued: Lanes<(Uid, CallNumber)>,
+    queued: CheapFirst<(Uid, CallNumber)>,
     /// Number of commands that are submitted and have no place in the order yet, as far as this member knows.
     unplaced: usize,
     /// Maximum of that number for which a caller's command is submitted.
     unplaced_max: usize,
-    /// Bytes of their messages.
+    /// Bytes of the messages of callers' commands that had their turn.
+    under_way_bytes: usize,
+    /// Bytes of the messages of all commands here.
     bytes: usize,
     /// The same of each client, and of each source address.
     of_clients: Counts<Uid>,
@@ -107,9 +115,10 @@ impl Waiting {
             client,
             begun: 0,
             commands: BTreeMap::new(),
-            queued: Lanes::default(),
+            queued: CheapFirst::default(),
             unplaced: 0,
             unplaced_max: (window as usize).clamp(1, UNPLACED_MAX),
+            under_way_bytes: 0,
             bytes: 0,
             of_clients: Counts::default(),
             of_sources: Counts::default(),
@@ -119,6 +128,11 @@ impl Waiting {
     /// Returns the bytes of the messages of all commands that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes_counted_anew(&self) -> usize {
+        self.commands.values().map(Entry::bytes).sum()
     }
 
     /// True if a command of this length may be added.
@@ -141,14 +155,14 @@ impl Waiting {
     }
 
     /// Adds a caller's request. Returns the message to submit if its command waits already, and had its turn.
-    pub(super) fn add_request(&mut self, now: Time, request: Request) -> Option<Ordered> {
+    pub(super) fn add_request(&mut self, now: Time, request: Request, is_costly: bool) -> Option<Ordered> {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);
         let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
         let is_new = !self.commands.contains_key(&key);
         if is_new {
             self.count(key.0, Some(source), length);
-            self.queued.push(source, key);
+            self.queued.push(source, key, is_costly);
         }
         let entry = self.commands.entry(key).or_insert_with(|| Entry {
             stage: Stage::Queued,
@@ -166,13 +180,14 @@ impl Waiting {
         (entry.stage != Stage::Queued).then(|| entry.ordered(now, key))
     }
 
-    /// Returns the message of the next caller's command to submit, while few have no place.
+    /// Returns the message of the next caller's command to submit, while few have no place and few bytes no outcome.
     pub(super) fn take_turn(&mut self, now: Time) -> Option<Ordered> {
-        while self.unplaced < self.unplaced_max {
-            let key = self.queued.pop()?;
+        while self.unplaced < self.unplaced_max && self.under_way_bytes < UNDER_WAY_BYTES_MAX {
+            let (key, _) = self.queued.pop()?;
             if let Some(entry) = self.commands.get_mut(&key).filter(|entry| entry.stage == Stage::Queued) {
                 entry.stage = Stage::Submitted;
                 self.unplaced += 1;
+                self.under_way_bytes += entry.bytes();
                 return Some(entry.ordered(now, key));
             }
         }
@@ -319,6 +334,7 @@ impl Waiting {
         self.of_clients.subtract(client, entry.bytes());
         if let Some(source) = entry.source {
             self.of_sources.subtract(source, entry.bytes());
+            self.under_way_bytes -= if entry.stage == Stage::Queued { 0 } else { entry.bytes() };
         }
     }
 
@@ -391,7 +407,7 @@ mod tests {
     fn with(window: u32, requests: &[(u8, CallNumber)]) -> Waiting {
         let mut waiting = Waiting::new(Uid(77), window);
         for (host, call) in requests {
-            assert!(waiting.add_request(NOW, request(*host, *call)).is_none(), "it waits for its turn");
+            assert!(waiting.add_request(NOW, request(*host, *call), false).is_none(), "it waits for its turn");
         }
         waiting
     }
@@ -400,7 +416,7 @@ mod tests {
     fn an_address_with_many_commands_holds_up_another_for_one_turn() {
         let mut waiting = with(2, &[(1, 1), (1, 2), (1, 3), (1, 4)]);
         assert_eq!(turns(&mut waiting), [(1, 1), (1, 2)]);
-        waiting.add_request(NOW, request(2, 1));
+        waiting.add_request(NOW, request(2, 1), false);
         assert_eq!(turns(&mut waiting), [], "two have no place");
         waiting.note_placed(Uid(1), 1);
         waiting.note_placed(Uid(1), 1);
@@ -415,11 +431,26 @@ mod tests {
     }
 
     #[test]
+    fn large_commands_under_way_are_few_and_let_small_ones_pass() {
+        let large = |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
+        let mut waiting = Waiting::new(Uid(77), 256);
+        (1..=5).for_each(|host| drop(waiting.add_request(NOW, large(host, 1), true)));
+        assert_eq!(turns(&mut waiting), [(1, 1), (2, 1)]);
+        waiting.add_request(NOW, request(9, 1), false);
+        waiting.note_placed(Uid(1), 1);
+        assert_eq!(turns(&mut waiting), [], "both wait for their outcomes");
+        waiting.take(Uid(1), 1).unwrap();
+        assert_eq!(turns(&mut waiting), [(9, 1), (3, 1)]);
+        let (_, requests) = waiting.drop_expired(LATER);
+        assert_eq!((requests.len(), waiting.under_way_bytes), (5, 0));
+    }
+
+    #[test]
     fn a_repeat_is_submitted_again_if_its_command_had_its_turn() {
         let mut waiting = with(1, &[(1, 1), (1, 2)]);
         assert_eq!(turns(&mut waiting), [(1, 1)]);
-        assert!(waiting.add_request(NOW, request(1, 1)).is_some());
-        assert!(waiting.add_request(NOW, request(1, 2)).is_none());
+        assert!(waiting.add_request(NOW, request(1, 1), false).is_some());
+        assert!(waiting.add_request(NOW, request(1, 2), false).is_none());
         let submitted: Vec<CallNumber> = waiting.commands(NOW).iter().map(|ordered| ordered.call).collect();
         assert_eq!(submitted, [1], "the other one waits for its turn");
     }
@@ -430,12 +461,12 @@ mod tests {
         assert_eq!(turns(&mut waiting), [(1, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
         assert_eq!((requests.len(), waiting.is_empty(), waiting.unplaced), (3, true, 0));
-        waiting.add_request(NOW, request(3, 1));
+        waiting.add_request(NOW, request(3, 1), false);
         assert_eq!(turns(&mut waiting), [(3, 1)]);
         assert_eq!((waiting.take_requests().len(), waiting.unplaced), (1, 0));
         // Own commands wait for no turn, and take part in the number.
         waiting.add_own(NOW, Bytes::new(), LATER, None);
-        waiting.add_request(NOW, request(1, 1));
+        waiting.add_request(NOW, request(1, 1), false);
         assert_eq!(turns(&mut waiting), []);
         waiting.note_placed(Uid(77), 1);
         assert_eq!(turns(&mut waiting), [(1, 1)]);

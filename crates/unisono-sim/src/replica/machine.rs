@@ -156,6 +156,13 @@ impl StateMachine for Copy {
         }
     }
 
+    fn is_costly(request: &[u8]) -> bool {
+        match request.first() {
+            Some(&directory::REQUEST) => unisono_table::Request::is_costly(&request[1..]),
+            _ => request.len() > 4096,
+        }
+    }
+
     fn admit(&self, request: &Bytes) -> Option<Outcome> {
         let refusal = self.directory()?.admit(&directory::request_in(request)?)?;
         Some(Outcome::Reply(refusal))

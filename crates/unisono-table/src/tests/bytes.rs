@@ -173,6 +173,16 @@ proptest! {
             Request::LocalQuery(_) => RequestKind::LocalQuery,
         };
         prop_assert_eq!(Request::kind(&bytes), kind);
+        let is_costly = match request {
+            Request::Command(_) => bytes.len() > 4096,
+            Request::Query(query) | Request::LocalQuery(query) => match query {
+                Query::List { .. } | Query::Files { .. } | Query::Unreachable { .. } => true,
+                Query::Changes { .. } => true,
+                Query::Read { length, .. } => length > 65_536,
+                _ => bytes.len() > 4096,
+            },
+        };
+        prop_assert_eq!(Request::is_costly(&bytes), is_costly);
         for end in 0..bytes.len() {
             prop_assert_eq!(Request::decode(&bytes.slice(..end)), None, "cut after {} bytes", end);
         }

@@ -25,6 +25,30 @@ fn reads_are_answered_a_few_at_a_time_and_the_addresses_take_turns() {
 }
 
 #[test]
+fn a_costly_read_is_answered_alone_and_after_the_cheap_ones() {
+    for (costly, cheap) in [("search", "read"), ("look around", "look")] {
+        let mut made = Made::of(&[1, 2]);
+        let of = |index: u32, host: u8, query: &'static str| Request {
+            source: Source::of_host(host),
+            ..asked(index, host.into(), index.into(), false, query)
+        };
+        (1..=20).for_each(|host| made.replica(1).handle_request(NOW, of(host.into(), host, costly)));
+        made.replica(1).handle_request(NOW, of(21, 21, cheap));
+        let answered = |made: &mut Made| {
+            made.carry_all_out();
+            (1..=20).filter(|index| made.answer(*index).is_some()).count()
+        };
+        let first = answered(&mut made);
+        assert!(first <= 1 && made.answer(21).is_some(), "{costly}: {first}");
+        for more in 1..=20 - first {
+            made.replica(1).handle_timeout(NOW);
+            assert_eq!(answered(&mut made), first + more, "{costly}");
+        }
+        assert!(made.replica(1).poll_timeout().is_none_or(|at| at > NOW));
+    }
+}
+
+#[test]
 fn a_repeat_that_the_state_refuses_is_ordered_at_the_services_own_quality() {
     let mut made = Made::of(&[1, 2]);
     made.replica(1).settings.durability = Durability::HeldByMajority;
