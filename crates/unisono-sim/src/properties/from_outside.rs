@@ -2,7 +2,7 @@
 //! client learns agrees with what members delivered.
 
 use super::{Facts, Property, Violation, broken};
-use crate::record::{Beside, Kind, Life, Record, What};
+use crate::record::{Beside, Epoch, Kind, Life, Record, What};
 use std::collections::{BTreeMap, BTreeSet};
 use unisono_core::outside::Fate;
 use unisono_core::{MessageNumber, Outcome, Quality};
@@ -96,14 +96,17 @@ impl FromOutside {
         }
     }
 
-    fn deliver(&mut self, life: Life, hash: u64) -> Result<(), String> {
+    fn deliver(&mut self, life: Life, hash: u64, facts: &Facts) -> Result<(), String> {
         let Some(message) = self.messages.get_mut(&hash) else { return Ok(()) };
         self.checked += 1;
-        message.has_place = true;
         let Message { client, index, quality, is_given_up, .. } = *message;
         let delivered = self.delivered.entry((life, client)).or_default();
-        if is_given_up {
-            return Err(format!("message {index} of client {client} counts as not sent"));
+        // The others may have gone on without what an excluded member delivers before it learns that.
+        if !is_left_behind(life, facts) {
+            message.has_place = true;
+            if is_given_up {
+                return Err(format!("message {index} of client {client} counts as not sent"));
+            }
         }
         delivered.first.get_or_insert(index);
         if !delivered.indices.insert(index) {
@@ -117,6 +120,17 @@ impl FromOutside {
         }
         Ok(())
     }
+}
+
+/// True if members have begun a later epoch than that of this one, whose first view is without it.
+fn is_left_behind(life: Life, facts: &Facts) -> bool {
+    let lineage = &facts.entries.lineage;
+    let is_without = |later: Epoch| {
+        let first = lineage.start(later).and_then(|start| facts.entries.views.at(later, start));
+        first.is_some_and(|view| !view.contains(&life) && !facts.entries.begun(later).is_empty())
+    };
+    let epoch = facts.entries.epoch(life);
+    epoch.is_some_and(|epoch| lineage.later(epoch).into_iter().any(is_without))
 }
 
 impl Property for FromOutside {
@@ -134,7 +148,7 @@ impl Property for FromOutside {
         Kind::Beside.bit() | if self.messages.is_empty() { 0 } else { of_messages }
     }
 
-    fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+    fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let life = record.life;
         let kept = match &record.what {
             What::Beside(beside) => self.note(beside),
@@ -165,7 +179,7 @@ impl Property for FromOutside {
                 }
                 Ok(())
             }
-            What::Delivered { hash, .. } | What::Early { hash, .. } => self.deliver(life, *hash),
+            What::Delivered { hash, .. } | What::Early { hash, .. } => self.deliver(life, *hash, facts),
             _ => Ok(()),
         };
         kept.or_else(|fault| broken(self, record, || fault))
@@ -271,6 +285,20 @@ mod tests {
             deliver(&mut fixture, OTHER, 0);
             fixture.record(MEMBER, What::SendResult { number: 1, outcome });
             told(&mut fixture, 0, Fate::NotSent, None);
+            assert_eq!(fixture.check(FromOutside::default()).is_ok(), is_good);
+        }
+    }
+
+    #[test]
+    fn what_is_not_sent_may_come_early_to_a_member_that_the_others_have_left_behind() {
+        for (member, is_good) in [(Life(2), true), (OTHER, false)] {
+            let mut fixture = Fixture::of(3, 1);
+            let (quality, hash) = (Quality::SOURCE_ORDERED, 0);
+            let given = Beside::FromOutside { client: 7, index: 0, quality, is_confirmed: true, hash };
+            beside(&mut fixture, given);
+            fixture.reset(&[MEMBER, OTHER]);
+            told(&mut fixture, 0, Fate::NotSent, None);
+            fixture.record(member, What::Early { sender: MEMBER, number: 1, quality, hash });
             assert_eq!(fixture.check(FromOutside::default()).is_ok(), is_good);
         }
     }
