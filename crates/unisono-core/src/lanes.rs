@@ -91,6 +91,10 @@ impl<T> Lanes<T> {
     }
 }
 
+/// Cost of the costliest request that counts as cheap, a tenth of a millisecond ([`StateMachine::cost`]).
+///
+/// [`StateMachine::cost`]: crate::replica::StateMachine::cost
+const CHEAP_MAX: u32 = 10;
 /// Number of turns of cheap requests after which a costly one has its turn.
 const CHEAP_IN_A_ROW: u32 = 8;
 
@@ -115,21 +119,22 @@ impl<T> CheapFirst<T> {
         self.cheap.len() + self.costly.len()
     }
 
-    pub(crate) fn push(&mut self, source: Source, request: T, is_costly: bool) {
-        let lanes = if is_costly { &mut self.costly } else { &mut self.cheap };
+    /// Adds a request of this cost.
+    pub(crate) fn push(&mut self, source: Source, request: T, cost: u32) {
+        let lanes = if cost > CHEAP_MAX { &mut self.costly } else { &mut self.cheap };
         lanes.push(source, request);
     }
 
-    /// Removes the first request of the lane whose turn it is, and returns it and whether it is costly.
-    pub(crate) fn pop(&mut self) -> Option<(T, bool)> {
+    /// Removes the first request of the lane whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let is_due = self.cheap.len() == 0 || self.cheap_in_a_row >= CHEAP_IN_A_ROW;
         if is_due && let Some(costly) = self.costly.pop() {
             self.cheap_in_a_row = 0;
-            return Some((costly, true));
+            return Some(costly);
         }
         let cheap = self.cheap.pop()?;
         self.cheap_in_a_row = self.cheap_in_a_row.saturating_add(1);
-        Some((cheap, false))
+        Some(cheap)
     }
 
     /// Keeps the requests of which `keeps` is true.
@@ -196,13 +201,13 @@ mod tests {
     #[test]
     fn a_cheap_request_goes_before_costly_ones_and_starves_none() {
         let mut lanes = CheapFirst::default();
-        (1..=200).for_each(|host| lanes.push(Source::of_host(host), u32::from(host), true));
-        assert_eq!(lanes.pop(), Some((1, true)));
-        (0..20).for_each(|number| lanes.push(Source::of_host(201), 300 + number, false));
-        let next: Vec<u32> = core::iter::from_fn(|| lanes.pop().map(|(request, _)| request)).take(20).collect();
+        (1..=200).for_each(|host| lanes.push(Source::of_host(host), u32::from(host), 11));
+        assert_eq!(lanes.pop(), Some(1));
+        (0..20).for_each(|number| lanes.push(Source::of_host(201), 300 + number, 10));
+        let next: Vec<u32> = core::iter::from_fn(|| lanes.pop()).take(20).collect();
         let expected = (300..308).chain([2]).chain(308..316).chain([3]).chain([316, 317]);
         assert_eq!(next, expected.collect::<Vec<u32>>());
         lanes.retain(|request| *request > 198);
-        assert_eq!((lanes.len(), lanes.pop()), (4, Some((318, false))));
+        assert_eq!((lanes.len(), lanes.pop()), (4, Some(318)));
     }
 }

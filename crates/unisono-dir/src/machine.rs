@@ -60,8 +60,8 @@ impl StateMachine for Directory {
         }
     }
 
-    fn is_costly(request: &[u8]) -> bool {
-        Request::is_costly(request)
+    fn cost(request: &[u8]) -> u32 {
+        Request::cost(request)
     }
 
     fn admit(&self, request: &Bytes) -> Option<Outcome> {

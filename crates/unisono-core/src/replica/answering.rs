@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
-/// Maximum number of reads that one input has answered. A costly one is the last: it may take milliseconds.
-const READS_AT_ONCE: usize = 16;
+/// Cost of the reads that one input has answered, about 0.2 ms, and of one more read.
+const READ_COST_AT_ONCE: u32 = 16;
 /// Their outcomes have about this many bytes at most, 1 MiB, and one more outcome.
 const READ_BYTES_AT_ONCE: usize = 1 << 20;
 
@@ -235,8 +235,8 @@ impl<S: StateMachine> Replica<S> {
             let refusal = Outcome::Refuse(Bytes::from_static(NO_ROOM));
             return self.answer(Asked::of(&request), &refusal);
         }
-        let is_costly = S::is_costly(&request.payload);
-        if let Some(command) = self.waiting.add_request(self.now, request, is_costly) {
+        let cost = S::cost(&request.payload);
+        if let Some(command) = self.waiting.add_request(self.now, request, cost) {
             self.submit_command(command);
         }
         self.submit_in_turn();
@@ -317,13 +317,14 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn note_ready_request(&mut self, request: Request) {
-        let is_costly = S::is_costly(&request.payload);
-        self.reads.note_ready(request, is_costly);
+        let cost = S::cost(&request.payload);
+        self.reads.note_ready(request, cost);
     }
 
-    /// Answers a read of this member's own state; a costly one in its turn, when the requests that came with it are handled.
+    /// Answers a read of this member's own state. A costly one waits for its turn, which it has when the requests that came with it
+    /// are handled.
     pub(super) fn read_locally(&mut self, request: Request) {
-        if S::is_costly(&request.payload) {
+        if S::cost(&request.payload) >= READ_COST_AT_ONCE {
             self.note_ready_request(request);
             self.serves_at = Some(self.now);
         } else {
@@ -335,13 +336,13 @@ impl<S: StateMachine> Replica<S> {
     /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,
     /// with the next input.
     fn serve_ready(&mut self) {
-        let (mut served, mut bytes) = (0, 0);
-        while served < READS_AT_ONCE
+        let (mut cost, mut bytes) = (0, 0);
+        while cost < READ_COST_AT_ONCE
             && bytes < READ_BYTES_AT_ONCE
-            && let Some((request, is_costly)) = self.reads.take_turn()
+            && let Some(request) = self.reads.take_turn()
         {
+            cost += S::cost(&request.payload);
             bytes += self.serve_request(request);
-            served += if is_costly { READS_AT_ONCE } else { 1 };
         }
         self.serves_at = self.reads.has_ready().then_some(self.now);
     }

@@ -32,11 +32,11 @@ pub trait StateMachine {
         Kind::Command
     }
 
-    /// Returns true if a caller's request takes long: about a tenth of a millisecond or more. Such requests have their turns after
-    /// those that are quick, except every ninth turn, so that no client's costly requests hold up the others'. The default
-    /// takes what is longer than 4 KiB for costly.
-    fn is_costly(request: &[u8]) -> bool {
-        request.len() > 4096
+    /// Returns about how long a server works for a caller's request, in units of 10 µs. Requests of more than 10 units have their
+    /// turns after the others, except every ninth turn, and few of them are under way at a time: so no client's costly requests
+    /// hold up those of others. The default is one unit, and one for each 4 KiB.
+    fn cost(request: &[u8]) -> u32 {
+        1 + (request.len() / 4096) as u32
     }
 
     /// Looks at a command before it is ordered. Returns the refusal if the command would be refused in the present state, or

@@ -109,12 +109,12 @@ impl Reads {
     }
 
     /// Notes that a request may be answered.
-    pub(super) fn note_ready(&mut self, request: Request, is_costly: bool) {
-        self.ready.push(request.source, request, is_costly);
+    pub(super) fn note_ready(&mut self, request: Request, cost: u32) {
+        self.ready.push(request.source, request, cost);
     }
 
-    /// Returns the request whose turn it is of those that may be answered, and whether it is costly.
-    pub(super) fn take_turn(&mut self) -> Option<(Request, bool)> {
+    /// Returns the request whose turn it is of those that may be answered.
+    pub(super) fn take_turn(&mut self) -> Option<Request> {
         self.ready.pop()
     }
 

@@ -26,8 +26,8 @@ impl StateMachine for Words {
         }
     }
 
-    fn is_costly(request: &[u8]) -> bool {
-        matches!(request, b"search" | b"look around")
+    fn cost(request: &[u8]) -> u32 {
+        if matches!(request, b"search" | b"look around") { 100 } else { 1 }
     }
 
     fn admit(&self, request: &Bytes) -> Option<Outcome> {

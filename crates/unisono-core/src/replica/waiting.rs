@@ -1,8 +1,7 @@
 //! Commands whose outcome this member does not know yet: those of callers and its own.
 //!
 //! A group takes a window of messages at a time, and what waits for that waits in a line. So callers' commands are submitted
-//! only while few have no place in the order yet, and while few bytes of them have no outcome: a large command keeps every
-//! server busy. The others wait in lanes, one for each source address, which take turns: one with thousands of commands
+//! only while few have no place in the order yet, and while those without an outcome keep the servers busy for little time. The others wait in lanes, one for each source address, which take turns: one with thousands of commands
 //! holds up another's first one for a few places of the order alone, and costly commands of any number of addresses hold
 //! up a cheap one for one of them.
 
@@ -30,9 +29,12 @@ const WAITING: Bound = Bound { most: WAITING_BYTES_MAX, part: 2 };
 /// 10 ms, this many make 25,600 commands a second.
 const UNPLACED_MAX: usize = 256;
 
-/// Maximum bytes of the messages of callers' commands without an outcome for which another one is submitted, 512 KiB. Where an
-/// outcome takes 5 ms, this makes 100 MB a second.
-const UNDER_WAY_BYTES_MAX: usize = 512 << 10;
+/// Cost of callers' commands without an outcome, beyond one unit for each of them, for which no other one is submitted: each
+/// server works for about 1.3 ms for them. By the default of [`StateMachine::cost`] that are 512 KiB; where an outcome takes 5 ms,
+/// 100 MB a second.
+///
+/// [`StateMachine::cost`]: super::StateMachine::cost
+const UNDER_WAY_COST_MAX: u32 = 128;
 
 /// The commands, by client and number.
 pub(super) struct Waiting {
@@ -47,8 +49,8 @@ pub(super) struct Waiting {
     unplaced: usize,
     /// Maximum of that number for which a caller's command is submitted.
     unplaced_max: usize,
-    /// Bytes of the messages of callers' commands that had their turn.
-    under_way_bytes: usize,
+    /// Cost of the callers' commands that had their turn, beyond one unit for each.
+    under_way_cost: u32,
     /// Bytes of the messages of all commands here.
     bytes: usize,
     /// The same of each client, and of each source address.
@@ -74,6 +76,7 @@ struct Entry {
     /// In whose share it is: the source of its first request.
     source: Option<Source>,
     payload: Bytes,
+    cost: u32,
     quality: Quality,
     finished_below: CallNumber,
     deadline: Time,
@@ -118,7 +121,7 @@ impl Waiting {
             queued: CheapFirst::default(),
             unplaced: 0,
             unplaced_max: (window as usize).clamp(1, UNPLACED_MAX),
-            under_way_bytes: 0,
+            under_way_cost: 0,
             bytes: 0,
             of_clients: Counts::default(),
             of_sources: Counts::default(),
@@ -155,14 +158,14 @@ impl Waiting {
     }
 
     /// Adds a caller's request. Returns the message to submit if its command waits already, and had its turn.
-    pub(super) fn add_request(&mut self, now: Time, request: Request, is_costly: bool) -> Option<Ordered> {
+    pub(super) fn add_request(&mut self, now: Time, request: Request, cost: u32) -> Option<Ordered> {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);
         let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
-        let is_new = !self.commands.contains_key(&key);
+        let (is_new, cost) = (!self.commands.contains_key(&key), cost.max(1));
         if is_new {
             self.count(key.0, Some(source), length);
-            self.queued.push(source, key, is_costly);
+            self.queued.push(source, key, cost);
         }
         let entry = self.commands.entry(key).or_insert_with(|| Entry {
             stage: Stage::Queued,
@@ -171,6 +174,7 @@ impl Waiting {
             source: Some(source),
             quality: request.wishes.map_or(Quality::ORDERED, |wishes| wishes.quality),
             payload: request.payload,
+            cost,
             finished_below: request.finished_below,
             deadline: request.deadline,
             submitted_in: None,
@@ -180,14 +184,14 @@ impl Waiting {
         (entry.stage != Stage::Queued).then(|| entry.ordered(now, key))
     }
 
-    /// Returns the message of the next caller's command to submit, while few have no place and few bytes no outcome.
+    /// Returns the message of the next caller's command to submit, while few have no place, and little work has no outcome.
     pub(super) fn take_turn(&mut self, now: Time) -> Option<Ordered> {
-        while self.unplaced < self.unplaced_max && self.under_way_bytes < UNDER_WAY_BYTES_MAX {
-            let (key, _) = self.queued.pop()?;
+        while self.unplaced < self.unplaced_max && self.under_way_cost < UNDER_WAY_COST_MAX {
+            let key = self.queued.pop()?;
             if let Some(entry) = self.commands.get_mut(&key).filter(|entry| entry.stage == Stage::Queued) {
                 entry.stage = Stage::Submitted;
                 self.unplaced += 1;
-                self.under_way_bytes += entry.bytes();
+                self.under_way_cost += entry.cost - 1;
                 return Some(entry.ordered(now, key));
             }
         }
@@ -217,10 +221,10 @@ impl Waiting {
         let finished_below = self.first_own().unwrap_or(number);
         let (requests, submitted_in) = (Vec::new(), service);
         let quality = Quality::ORDERED;
-        let (own, source) = (Some(number), None);
+        let (own, source, cost) = (Some(number), None, 1);
         let stage = Stage::Submitted;
         let entry =
-            Entry { stage, requests, own, source, payload, quality, finished_below, deadline, submitted_in };
+            Entry { stage, requests, own, source, payload, cost, quality, finished_below, deadline, submitted_in };
         self.unplaced += 1;
         let ordered = entry.ordered(now, key);
         self.count(key.0, None, entry.bytes());
@@ -334,7 +338,7 @@ impl Waiting {
         self.of_clients.subtract(client, entry.bytes());
         if let Some(source) = entry.source {
             self.of_sources.subtract(source, entry.bytes());
-            self.under_way_bytes -= if entry.stage == Stage::Queued { 0 } else { entry.bytes() };
+            self.under_way_cost -= if entry.stage == Stage::Queued { 0 } else { entry.cost - 1 };
         }
     }
 
@@ -407,7 +411,7 @@ mod tests {
     fn with(window: u32, requests: &[(u8, CallNumber)]) -> Waiting {
         let mut waiting = Waiting::new(Uid(77), window);
         for (host, call) in requests {
-            assert!(waiting.add_request(NOW, request(*host, *call), false).is_none(), "it waits for its turn");
+            assert!(waiting.add_request(NOW, request(*host, *call), 1).is_none(), "it waits for its turn");
         }
         waiting
     }
@@ -416,7 +420,7 @@ mod tests {
     fn an_address_with_many_commands_holds_up_another_for_one_turn() {
         let mut waiting = with(2, &[(1, 1), (1, 2), (1, 3), (1, 4)]);
         assert_eq!(turns(&mut waiting), [(1, 1), (1, 2)]);
-        waiting.add_request(NOW, request(2, 1), false);
+        waiting.add_request(NOW, request(2, 1), 1);
         assert_eq!(turns(&mut waiting), [], "two have no place");
         waiting.note_placed(Uid(1), 1);
         waiting.note_placed(Uid(1), 1);
@@ -434,23 +438,23 @@ mod tests {
     fn large_commands_under_way_are_few_and_let_small_ones_pass() {
         let large = |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
         let mut waiting = Waiting::new(Uid(77), 256);
-        (1..=5).for_each(|host| drop(waiting.add_request(NOW, large(host, 1), true)));
+        (1..=5).for_each(|host| drop(waiting.add_request(NOW, large(host, 1), 76)));
         assert_eq!(turns(&mut waiting), [(1, 1), (2, 1)]);
-        waiting.add_request(NOW, request(9, 1), false);
+        waiting.add_request(NOW, request(9, 1), 1);
         waiting.note_placed(Uid(1), 1);
         assert_eq!(turns(&mut waiting), [], "both wait for their outcomes");
         waiting.take(Uid(1), 1).unwrap();
         assert_eq!(turns(&mut waiting), [(9, 1), (3, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
-        assert_eq!((requests.len(), waiting.under_way_bytes), (5, 0));
+        assert_eq!((requests.len(), waiting.under_way_cost), (5, 0));
     }
 
     #[test]
     fn a_repeat_is_submitted_again_if_its_command_had_its_turn() {
         let mut waiting = with(1, &[(1, 1), (1, 2)]);
         assert_eq!(turns(&mut waiting), [(1, 1)]);
-        assert!(waiting.add_request(NOW, request(1, 1), false).is_some());
-        assert!(waiting.add_request(NOW, request(1, 2), false).is_none());
+        assert!(waiting.add_request(NOW, request(1, 1), 1).is_some());
+        assert!(waiting.add_request(NOW, request(1, 2), 1).is_none());
         let submitted: Vec<CallNumber> = waiting.commands(NOW).iter().map(|ordered| ordered.call).collect();
         assert_eq!(submitted, [1], "the other one waits for its turn");
     }
@@ -461,12 +465,12 @@ mod tests {
         assert_eq!(turns(&mut waiting), [(1, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
         assert_eq!((requests.len(), waiting.is_empty(), waiting.unplaced), (3, true, 0));
-        waiting.add_request(NOW, request(3, 1), false);
+        waiting.add_request(NOW, request(3, 1), 1);
         assert_eq!(turns(&mut waiting), [(3, 1)]);
         assert_eq!((waiting.take_requests().len(), waiting.unplaced), (1, 0));
         // Own commands wait for no turn, and take part in the number.
         waiting.add_own(NOW, Bytes::new(), LATER, None);
-        waiting.add_request(NOW, request(1, 1), false);
+        waiting.add_request(NOW, request(1, 1), 1);
         assert_eq!(turns(&mut waiting), []);
         waiting.note_placed(Uid(77), 1);
         assert_eq!(turns(&mut waiting), [(1, 1)]);

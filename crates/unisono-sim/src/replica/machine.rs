@@ -156,10 +156,10 @@ impl StateMachine for Copy {
         }
     }
 
-    fn is_costly(request: &[u8]) -> bool {
-        match request.first() {
-            Some(&directory::REQUEST) => unisono_table::Request::is_costly(&request[1..]),
-            _ => request.len() > 4096,
+    fn cost(request: &[u8]) -> u32 {
+        match request {
+            [directory::REQUEST, request @ ..] => unisono_table::Request::cost(request),
+            _ => 1 + (request.len() / 4096) as u32,
         }
     }
 

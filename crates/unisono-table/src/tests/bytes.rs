@@ -173,16 +173,19 @@ proptest! {
             Request::LocalQuery(_) => RequestKind::LocalQuery,
         };
         prop_assert_eq!(Request::kind(&bytes), kind);
-        let is_costly = match request {
-            Request::Command(_) => bytes.len() > 4096,
+        let cost = Request::cost(&bytes);
+        match request {
             Request::Query(query) | Request::LocalQuery(query) => match query {
-                Query::List { .. } | Query::Files { .. } | Query::Unreachable { .. } => true,
-                Query::Changes { .. } => true,
-                Query::Read { length, .. } => length > 65_536,
-                _ => bytes.len() > 4096,
+                Query::List { .. } | Query::Files { .. } | Query::Unreachable { .. } => prop_assert_eq!(cost, 100),
+                Query::Changes { .. } => prop_assert_eq!(cost, 100),
+                Query::Read { length, .. } => prop_assert_eq!(cost > 110, length >= 1_126_400),
+                _ => prop_assert_eq!(cost, 1 + bytes.len() as u32 / 40),
             },
-        };
-        prop_assert_eq!(Request::is_costly(&bytes), is_costly);
+            Request::Command(Command::CreateFile { content, .. }) => {
+                prop_assert!(cost <= 16 + bytes.len() as u32 / 4096 && cost > content.len() as u32 / 4096);
+            }
+            Request::Command(_) => prop_assert_eq!(cost, 1 + bytes.len() as u32 / 40),
+        }
         for end in 0..bytes.len() {
             prop_assert_eq!(Request::decode(&bytes.slice(..end)), None, "cut after {} bytes", end);
         }
