@@ -633,6 +633,7 @@ impl<S: StateMachine> Replica<S> {
             waiting_bytes: self.waiting.bytes(),
             backlog_bytes,
             outputs: self.outputs.len(),
+            bad_marks: self.durable.as_ref().map_or(0, |durable| durable.bad_marks),
         }
     }
 

@@ -534,7 +534,10 @@ impl<S: StateMachine> Replica<S> {
     /// Handles the note of another member.
     pub(super) fn hear_mark(&mut self, now: Time, member: Uid, note: Bytes) {
         let Some(durable) = &mut self.durable else { return };
-        let Some(mark) = Mark::read(note) else { return };
+        let Some(mark) = Mark::read(note) else {
+            durable.bad_marks += 1;
+            return;
+        };
         durable.marks.keep(member, mark);
         self.count_marks(&[(member, mark)]);
         self.work(now);
@@ -544,7 +547,8 @@ impl<S: StateMachine> Replica<S> {
     fn count_marks(&mut self, marks: &[(Uid, Mark)]) {
         let Some(state) = &mut self.replicated else { return };
         for (member, mark) in marks {
-            state.note_mark(*member, *mark);
+            let is_bad = !state.note_mark(*member, *mark);
+            self.durable.iter_mut().for_each(|durable| durable.bad_marks += u64::from(is_bad));
         }
         self.apply_durable(false);
         self.serve_reads();

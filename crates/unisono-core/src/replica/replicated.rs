@@ -437,11 +437,11 @@ impl<S: StateMachine> Replicated<S> {
         ledger.note_members(&here, watched);
     }
 
-    /// With durability *majority*: notes the mark of a member, from wherever this server heard it.
-    pub(super) fn note_mark(&mut self, by: Uid, mark: Mark) {
-        if let (Some(server), Some(ledger)) = (self.id_of(by), &mut self.ledger) {
-            ledger.note_mark(server, mark);
-        }
+    /// With durability *majority*: notes the mark of a member, from wherever this server heard it. Returns
+    /// false if it counts for nothing.
+    pub(super) fn note_mark(&mut self, by: Uid, mark: Mark) -> bool {
+        let server = self.id_of(by);
+        server.zip(self.ledger.as_mut()).is_some_and(|(server, ledger)| ledger.note_mark(server, mark))
     }
 
     /// Returns the ids of the members.

@@ -542,6 +542,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
             members: view.map_or_else(Vec::new, |view| view.members.clone()),
             copies: copy.map_or_else(Vec::new, core::Replica::copies),
             digest: copy.and_then(core::Replica::chain),
+            bad_marks: copy.map_or(0, |copy| copy.account().bad_marks),
         }
     }
 

@@ -65,6 +65,9 @@ pub struct Status {
     pub copies: Vec<Uid>,
     /// Digest of all outcomes through `position`: the same at all copies.
     pub digest: Option<Digest>,
+    /// Marks of members, which say what their disks have, that changed nothing: they could not be read, or were of another
+    /// generation of the service. Counted since this process entered the group.
+    pub bad_marks: u64,
 }
 
 /// Asks the member with this address of a replicated service for the status of its copy. The caller need not be a

@@ -128,11 +128,13 @@ impl Ledger {
     }
 
     /// With durability *majority*: notes the mark of a server. It counts for what this server holds, and stays true whatever
-    /// becomes of the other.
-    pub(in super::super) fn note_mark(&mut self, server: u8, mark: Mark) {
-        if self.views.is_none() && (1..=self.servers).contains(&server) {
+    /// becomes of the other. Returns false if it counts for nothing.
+    pub(in super::super) fn note_mark(&mut self, server: u8, mark: Mark) -> bool {
+        let counts = self.views.is_none() && (1..=self.servers).contains(&server);
+        if counts {
             self.note_synced(server, mark.generation, mark.place);
         }
+        counts && mark.generation == self.generation
     }
 
     /// Notes that a server has synced its log in this generation through `place`.

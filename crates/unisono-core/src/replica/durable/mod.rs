@@ -169,6 +169,8 @@ pub(super) struct Durable {
     pub(super) first: Option<Place>,
     pub(super) round: Round,
     pub(super) marks: Marks,
+    /// Number of marks that could not be read, or did not count.
+    pub(super) bad_marks: u64,
     /// True if this server has to say what its disk has, once it has nothing to write.
     pub(super) has_to_say: bool,
     /// The round in which this server has said that its disk does not get on.
@@ -249,6 +251,7 @@ impl Durable {
             first: None,
             round: Round::new(0),
             marks: Marks::default(),
+            bad_marks: 0,
             has_to_say: false,
             said_stalls: None,
             joining_since: None,

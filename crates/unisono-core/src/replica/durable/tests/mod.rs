@@ -837,6 +837,37 @@ fn each_server_applies_and_answers_on_the_marks_that_it_knows() {
 }
 
 #[test]
+fn a_bad_mark_is_counted_and_changes_nothing() {
+    let mut made = created();
+    made.late_marks.insert(1, Vec::new());
+    made.request(1, 1, "a");
+    let marks = made.late_marks.remove(&1).unwrap();
+    let Event::Note { member, note } = marks[0].clone() else { panic!("{:?}", marks[0]) };
+    let (generation, place) = note.split_at(8);
+    let another = u64::from_be_bytes(generation.try_into().unwrap()) + 1;
+    let bad = [
+        [generation, place, &[0]].concat(),
+        place.to_vec(),
+        vec![],
+        [&another.to_be_bytes(), place].concat(),
+    ];
+    let server = made.servers.get_mut(&1).unwrap();
+    let mut hear = |member, note: Vec<u8>| {
+        server.replica.handle_event(NOW, Event::Note { member, note: note.into() });
+        server.replica.account().bad_marks
+    };
+    for (count, note) in (1..).zip(bad) {
+        assert_eq!(hear(member, note), count);
+    }
+    assert_eq!(hear(Uid(404), note.to_vec()), 5, "it is no member's");
+    made.settle();
+    assert_eq!(made.answer(1), None, "none of them counts");
+    made.servers.get_mut(&1).unwrap().replica.handle_event(NOW, marks[0].clone());
+    made.settle();
+    assert_eq!((made.answer(1), made.servers[&1].replica.account().bad_marks), (Some("1".into()), 5));
+}
+
+#[test]
 fn a_mark_that_comes_before_its_generation_is_open_here_counts_then() {
     let mut made = created();
     made.request(1, 1, "a");
