@@ -36,17 +36,29 @@ struct Segment {
     bytes: Bytes,
 }
 
-/// A change of any directory.
-struct Entry {
+/// A change of any directory, as its bytes have it: most are passed over.
+struct Entry<'a> {
+    number: u64,
     directory: ObjectNumber,
-    change: Change,
+    /// The event and the name.
+    what: &'a [u8],
 }
 
-impl Entry {
-    fn read(from: &mut Reader) -> Option<Entry> {
-        let (number, directory) = (from.u64()?, ObjectNumber(from.u64()?));
-        let change = Change { number, event: Event::read(from)?, name: Name::read(from)? };
-        Some(Entry { directory, change })
+impl<'a> Entry<'a> {
+    /// Takes the next entry from the bytes.
+    fn read(from: &mut &'a [u8]) -> Option<Entry<'a>> {
+        let (number, rest) = from.split_first_chunk()?;
+        let (directory, rest) = rest.split_first_chunk()?;
+        let name_bytes = usize::from(*rest.get(1)?);
+        let (what, rest) = rest.split_at_checked(2 + name_bytes)?;
+        *from = rest;
+        let directory = ObjectNumber(u64::from_be_bytes(*directory));
+        Some(Entry { number: u64::from_be_bytes(*number), directory, what })
+    }
+
+    fn change(&self) -> Option<Change> {
+        let mut what = Reader::new(Bytes::copy_from_slice(self.what));
+        Some(Change { number: self.number, event: Event::read(&mut what)?, name: Name::read(&mut what)? })
     }
 }
 
@@ -99,31 +111,27 @@ impl History {
         bytes_max: usize,
     ) -> (Vec<Change>, u64) {
         let (mut changes, mut bytes, mut searched, mut previous) = (Vec::new(), 0, 0, 0);
-        let is_before = |entry: &Entry| entry.change.number < from;
-        for entry in self.entries(from).skip_while(is_before) {
+        for entry in self.entries(from).skip_while(|entry| entry.number < from) {
             // All changes of one number go together.
-            if entry.change.number != previous && (bytes >= bytes_max || searched >= SEARCHED_MAX) {
-                return (changes, entry.change.number);
+            if entry.number != previous && (bytes >= bytes_max || searched >= SEARCHED_MAX) {
+                return (changes, entry.number);
             }
-            previous = entry.change.number;
+            previous = entry.number;
             searched += 1;
             if entry.directory == directory {
-                bytes += 10 + entry.change.name.as_str().len();
-                changes.push(entry.change);
+                bytes += 8 + entry.what.len();
+                changes.extend(entry.change());
             }
         }
         (changes, number + 1)
     }
 
     /// Returns the entries of all segments that have any from this number on.
-    fn entries(&self, from: u64) -> impl Iterator<Item = Entry> {
+    fn entries(&self, from: u64) -> impl Iterator<Item = Entry<'_>> {
         let first = self.segments.partition_point(|segment| segment.through < from);
-        let full = self.segments.iter().skip(first).map(|segment| segment.bytes.clone());
-        let last = Bytes::copy_from_slice(&self.last);
-        full.chain([last]).flat_map(|segment| {
-            let mut reader = Reader::new(segment);
-            core::iter::from_fn(move || Entry::read(&mut reader))
-        })
+        let full = self.segments.iter().skip(first).map(|segment| &segment.bytes[..]);
+        full.chain([&self.last[..]])
+            .flat_map(|mut segment| core::iter::from_fn(move || Entry::read(&mut segment)))
     }
 
     // --- snapshots ---
@@ -163,13 +171,13 @@ impl History {
 
 /// Returns the number of the last change of a segment that follows number `previous`; `None` if it has no change.
 fn last_number(segment: &Bytes, previous: u64) -> Result<Option<u64>, Damaged> {
-    let (mut reader, mut last) = (Reader::new(segment.clone()), None);
-    while !reader.is_empty() {
-        let entry = Entry::read(&mut reader).ok_or(Damaged)?;
-        if entry.change.number < last.unwrap_or(previous) {
+    let (mut left, mut last) = (&segment[..], None);
+    while !left.is_empty() {
+        let change = Entry::read(&mut left).and_then(|entry| entry.change()).ok_or(Damaged)?;
+        if change.number < last.unwrap_or(previous) {
             return Err(Damaged);
         }
-        last = Some(entry.change.number);
+        last = Some(change.number);
     }
     Ok(last)
 }

@@ -1,4 +1,5 @@
-//! A limit on cryptographic work: the signatures that are made, or checked, per second.
+//! A limit on work for clients of which nothing is known yet: the signatures that are made, or checked, per second, and the
+//! beginnings of large requests that the application looks at.
 //!
 //! A question for a port is outside of any epoch, where nothing detects recordings. A process that sends one again and again,
 //! or invents new ones, must not occupy the thread that also serves the groups of this process. Work beyond the budget

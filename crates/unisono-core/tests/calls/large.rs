@@ -118,6 +118,26 @@ fn beginnings_and_whole_requests_take_turns() {
 }
 
 #[test]
+fn beginnings_of_one_address_are_looked_at_a_thousand_times_a_second_at_most() {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    let request = pattern(100 << 10);
+    let (mut looked, mut begun) = (0, Duration::ZERO);
+    (0..200).for_each(|_| _ = world.call(2, port, &request, 60 * SECONDS));
+    while begun < 30 * MS {
+        world.run(MS / 10);
+        begun += MS / 10;
+        while let Some(request) = world.take(1) {
+            looked += usize::from(request.whole_bytes.is_some());
+            world.reply(1, request.id, b"refused").unwrap();
+        }
+    }
+    assert!((60..=64 + 30).contains(&looked), "{looked}: half of a burst of 128, and one each millisecond");
+}
+
+#[test]
 fn clients_at_one_address_have_a_quarter_of_the_room_for_large_requests_once_half_is_used() {
     let mut world = World::new();
     let options = ServeOptions { queue_max: 100, ..ServeOptions::default() };

@@ -364,7 +364,7 @@ impl Server {
                 return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
             }
             if shows_beginning {
-                self.show_beginning(port, (id, attempt.slot, attempt.number));
+                self.show_beginning(now, port, (id, attempt.slot, attempt.number));
             }
             if tells {
                 self.tell(id, attempt.slot);
@@ -376,11 +376,13 @@ impl Server {
         self.services.get(port).is_some_and(|service| service.options.looks_at_beginnings)
     }
 
-    /// Has the application look at the first part of a large request, if it wants to.
-    fn show_beginning(&mut self, port: Port, attempt: (SessionId, u16, u64)) {
+    /// Has the application look at the first part of a large request, if it wants to. A client that begins requests and never
+    /// goes on would keep it looking: so it looks at a limited number a second.
+    fn show_beginning(&mut self, now: Time, port: Port, attempt: (SessionId, u16, u64)) {
         let Some(source) = self.sessions.get_mut(attempt.0).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };
-        if service.options.looks_at_beginnings && service.has_room_for_beginning(source) {
+        let shows = service.options.looks_at_beginnings && service.has_room_for_beginning(source);
+        if shows && self.looks.spend(now, source) {
             service.beginnings.push(source, attempt);
             self.budget.queued += 1;
         }

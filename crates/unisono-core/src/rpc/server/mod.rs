@@ -62,6 +62,8 @@ pub(super) struct Server {
     proofs: WorkBudget,
     /// Limits the clients with which this life agrees on keys.
     agreements: WorkBudget,
+    /// Limits the beginnings of large requests that the application looks at.
+    looks: WorkBudget,
     /// Requests that the application has.
     in_hand: Slab<InHand>,
     generation: u64,
@@ -129,6 +131,7 @@ impl Server {
             answered: Answered::default(),
             proofs: WorkBudget::new(now),
             agreements: WorkBudget::new(now),
+            looks: WorkBudget::new(now),
             in_hand: Slab::default(),
             generation: 0,
             budget: Budget::default(),
