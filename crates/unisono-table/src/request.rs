@@ -3,7 +3,9 @@
 //! Encoded, a request is the version, what it is (0 a command, 1 a query of the state that contains everything answered
 //! before, 2 a query of the server's own state), the code of the operation, and its fields.
 
-use crate::bounds::{COLUMNS_MAX, FILE_BYTES_MAX, READ_BYTES_MAX, SERVICE_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX};
+use crate::bounds::{
+    COLUMNS_MAX, FILE_BYTES_MAX, READ_BYTES_MAX, SERVICE_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX,
+};
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::codec::{Reader, Writer};
 use crate::name::{Name, Path};
@@ -583,7 +585,9 @@ impl Query {
             READ => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
             5 => Query::Size { place: Place::read(from)? },
             FILES => Query::Files { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
-            UNREACHABLE => Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) },
+            UNREACHABLE => {
+                Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) }
+            }
             CHANGES => Query::Changes { place: Place::read(from)?, from: from.u64()? },
             9 => Query::Info,
             _ => return None,

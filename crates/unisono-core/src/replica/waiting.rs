@@ -223,8 +223,18 @@ impl Waiting {
         let quality = Quality::ORDERED;
         let (own, source, cost) = (Some(number), None, 1);
         let stage = Stage::Submitted;
-        let entry =
-            Entry { stage, requests, own, source, payload, cost, quality, finished_below, deadline, submitted_in };
+        let entry = Entry {
+            stage,
+            requests,
+            own,
+            source,
+            payload,
+            cost,
+            quality,
+            finished_below,
+            deadline,
+            submitted_in,
+        };
         self.unplaced += 1;
         let ordered = entry.ordered(now, key);
         self.count(key.0, None, entry.bytes());
@@ -436,7 +446,8 @@ mod tests {
 
     #[test]
     fn large_commands_under_way_are_few_and_let_small_ones_pass() {
-        let large = |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
+        let large =
+            |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
         let mut waiting = Waiting::new(Uid(77), 256);
         (1..=5).for_each(|host| drop(waiting.add_request(NOW, large(host, 1), 76)));
         assert_eq!(turns(&mut waiting), [(1, 1), (2, 1)]);
