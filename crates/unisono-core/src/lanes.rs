@@ -137,6 +137,11 @@ impl<T> CheapFirst<T> {
         Some(cheap)
     }
 
+    /// Removes the first cheap request of the lane whose turn it is.
+    pub(crate) fn pop_cheap(&mut self) -> Option<T> {
+        self.cheap.pop()
+    }
+
     /// Keeps the requests of which `keeps` is true.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
         self.cheap.retain(&mut keeps);

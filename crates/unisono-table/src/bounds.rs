@@ -8,6 +8,8 @@ pub const COLUMNS_MAX: usize = 4;
 pub const SET_ROWS_MAX: usize = 1024;
 /// Maximum number of names in all paths of one lookup or replacement: 8,192. Each is looked up while others wait.
 pub const SET_NAMES_MAX: usize = 8192;
+/// Maximum length of one lookup or replacement in bytes: 512 KiB.
+pub const SET_BYTES_MAX: usize = 512 << 10;
 /// Maximum length of a file in bytes: 16 MiB less 16 KiB. The command that creates it has to fit into one message of
 /// 16 MiB, with the path and what the layers below add.
 pub const FILE_BYTES_MAX: usize = (16 << 20) - (16 << 10);

@@ -96,6 +96,17 @@ impl Reader {
         self.take(length.into())
     }
 
+    /// Returns what [`Reader::u16`] returns next.
+    pub(crate) fn u16_ahead(&self) -> Option<u16> {
+        self.0.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+    }
+
+    /// Takes what [`Reader::short`] returns.
+    pub(crate) fn pass_over_short(&mut self) -> Option<()> {
+        let length = usize::from(self.u8()?);
+        (length <= self.0.len()).then(|| self.0.advance(length))
+    }
+
     /// Returns the bytes behind their number, without copying them.
     pub(crate) fn long(&mut self) -> Option<Bytes> {
         let length = self.u32()?;

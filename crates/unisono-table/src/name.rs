@@ -153,6 +153,18 @@ impl Path {
         self.0.iter().for_each(|name| name.write(out));
     }
 
+    /// Returns the number of names of the path that follows, without taking it.
+    pub(crate) fn names_ahead(from: &Reader) -> Option<usize> {
+        from.u16_ahead().map(usize::from)
+    }
+
+    /// Takes a path without reading its names, and returns an empty one.
+    pub(crate) fn pass_over(from: &mut Reader) -> Option<Path> {
+        let count = usize::from(from.u16()?);
+        let passed = (0..count.min(PATH_NAMES_MAX + 1)).map(|_| from.pass_over_short());
+        passed.collect::<Option<()>>().filter(|()| count <= PATH_NAMES_MAX).map(|()| Path::default())
+    }
+
     pub(crate) fn read(from: &mut Reader) -> Option<Path> {
         let count = usize::from(from.u16()?);
         let names = from.many(count.min(PATH_NAMES_MAX + 1), Name::read)?;

@@ -19,6 +19,10 @@ const LISTED_BYTES: usize = 24;
 impl Table {
     /// Answers the query with these bytes, and returns the bytes of the reply.
     pub fn answer(&self, request: &Bytes) -> Bytes {
+        if let Some(places) = Request::places_of_lookup(request, |capability| self.object(capability).is_ok())
+        {
+            return self.reply(self.lookup(&places)).encode();
+        }
         match Request::decode(request) {
             Some(Request::Query(query) | Request::LocalQuery(query)) => self.ask(&query),
             _ => self.reply(Err(Reason::Unreadable)),

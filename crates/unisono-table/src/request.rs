@@ -4,7 +4,8 @@
 //! before, 2 a query of the server's own state), the code of the operation, and its fields.
 
 use crate::bounds::{
-    COLUMNS_MAX, FILE_BYTES_MAX, READ_BYTES_MAX, SERVICE_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX,
+    COLUMNS_MAX, FILE_BYTES_MAX, READ_BYTES_MAX, SERVICE_BYTES_MAX, SET_BYTES_MAX, SET_NAMES_MAX,
+    SET_ROWS_MAX,
 };
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::codec::{Reader, Writer};
@@ -21,6 +22,8 @@ const REPLACE_SET: u8 = 9;
 
 /// Code of the query that lists rows.
 const LIST: u8 = 1;
+/// Code of the query that looks rows up.
+const LOOKUP: u8 = 2;
 /// Code of the query that reads a part of a file.
 const READ: u8 = 4;
 /// Code of the query that lists files.
@@ -30,6 +33,8 @@ const UNREACHABLE: u8 = 7;
 /// Code of the query that lists changes.
 const CHANGES: u8 = 8;
 
+/// Number of names in a path that are read as quickly as the capability before them is checked.
+const FEW_NAMES: usize = 8;
 /// Cost of a query that goes through rows, files or changes.
 const SEARCH_COST: u32 = 100;
 /// Bytes of names that take 10 µs, if each has one letter.
@@ -346,13 +351,50 @@ impl Request {
         (before + content_bytes == bytes).then_some((place, masks, content_bytes))
     }
 
-    /// Returns the place of the first row of a set that is to be replaced, without reading the others.
-    pub(crate) fn first_of_set(bytes: &Bytes) -> Option<Place> {
+    /// Returns the first capability of a command that creates a file or replaces a set of rows, and the number of names in the
+    /// path that begins there, without reading them.
+    pub(crate) fn first_capability(bytes: &Bytes) -> Option<(Capability, u16)> {
         let mut from = Reader::new(bytes.clone());
-        if [from.u8()?, from.u8()?, from.u8()?] != [VERSION, 0, REPLACE_SET] || from.u16()? == 0 {
+        match [from.u8()?, from.u8()?, from.u8()?] {
+            [VERSION, 0, CREATE_FILE] => {}
+            [VERSION, 0, REPLACE_SET] if from.u16()? > 0 => {}
+            _ => return None,
+        }
+        Some((Capability::read(&mut from)?, from.u16()?))
+    }
+
+    /// True if a request that begins with these bytes creates a file: only such a one may be longer than [`SET_BYTES_MAX`].
+    pub(crate) fn creates_file(beginning: &[u8]) -> bool {
+        beginning.starts_with(&[VERSION, 0, CREATE_FILE])
+    }
+
+    /// True if the request with these bytes is a question for changes of the server's own state.
+    pub(crate) fn asks_for_local_changes(bytes: &[u8]) -> bool {
+        bytes.starts_with(&[VERSION, 2, CHANGES])
+    }
+
+    /// Returns the places of a lookup with these bytes. Long paths of which the capability is not `proved` are passed over: what
+    /// is at their end does not matter.
+    pub(crate) fn places_of_lookup(
+        bytes: &Bytes,
+        proved: impl Fn(&Capability) -> bool,
+    ) -> Option<Vec<Place>> {
+        let mut from = Reader::new(bytes.clone());
+        if !matches!([from.u8()?, from.u8()?, from.u8()?], [VERSION, 1 | 2, LOOKUP]) {
             return None;
         }
-        Place::read(&mut from)
+        let (mut names_left, count) = (SET_NAMES_MAX, count_of_set(&mut from)?);
+        let places = from.many(count, |from| {
+            let capability = Capability::read(from)?;
+            let names = Path::names_ahead(from)?;
+            names_left = names_left.checked_sub(names)?;
+            let path = match names > FEW_NAMES && !proved(&capability) {
+                true => Path::pass_over(from)?,
+                false => Path::read(from)?,
+            };
+            Some(Place { capability, path })
+        });
+        places.filter(|_| from.is_empty())
     }
 
     /// Returns the request with these bytes; `None` if they are none of this version. Bytes of files are not copied.
@@ -397,16 +439,18 @@ fn write_set<T>(set: &[T], out: &mut Writer, write: impl Fn(&T, &mut Writer)) {
     set.iter().for_each(|entry| write(entry, out));
 }
 
+/// Reads the number of entries of a set, whose length is bounded too.
+fn count_of_set(from: &mut Reader) -> Option<usize> {
+    let count = usize::from(from.u16()?);
+    (count <= SET_ROWS_MAX && from.left() <= SET_BYTES_MAX).then_some(count)
+}
+
 fn read_set<T>(
     from: &mut Reader,
     read: impl Fn(&mut Reader) -> Option<T>,
     place: impl Fn(&T) -> &Place,
 ) -> Option<Vec<T>> {
-    let count = usize::from(from.u16()?);
-    if count > SET_ROWS_MAX {
-        return None;
-    }
-    let mut names_left = SET_NAMES_MAX;
+    let (mut names_left, count) = (SET_NAMES_MAX, count_of_set(from)?);
     from.many(count, |from| {
         let entry = read(from)?;
         names_left = names_left.checked_sub(place(&entry).path.names().len())?;
@@ -540,7 +584,7 @@ impl Query {
                 write_optional(after.as_ref(), out, Name::write);
             }
             Query::Lookup { places } => {
-                out.u8(2);
+                out.u8(LOOKUP);
                 write_set(places, out, Place::write);
             }
             Query::Restrict { place, rights } => {
@@ -580,7 +624,7 @@ impl Query {
     fn read(from: &mut Reader) -> Option<Query> {
         Some(match from.u8()? {
             LIST => Query::List { place: Place::read(from)?, after: from.optional(Name::read)? },
-            2 => Query::Lookup { places: read_set(from, Place::read, |place| place)? },
+            LOOKUP => Query::Lookup { places: read_set(from, Place::read, |place| place)? },
             3 => Query::Restrict { place: Place::read(from)?, rights: Rights(from.u8()?) },
             READ => Query::Read { place: Place::read(from)?, offset: from.u64()?, length: from.u32()? },
             5 => Query::Size { place: Place::read(from)? },

@@ -1,6 +1,6 @@
 //! The table: all directories and files of a service, and what a capability opens of them.
 
-use crate::bounds::Limits;
+use crate::bounds::{Limits, SET_BYTES_MAX};
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::history::History;
 use crate::name::Name;
@@ -116,12 +116,8 @@ impl Table {
     /// its capability, for an object or row that it needs, or because it cannot be read. Whatever else the state decides
     /// gets a number.
     pub fn admit(&self, request: &Bytes) -> Option<Bytes> {
-        // A set names thousands of rows: it is not read to its end if its first capability proves nothing.
-        if let Some(first) = Request::first_of_set(request)
-            && !first.path.names().is_empty()
-            && let Err(reason) = self.object(&first.capability)
-        {
-            return self.early(Refusal { reason, entry: Some(0) });
+        if let Some(refusal) = self.refusal_of_first(request) {
+            return self.early(refusal);
         }
         let refusal = match Request::decode(request) {
             Some(Request::Command(command)) => self.refusal_of(&command)?,
@@ -130,9 +126,27 @@ impl Table {
         self.early(refusal)
     }
 
-    /// Looks at the first bytes of a command of `bytes` bytes, as [`Table::admit`] does at the whole. Only a file is known by
-    /// its first bytes.
+    /// Refuses a command of which the first capability proves nothing, without reading it to its end: a set names thousands of
+    /// rows.
+    fn refusal_of_first(&self, request: &Bytes) -> Option<Refusal> {
+        let (capability, names) = Request::first_capability(request)?;
+        let is_set = !Request::creates_file(request);
+        let reason = match names {
+            0 if is_set => Reason::NoName,
+            _ => self.object(&capability).err()?,
+        };
+        Some(Refusal { reason, entry: is_set.then_some(0) })
+    }
+
+    /// Looks at the first bytes of a request of `bytes` bytes, as [`Table::admit`] does at a whole command. Only a file may be
+    /// longer than [`SET_BYTES_MAX`], and only it is known by its first bytes.
     pub fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Bytes> {
+        if !Request::creates_file(beginning) && bytes > SET_BYTES_MAX + 16 {
+            return self.early(Reason::Unreadable.into());
+        }
+        if let Some(refusal) = self.refusal_of_first(beginning) {
+            return self.early(refusal);
+        }
         let (place, masks, content_bytes) = Request::file_that_begins(beginning, bytes)?;
         let refusal = Refusal::from(self.enterable_file(&place, masks, content_bytes).err()?);
         self.early(refusal)

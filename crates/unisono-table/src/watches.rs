@@ -131,7 +131,9 @@ impl<R, S: Copy + Ord> Watches<R, S> {
         question: &Bytes,
         table: &Table,
     ) -> Result<(), (R, Option<Bytes>)> {
-        let Some(Request::LocalQuery(Query::Changes { place, from })) = Request::decode(question) else {
+        // What asks for something else may name thousands of places.
+        let asked = Request::asks_for_local_changes(question).then(|| Request::decode(question)).flatten();
+        let Some(Request::LocalQuery(Query::Changes { place, from })) = asked else {
             let reply = Reply { number: 0, changes: 0, result: Err(Reason::Unreadable.into()) };
             return Err((request, Some(reply.encode())));
         };

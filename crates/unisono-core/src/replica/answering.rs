@@ -277,8 +277,14 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Serves the reads whose point in the order has been applied.
+    /// Serves the reads whose point in the order has been applied, but for costly ones: an honest command is many inputs, and
+    /// would wait for a costly read at each of them.
     pub(super) fn serve_reads(&mut self) {
+        self.serve_reads_of(true);
+    }
+
+    /// The same; costly ones too if they need not wait.
+    pub(super) fn serve_reads_of(&mut self, costly_ones_wait: bool) {
         self.serves_at = None;
         if !self.reads.has_confirmed() {
             return;
@@ -306,7 +312,7 @@ impl<S: StateMachine> Replica<S> {
         while let Some(number) = self.reads.take_reached(position) {
             self.outputs.push_back(Output::Ready(number));
         }
-        self.serve_ready();
+        self.serve_ready(costly_ones_wait);
     }
 
     fn note_ready(&mut self, read: Read) {
@@ -335,11 +341,11 @@ impl<S: StateMachine> Replica<S> {
 
     /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,
     /// with the next input.
-    fn serve_ready(&mut self) {
+    fn serve_ready(&mut self, costly_ones_wait: bool) {
         let (mut cost, mut bytes) = (0, 0);
         while cost < READ_COST_AT_ONCE
             && bytes < READ_BYTES_AT_ONCE
-            && let Some(request) = self.reads.take_turn()
+            && let Some(request) = self.reads.take_turn(costly_ones_wait)
         {
             cost += S::cost(&request.payload);
             bytes += self.serve_request(request);

@@ -361,7 +361,7 @@ impl<S: StateMachine> Replica<S> {
         }
         self.answer_overdue(now);
         if self.serves_at.is_some() {
-            self.serve_reads();
+            self.serve_reads_of(false);
         }
         self.check_disk(now);
         self.fetch_more(now);

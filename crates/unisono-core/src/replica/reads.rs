@@ -113,9 +113,9 @@ impl Reads {
         self.ready.push(request.source, request, cost);
     }
 
-    /// Returns the request whose turn it is of those that may be answered.
-    pub(super) fn take_turn(&mut self) -> Option<Request> {
-        self.ready.pop()
+    /// Returns the request whose turn it is of those that may be answered; only a cheap one if costly ones have to wait.
+    pub(super) fn take_turn(&mut self, costly_ones_wait: bool) -> Option<Request> {
+        if costly_ones_wait { self.ready.pop_cheap() } else { self.ready.pop() }
     }
 
     /// True if a request may be answered.

@@ -173,3 +173,29 @@ fn a_request_of_which_much_comes_gives_way_to_none() {
     let (took, pushed_back) = beside_trickling(SECONDS * 3 / 2, 60);
     assert!(took > SECONDS / 2 && pushed_back > 0, "{took:?}, {pushed_back}");
 }
+
+#[test]
+fn short_requests_that_trickle_give_up_their_places() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 16, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.host(1).answers = Some(|request| request.payload.clone());
+    // Half of the places are for requests that are incomplete.
+    let mut all: Vec<_> = (20..28).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    for one in &mut all {
+        assert!(!is_busy(&one.announce(&mut world, port, 0, 16 * usize::from(PART))));
+        one.part(&mut world, 0, 0);
+    }
+    let mut late = Trickler::new(&mut world, port, 28);
+    assert!(is_busy(&late.announce(&mut world, port, 0, 16 * usize::from(PART))), "they are taken");
+    for index in 1..=3 {
+        world.run(500 * MS);
+        all.iter_mut().for_each(|one| _ = one.part(&mut world, 0, index));
+    }
+    world.start(ELSEWHERE);
+    let call = world.call(ELSEWHERE, port, &vec![5; 10 << 10], SECONDS);
+    let (took, outcome) = world.wait(ELSEWHERE, call);
+    assert!(outcome.is_ok() && took < 100 * MS, "{took:?} {outcome:?}");
+    let busy = all.iter_mut().map(|one| is_busy(&one.part(&mut world, 0, 4))).filter(|busy| *busy).count();
+    assert_eq!(busy, 1, "one gave way");
+}

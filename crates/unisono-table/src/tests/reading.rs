@@ -80,3 +80,45 @@ fn names_and_paths_in_requests_keep_their_rules() {
         assert_eq!(Request::decode(&bytes.into()), None, "{bad:#x}");
     }
 }
+
+#[test]
+fn a_lookup_passes_over_paths_whose_capability_proves_nothing() {
+    let (mut table, root) = founded();
+    let sub = table.mkdir(root, "sub", 7).unwrap();
+    let forged = Capability { object: ObjectNumber(99), ..root };
+    let long = vec!["x"; PATH_NAMES_MAX].join("/");
+    let places: Vec<Place> = [(root, "sub"), (forged, &long), (forged, "x"), (sub, &long), (sub, "")]
+        .map(|(capability, path)| at(capability, path))
+        .into();
+    let query = Query::Lookup { places: places.clone() };
+    for request in [Request::Query(query.clone()), Request::LocalQuery(query.clone())] {
+        assert_eq!(table.answer(&request.encode()), table.ask(&query).encode());
+    }
+    // Names that are passed over count: one more than the maximum is too many.
+    let many = |count| Query::Lookup { places: vec![at(forged, &long); count] };
+    let answer = |query| Reply::decode(&table.answer(&Request::Query(query).encode())).unwrap().result;
+    let most = SET_NAMES_MAX / PATH_NAMES_MAX;
+    assert!(matches!(answer(many(most)), Ok(Answer::Looked(looked)) if looked.len() == most));
+    assert_eq!(answer(many(most + 1)), Err(Reason::Unreadable.into()));
+}
+
+#[test]
+fn a_set_whose_first_capability_proves_nothing_is_refused_unread() {
+    let (table, root) = founded();
+    let forged = Capability { object: ObjectNumber(99), ..root };
+    let long = vec!["x"; PATH_NAMES_MAX].join("/");
+    let row =
+        |capability, path: &str| Replacement { place: at(capability, path), capability, expected: None };
+    for (first, path, reason) in [(forged, "x", Reason::NotFound), (root, "", Reason::NoName)] {
+        let rows = vec![row(first, path), row(root, &long)];
+        let bytes = Request::Command(Command::ReplaceSet { rows }).encode();
+        let reply = Reply::decode(&table.admit(&bytes).unwrap()).unwrap();
+        assert_eq!(reply.result, Err(Refusal { reason, entry: Some(0) }));
+        let cut = bytes.slice(..bytes.len() - 1);
+        assert_eq!(table.admit(&cut), table.admit(&bytes), "its end is not looked at");
+        assert_eq!(table.admit_beginning(&bytes.slice(..100), 30_000), table.admit(&bytes));
+    }
+    let lookup = Request::Query(Query::Lookup { places: vec![at(root, &long)] }).encode();
+    assert_eq!(table.admit_beginning(&lookup, SET_BYTES_MAX), None);
+    assert!(table.admit_beginning(&lookup, SET_BYTES_MAX + 17).is_some(), "only a file is so long");
+}

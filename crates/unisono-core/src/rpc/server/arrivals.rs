@@ -291,8 +291,8 @@ impl Server {
             (Some(None), _) => State::Rejected(Rejection::Busy),
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, part }) => {
-                let is_welcome =
-                    total as usize <= common.settings.message_bytes_max && self.has_room_for(port, source);
+                let is_welcome = total as usize <= common.settings.message_bytes_max
+                    && (self.has_room_for(port, source) || self.makes_place(now, common, port, source));
                 if is_welcome {
                     let incoming = Incoming::new(now, total, part);
                     let is_let_on = !incoming.is_long() || !self.looks_at_beginnings(port);

@@ -1,6 +1,6 @@
 //! Limits on what a server takes and keeps. Every change of a slot's state is accounted for here, and nowhere else.
 
-use super::session::{Receiving, State};
+use super::session::{Asked, Receiving, State};
 use super::sessions::SessionId;
 use super::{Server, Service};
 use crate::identity::Port;
@@ -263,20 +263,47 @@ impl Server {
         true
     }
 
+    /// Lets the slowest incomplete request for this port give way to a large request of this address, which has no place for it.
+    /// Returns false if none does.
+    #[cold]
+    pub(super) fn makes_place(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
+        let incomplete_of =
+            |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete);
+        let own = incomplete_of(self, source);
+        let has_more =
+            |server: &Server, asked: &Asked, other| asked.port == port && incomplete_of(server, other) > own;
+        let Some((id, slot)) = self.slowest(now, source, has_more) else { return false };
+        common.counters.rejected += 1;
+        self.settle(id, slot, State::Rejected(Rejection::Busy));
+        self.has_room_for(port, source)
+    }
+
     /// Returns the slowest request of the other addresses that have no less than this one has besides what is `counted` here.
     fn gives_way(&mut self, now: Time, source: Source, counted: usize) -> Option<(SessionId, u16)> {
+        let bytes_of =
+            |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
+        let own = bytes_of(self, source).saturating_sub(counted);
+        self.slowest(now, source, |server, _, other| bytes_of(server, other) >= own)
+    }
+
+    /// Returns the slowest incomplete request of the other addresses of which `may_be` is true.
+    fn slowest(
+        &mut self,
+        now: Time,
+        source: Source,
+        may_be: impl Fn(&Server, &Asked, Source) -> bool,
+    ) -> Option<(SessionId, u16)> {
         if now.since(self.sources.get(&source)?.none_gives_way) < LOOK_FOR_SLOW_EVERY {
             return None;
         }
-        let bytes_of = |source| self.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
-        let own = bytes_of(source).saturating_sub(counted);
         let slow = self.incomplete.iter().filter_map(|(_, id, slot)| {
             let session = self.sessions.get(*id)?;
             let State::Receiving(receiving) = &session.slots.get(usize::from(*slot))?.state else {
                 return None;
             };
-            let may_be = session.source != source && bytes_of(session.source) >= own;
-            let pace = receiving.slow_pace(now).filter(|_| may_be)?;
+            let is_other = session.source != source;
+            let pace = receiving.slow_pace(now).filter(|_| is_other)?;
+            may_be(self, &receiving.asked, session.source).then_some(())?;
             Some((pace, *id, *slot))
         });
         let slowest = slow.min();
