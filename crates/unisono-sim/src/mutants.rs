@@ -177,7 +177,7 @@ const LATE_SEEDS: [(CoreBug, Profile, u64); 4] = [
     // A member promises a reset while it confirms what another one holds.
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
     // A server that dies loses a promise that it had said before its disk had it.
-    (CoreBug::PromiseUnsynced, Profile::Directory, 541),
+    (CoreBug::PromiseUnsynced, Profile::Directory, 386),
     // A member holds a switch of the order that the reset cuts off, and goes on.
     (CoreBug::SwitchKeptOverCut, Profile::Reset, 2572),
 ];
