@@ -3,8 +3,8 @@
 //! The lanes take turns, so what one address sends waits behind its own, and an address that sends little waits for at most
 //! one request of each other address. Within a lane the first that came goes first.
 //!
-//! Where some requests cost far more than others, a cheap one goes first ([`CheapFirst`]): it waits for one costly request at
-//! most, however many addresses send such.
+//! Where some requests cost far more than others, a cheap one goes first ([`CheapFirst`]): it waits for one costly request
+//! for every eight cheap ones before it, however many addresses send such.
 
 use crate::shares::Source;
 use alloc::collections::{BTreeMap, VecDeque};

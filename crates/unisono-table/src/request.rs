@@ -302,7 +302,8 @@ impl Request {
 
     /// Returns about how long a server works for the request with these bytes, in units of 10 µs, as far as their number and
     /// the operation tell. A name of a path takes 0.6 µs and two bytes at least; what goes through rows, files or changes
-    /// takes a millisecond at most, a part of a file a microsecond for each KiB.
+    /// takes a millisecond at most, a part of a file a microsecond for each KiB. The owner's questions for unreachable objects, and the
+    /// command that deletes them, go through all objects and take longer.
     pub fn cost(bytes: &[u8]) -> u32 {
         let [_, kind, tag, rest @ ..] = bytes else { return 1 };
         // The length to read comes last.

@@ -340,7 +340,7 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,
-    /// with the next input.
+    /// by the timeout of `serves_at`.
     fn serve_ready(&mut self, costly_ones_wait: bool) {
         let (mut cost, mut bytes) = (0, 0);
         while cost < READ_COST_AT_ONCE

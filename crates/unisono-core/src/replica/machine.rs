@@ -55,8 +55,8 @@ pub trait StateMachine {
         None
     }
 
-    /// The same with the first bytes of a large command, while the other ones travel; `bytes` is the length of the whole.
-    /// To refuse it here spares server and client the rest. The default lets every command come.
+    /// The same with the first bytes of a large request, a read too, while the other ones travel; `bytes` is the length of the whole.
+    /// To refuse it here spares server and client the rest. The default lets every request come.
     fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
         let _ = (beginning, bytes);
         None

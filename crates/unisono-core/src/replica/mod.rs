@@ -119,7 +119,7 @@ pub struct Replica<S> {
     /// Clients that acknowledged outcomes since the members were last told to free them.
     finished: BTreeMap<Uid, CallNumber>,
     tidy_at: Option<Time>,
-    /// Present while requests may be answered that were too many for one input.
+    /// Present while requests may be answered that were too many, or too costly, for one input.
     serves_at: Option<Time>,
     /// Time of the last input.
     now: Time,

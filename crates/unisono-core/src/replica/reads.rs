@@ -5,6 +5,9 @@
 //! this member held after that ([`Group::confirm`](crate::Group::confirm)), and the read is answered once that much is
 //! applied. One confirmation serves all reads that arrived before it began; those that arrive meanwhile wait for the
 //! next one. (KTV93 checks the majority for reads too, but no later than it notices a failure.)
+//!
+//! Requests that may be answered wait in lanes for their turn: each input answers a few cheap ones, and a timeout the costly
+//! ones.
 
 use super::durable::Place;
 use super::machine::Position;

@@ -431,6 +431,7 @@ pub struct ReplicaAccount {
     pub backlog_bytes: usize,
     /// Outputs that the driver has not taken.
     pub outputs: usize,
-    /// Marks of members that changed nothing, since this life began: they could not be read, or were of another generation.
+    /// Marks of members that counted for nothing when they came, since this life began: they could not be read, or were of no
+    /// member or of another generation.
     pub bad_marks: u64,
 }

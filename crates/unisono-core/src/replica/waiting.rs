@@ -1,9 +1,10 @@
 //! Commands whose outcome this member does not know yet: those of callers and its own.
 //!
 //! A group takes a window of messages at a time, and what waits for that waits in a line. So callers' commands are submitted
-//! only while few have no place in the order yet, and while those without an outcome keep the servers busy for little time. The others wait in lanes, one for each source address, which take turns: one with thousands of commands
-//! holds up another's first one for a few places of the order alone, and costly commands of any number of addresses hold
-//! up a cheap one for one of them.
+//! only while few have no place in the order yet, and while those without an outcome keep the servers busy for little time.
+//! The others wait in lanes, one for each source address, which take turns: one with thousands of commands holds up another's
+//! first one for a few places of the order alone, and costly commands of any number of addresses hold up a cheap one for those
+//! under way and one more.
 
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
@@ -30,8 +31,8 @@ const WAITING: Bound = Bound { most: WAITING_BYTES_MAX, part: 2 };
 const UNPLACED_MAX: usize = 256;
 
 /// Cost of callers' commands without an outcome, beyond one unit for each of them, for which no other one is submitted: each
-/// server works for about 1.3 ms for them. By the default of [`StateMachine::cost`] that are 512 KiB; where an outcome takes 5 ms,
-/// 100 MB a second.
+/// server works for about 1.3 ms for them. The last one may cost any amount. By the default of [`StateMachine::cost`] that is
+/// 512 KiB; where an outcome takes 5 ms, 100 MB a second.
 ///
 /// [`StateMachine::cost`]: super::StateMachine::cost
 const UNDER_WAY_COST_MAX: u32 = 128;
@@ -200,8 +201,10 @@ impl Waiting {
 
     /// Notes that a command has its place in the order.
     pub(super) fn note_placed(&mut self, client: Uid, call: CallNumber) {
-        if let Some(entry) = self.commands.get_mut(&(client, call)) {
-            self.unplaced -= usize::from(entry.stage == Stage::Submitted);
+        // One that waits for its turn again, after an earlier attempt was given up here, costs nothing yet.
+        let entry = self.commands.get_mut(&(client, call));
+        if let Some(entry) = entry.filter(|entry| entry.stage == Stage::Submitted) {
+            self.unplaced -= 1;
             entry.stage = Stage::Placed;
         }
     }
@@ -458,6 +461,18 @@ mod tests {
         assert_eq!(turns(&mut waiting), [(9, 1), (3, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
         assert_eq!((requests.len(), waiting.under_way_cost), (5, 0));
+    }
+
+    #[test]
+    fn an_earlier_attempt_that_gets_its_place_late_takes_no_turn_from_a_repeat() {
+        let mut waiting = with(1, &[(2, 1), (1, 1)]);
+        assert_eq!(turns(&mut waiting), [(2, 1)]);
+        waiting.add_request(NOW, request(1, 2), 50);
+        waiting.note_placed(Uid(1), 2);
+        waiting.take(Uid(1), 2).unwrap();
+        assert_eq!((waiting.unplaced, waiting.under_way_cost), (1, 0));
+        waiting.note_placed(Uid(2), 1);
+        assert_eq!(turns(&mut waiting), [(1, 1)]);
     }
 
     #[test]

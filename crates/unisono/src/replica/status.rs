@@ -65,8 +65,9 @@ pub struct Status {
     pub copies: Vec<Uid>,
     /// Digest of all outcomes through `position`: the same at all copies.
     pub digest: Option<Digest>,
-    /// Marks of members, which say what their disks have, that changed nothing: they could not be read, or were of another
-    /// generation of the service. Counted since this process entered the group.
+    /// Marks of members, which say what their disks have, that counted for nothing when they came: they could not be read, or
+    /// were of no member or of another generation of the service (one that this server has not opened yet counts later).
+    /// Counted since this process entered the group.
     pub bad_marks: u64,
 }
 

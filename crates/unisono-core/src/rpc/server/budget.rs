@@ -263,8 +263,8 @@ impl Server {
         true
     }
 
-    /// Lets the slowest incomplete request for this port give way to a large request of this address, which has no place for it.
-    /// Returns false if none does.
+    /// Lets the slowest incomplete request for this port, of another address with more of them, give way to a large request of
+    /// this address, which has no place. Returns true if it has one now.
     #[cold]
     pub(super) fn makes_place(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
         let incomplete_of =
