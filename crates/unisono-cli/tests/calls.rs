@@ -380,6 +380,13 @@ fn status_shows_who_began_a_counter_anew() {
         server.until("the service", |seen| !seen.is_empty());
     }
     assert_eq!(patiently(&port, "add 7"), "7");
+    // Two disks are enough for the answer; the third one has the command a little later.
+    let has_all = |status: &serde_json::Value| {
+        let copies = status["copies"].as_array();
+        copies.is_some_and(|copies| copies.len() == 3 && copies.iter().all(|copy| copy["synced"] == 2))
+    };
+    let status = persistently(|| json(&unisono(["status", &port, "--json"])), has_all);
+    assert!(has_all(&status), "{status}");
     for server in &mut servers {
         server.process.kill().unwrap();
         server.process.wait().unwrap();
