@@ -98,6 +98,11 @@ const CHEAP_MAX: u32 = 10;
 /// Number of turns of cheap requests after which a costly one has its turn.
 const CHEAP_IN_A_ROW: u32 = 8;
 
+/// True if a request of this cost waits for its turn while cheap ones come.
+pub(crate) fn is_costly(cost: u32) -> bool {
+    cost > CHEAP_MAX
+}
+
 /// Lanes for cheap requests and lanes for costly ones, which have their turn while no cheap one waits, and every ninth.
 #[derive(Debug)]
 pub(crate) struct CheapFirst<T> {
@@ -121,7 +126,7 @@ impl<T> CheapFirst<T> {
 
     /// Adds a request of this cost.
     pub(crate) fn push(&mut self, source: Source, request: T, cost: u32) {
-        let lanes = if cost > CHEAP_MAX { &mut self.costly } else { &mut self.cheap };
+        let lanes = if is_costly(cost) { &mut self.costly } else { &mut self.cheap };
         lanes.push(source, request);
     }
 

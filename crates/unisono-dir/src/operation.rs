@@ -5,7 +5,7 @@
 
 use unisono_table::{
     Answer, Capability, Check, Command, Looked, Masks, Name, ObjectNumber, Place, Port, Query, Reason,
-    Replacement, Request, Rights, Row,
+    Replacement, Request, Rights, Row, SET_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX,
 };
 
 /// A request, and what its answer contains.
@@ -159,10 +159,12 @@ pub fn delete_row(place: Place) -> Operation<()> {
     Operation::command(place.capability.port, Command::DeleteRow { place }, done)
 }
 
-/// Replaces the capabilities of rows, all or none; `None` if there are no rows.
+/// Replaces the capabilities of rows, all or none; `None` if there are no rows, or more than one replacement takes
+/// ([`SET_ROWS_MAX`], [`SET_NAMES_MAX`], [`SET_BYTES_MAX`]).
 pub fn replace(rows: Vec<Replacement>) -> Option<Operation<()>> {
     let port = rows.first()?.place.capability.port;
-    Some(Operation::command(port, Command::ReplaceSet { rows }, done))
+    let shape = shape_of(rows.iter().map(|row| &row.place));
+    within_bounds(Operation::command(port, Command::ReplaceSet { rows }, done), shape)
 }
 
 /// Makes all capabilities of an object void, and returns the new one.
@@ -187,13 +189,28 @@ pub fn list(place: Place, after: Option<Name>) -> Operation<Rows> {
     })
 }
 
-/// Looks rows up, all at one instant; `None` if there are none.
+/// Looks rows up, all at one instant; `None` if there are none, or more than one lookup takes ([`SET_ROWS_MAX`],
+/// [`SET_NAMES_MAX`], [`SET_BYTES_MAX`]).
 pub fn lookup(places: Vec<Place>) -> Option<Operation<Vec<Result<Looked, Reason>>>> {
     let port = places.first()?.capability.port;
-    Some(Operation::query(port, Query::Lookup { places }, |answer| match answer {
+    let shape = shape_of(places.iter());
+    let lookup = Operation::query(port, Query::Lookup { places }, |answer| match answer {
         Answer::Looked(looked) => Some(looked),
         _ => None,
-    }))
+    });
+    within_bounds(lookup, shape)
+}
+
+/// Returns the number of rows of a set, and of names in all their paths.
+fn shape_of<'a>(places: impl ExactSizeIterator<Item = &'a Place>) -> (usize, usize) {
+    (places.len(), places.map(|place| place.path.names().len()).sum())
+}
+
+/// Returns an operation on a set of this shape, unless it is more than a server takes at once. One row always fits.
+fn within_bounds<T>(operation: Operation<T>, (rows, names): (usize, usize)) -> Option<Operation<T>> {
+    let fits = rows <= SET_ROWS_MAX && names <= SET_NAMES_MAX;
+    let fits = rows == 1 || fits && operation.request.encode().len() <= SET_BYTES_MAX;
+    fits.then_some(operation)
 }
 
 /// Restricts a capability whose holder cannot ([`Capability::restrict`]).

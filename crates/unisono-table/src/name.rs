@@ -113,6 +113,13 @@ impl fmt::Display for Name {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(Vec<Name>);
 
+impl From<Name> for Path {
+    /// Returns the path of a row of the directory where it begins.
+    fn from(name: Name) -> Path {
+        Path(Vec::from([name]))
+    }
+}
+
 impl Path {
     /// True if it is the path of the directory where it begins.
     pub fn is_empty(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The commands that change rows. Each is one command of the service: it happens as a whole or not at all.
 
 use super::capability::{parse_capability, split_expected};
-use super::session::{At, Session, parse_masks, report, secret};
+use super::session::{At, Session, parse_masks, report, secret, set_too_large};
 use crate::output::{Output, quoted};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -155,9 +155,6 @@ pub(crate) fn replace(command: &Replace, settings: &Settings, output: &Output) -
     if !rest.is_empty() {
         return Err(Problem::usage("each path needs a capability: unisono dir replace PATH CAPABILITY …"));
     }
-    if pairs.len() > unisono_dir::SET_ROWS_MAX {
-        return Err(Problem::usage(format!("one set has at most {} rows", unisono_dir::SET_ROWS_MAX)));
-    }
     let mut capabilities = Vec::new();
     for [_, text] in pairs {
         let (capability, expected) = split_expected(text);
@@ -168,7 +165,7 @@ pub(crate) fn replace(command: &Replace, settings: &Settings, output: &Output) -
         Ok(Replacement { place: session.place(path)?, capability, expected })
     });
     let rows = rows.collect::<Result<Vec<_>, Problem>>()?;
-    let operation = operation::replace(rows).ok_or_else(|| Problem::usage("name at least one row"))?;
+    let operation = operation::replace(rows).ok_or_else(|| set_too_large("replacement"))?;
     match session.run(&operation) {
         Ok(done) => report("dir replace", done.number, output),
         Err(ClientError::Refused(refusal)) => Err(refused(refusal, pairs)),

@@ -1,6 +1,6 @@
 //! `unisono dir ls` and `lookup`.
 
-use super::session::{At, Reads, Session, status_word};
+use super::session::{At, Reads, Session, set_too_large, status_word};
 use crate::output::{Output, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -62,13 +62,9 @@ pub(crate) struct Lookup {
 }
 
 pub(crate) fn lookup(command: &Lookup, settings: &Settings, output: &Output) -> Result<(), Problem> {
-    let most = unisono_dir::SET_ROWS_MAX;
-    if command.paths.len() > most {
-        return Err(Problem::usage(format!("one lookup has at most {most} rows")));
-    }
     let session = Session::begin(&command.at, settings)?;
     let places = command.paths.iter().map(|path| session.place(path)).collect::<Result<Vec<_>, _>>()?;
-    let operation = operation::lookup(places).ok_or_else(|| Problem::usage("name at least one row"))?;
+    let operation = operation::lookup(places).ok_or_else(|| set_too_large("lookup"))?;
     let looked = session.run(&command.reads.of(operation))?;
     let mut missing = 0;
     for (path, found) in command.paths.iter().zip(&looked.value) {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use unisono_dir::{
     Capability, CapabilityFileError, Client, ClientError, Done, Masks, ObjectNumber, Operation, Options,
-    Path, Place, Reason, Rights, SaveError, random_check,
+    Path, Place, Reason, Rights, SET_BYTES_MAX, SET_NAMES_MAX, SET_ROWS_MAX, SaveError, random_check,
 };
 
 /// A service that answers within this time, 1 s, prints no progress.
@@ -137,6 +137,14 @@ pub(crate) fn client(settings: &Settings) -> Result<Client, Problem> {
 /// Returns a path.
 pub(crate) fn parse_path(text: &str) -> Result<Path, Problem> {
     text.parse().map_err(Problem::usage)
+}
+
+/// Says what one lookup or replacement takes.
+pub(crate) fn set_too_large(what: &str) -> Problem {
+    Problem::usage(format!(
+        "one {what} has 1 to {SET_ROWS_MAX} rows, {SET_NAMES_MAX} names in all paths and {} KiB: divide it",
+        SET_BYTES_MAX >> 10
+    ))
 }
 
 /// Returns masks, such as `ff,02,04`. Errors call them `argument`.

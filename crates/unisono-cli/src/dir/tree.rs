@@ -7,7 +7,9 @@ use crate::settings::Settings;
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeSet;
-use unisono_dir::{ClientError, Looked, Name, ObjectNumber, Path, Place, Reason, SET_ROWS_MAX, operation};
+use unisono_dir::{
+    Capability, ClientError, Looked, Name, ObjectNumber, Path, Place, Reason, SET_ROWS_MAX, operation,
+};
 
 /// Show all that a directory leads to
 ///
@@ -31,7 +33,7 @@ pub(crate) fn run(command: &Tree, settings: &Settings, output: &Output) -> Resul
     let session = Session::begin(&command.at, settings)?;
     let place = session.place(&command.path)?;
     let mut walk = Walk { session: &session, reads: &command.reads, output, shown: BTreeSet::new() };
-    walk.show(&place, 0)
+    walk.show(&place, &place.path, 0)
 }
 
 /// A row, and what a lookup of it returns.
@@ -45,10 +47,10 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Prints what is below a directory.
-    fn show(&mut self, place: &Place, depth: usize) -> Result<(), Problem> {
+    /// Prints what is below a directory, under this path.
+    fn show(&mut self, place: &Place, path: &Path, depth: usize) -> Result<(), Problem> {
         for (name, found) in self.rows(place)? {
-            let path = match place.path.join(&name) {
+            let path = match path.join(&name) {
                 Ok(path) => path,
                 Err(error) => {
                     self.output.say(format_args!("{}…  {error}", "  ".repeat(depth)))?;
@@ -58,8 +60,10 @@ impl Walk<'_> {
             let is_new =
                 found.is_ok_and(|found| !found.is_directory || self.shown.insert(found.capability.object));
             self.print(&path, &name, depth, found, is_new)?;
-            if found.is_ok_and(|found| found.is_directory) && is_new {
-                self.show(&Place { capability: place.capability, path }, depth + 1)?;
+            if let Ok(Looked { capability, is_directory: true }) = found
+                && is_new
+            {
+                self.show(&Place { capability, path: Path::default() }, &path, depth + 1)?;
             }
         }
         Ok(())
@@ -101,23 +105,28 @@ impl Walk<'_> {
             }
             listed => listed?,
         };
+        let Some(directory) = self.directory(place)? else { return Ok(Vec::new()) };
         let names: Vec<Name> = listed.value.rows.into_iter().map(|row| row.name).collect();
         let mut rows = Vec::new();
         for some in names.chunks(SET_ROWS_MAX) {
-            let place = |name| {
-                let path = place.path.join(name).map_err(Problem::usage)?;
-                Ok(Place { capability: place.capability, path })
-            };
-            let places = some.iter().map(place).collect::<Result<Vec<_>, Problem>>();
-            let Ok(places) = places else {
-                // Too deep for a path: the names alone.
-                rows.extend(some.iter().cloned().map(|name| (name, Err(Reason::NotFound))));
-                continue;
-            };
-            let Some(lookup) = operation::lookup(places) else { break };
-            let looked = self.session.run(&self.reads.of(lookup))?;
-            rows.extend(some.iter().cloned().zip(looked.value));
+            let place = |name: &Name| Place { capability: directory, path: name.clone().into() };
+            let looked = self.look_up(some.iter().map(place).collect())?;
+            rows.extend(some.iter().cloned().zip(looked));
         }
         Ok(rows)
+    }
+
+    /// Returns the capability of a directory, with which a lookup of its rows walks no more than one name for each.
+    fn directory(&self, place: &Place) -> Result<Option<Capability>, Problem> {
+        if place.path.is_empty() {
+            return Ok(Some(place.capability));
+        }
+        let looked = self.look_up(vec![place.clone()])?;
+        Ok(looked.into_iter().find_map(Result::ok).map(|found| found.capability))
+    }
+
+    fn look_up(&self, places: Vec<Place>) -> Result<Vec<Result<Looked, Reason>>, Problem> {
+        let Some(lookup) = operation::lookup(places) else { return Ok(Vec::new()) };
+        Ok(self.session.run(&self.reads.of(lookup))?.value)
     }
 }

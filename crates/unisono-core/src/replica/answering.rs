@@ -8,6 +8,7 @@ use super::{
     StateMachine,
 };
 use crate::identity::{Member, Uid};
+use crate::lanes::is_costly;
 use crate::planted::Planted;
 use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId};
@@ -330,9 +331,10 @@ impl<S: StateMachine> Replica<S> {
     /// Answers a read of this member's own state. A costly one waits for its turn, which it has when the requests that came with it
     /// are handled.
     pub(super) fn read_locally(&mut self, request: Request) {
-        if S::cost(&request.payload) >= READ_COST_AT_ONCE {
+        if is_costly(S::cost(&request.payload)) {
             self.note_ready_request(request);
             self.serves_at = Some(self.now);
+            self.tidy_by(self.now);
         } else {
             let outcome = self.read(&request.payload);
             self.answer(Asked::of(&request), &outcome);

@@ -509,6 +509,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Returns the same copy with other settings: those of the group that was entered. For a copy that has taken no event.
     pub fn with_settings(mut self, settings: ReplicaSettings) -> Replica<S> {
+        self.waiting.set_window(settings.window);
         self.settings = settings;
         self
     }

@@ -121,12 +121,17 @@ impl Waiting {
             commands: BTreeMap::new(),
             queued: CheapFirst::default(),
             unplaced: 0,
-            unplaced_max: (window as usize).clamp(1, UNPLACED_MAX),
+            unplaced_max: unplaced_max(window),
             under_way_cost: 0,
             bytes: 0,
             of_clients: Counts::default(),
             of_sources: Counts::default(),
         }
+    }
+
+    /// Takes the window of the group that was entered.
+    pub(super) fn set_window(&mut self, window: u32) {
+        self.unplaced_max = unplaced_max(window);
     }
 
     /// Returns the bytes of the messages of all commands that wait.
@@ -368,6 +373,11 @@ impl Waiting {
         self.queued.retain(|key| commands.contains_key(key));
         self.commands = commands;
     }
+}
+
+/// Returns the number of commands that may wait for their place in a group with this window.
+fn unplaced_max(window: u32) -> usize {
+    (window as usize).clamp(1, UNPLACED_MAX)
 }
 
 impl Entry {

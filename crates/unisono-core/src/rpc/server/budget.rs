@@ -47,6 +47,13 @@ pub(super) enum Place {
     OfShare,
 }
 
+/// What a slow request gives up to another.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Bytes,
+    Place,
+}
+
 /// Amounts in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Budget {
@@ -79,8 +86,8 @@ pub(super) struct OfSource {
     pub(super) bytes: usize,
     /// Number of requests that are incomplete.
     pub(super) incomplete: usize,
-    /// When no request was found last that could give way to one of this address.
-    none_gives_way: Time,
+    /// When no request was found last that could give way to one of this address: for its bytes, and for its place.
+    none_gives_way: [Time; 2],
     pub(super) kept_bytes: usize,
     /// Number of replies that are kept.
     kept_count: usize,
@@ -203,11 +210,16 @@ impl Server {
 
     /// True if a large request may come from this address for this port, to be incomplete for a while.
     pub(super) fn has_room_for(&self, port: Port, source: Source) -> bool {
+        self.has_bytes_for(source, 0) && self.has_place_beside(port, source, 0)
+    }
+
+    /// True if one more request of this address for this port may be incomplete, as soon as `fewer` of others are.
+    fn has_place_beside(&self, port: Port, source: Source, fewer: usize) -> bool {
         let Some(service) = self.services.get(port) else { return false };
         let own = self.sources.get(&source).map_or(0, |own| own.incomplete);
         // Requests that are whole have half of the places of each service in any case: those drain.
         let places = Bound { most: (service.options.places() / 2).max(1), part: 4 };
-        self.has_bytes_for(source, 0) && places.admits(service.incomplete, own, 1)
+        places.admits(service.incomplete.saturating_sub(fewer), own, 1)
     }
 
     /// True if large requests of this address may take this many more bytes.
@@ -267,12 +279,15 @@ impl Server {
     /// this address, which has no place. Returns true if it has one now.
     #[cold]
     pub(super) fn makes_place(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
+        if !self.has_bytes_for(source, 0) || !self.has_place_beside(port, source, 1) {
+            return false;
+        }
         let incomplete_of =
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete);
         let own = incomplete_of(self, source);
         let has_more =
             |server: &Server, asked: &Asked, other| asked.port == port && incomplete_of(server, other) > own;
-        let Some((id, slot)) = self.slowest(now, source, has_more) else { return false };
+        let Some((id, slot)) = self.slowest(now, source, Wanted::Place, has_more) else { return false };
         common.counters.rejected += 1;
         self.settle(id, slot, State::Rejected(Rejection::Busy));
         self.has_room_for(port, source)
@@ -283,7 +298,7 @@ impl Server {
         let bytes_of =
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
         let own = bytes_of(self, source).saturating_sub(counted);
-        self.slowest(now, source, |server, _, other| bytes_of(server, other) >= own)
+        self.slowest(now, source, Wanted::Bytes, |server, _, other| bytes_of(server, other) >= own)
     }
 
     /// Returns the slowest incomplete request of the other addresses of which `may_be` is true.
@@ -291,9 +306,10 @@ impl Server {
         &mut self,
         now: Time,
         source: Source,
+        wanted: Wanted,
         may_be: impl Fn(&Server, &Asked, Source) -> bool,
     ) -> Option<(SessionId, u16)> {
-        if now.since(self.sources.get(&source)?.none_gives_way) < LOOK_FOR_SLOW_EVERY {
+        if now.since(self.sources.get(&source)?.none_gives_way[wanted as usize]) < LOOK_FOR_SLOW_EVERY {
             return None;
         }
         let slow = self.incomplete.iter().filter_map(|(_, id, slot)| {
@@ -310,7 +326,7 @@ impl Server {
         if slowest.is_none()
             && let Some(of_source) = self.sources.get_mut(&source)
         {
-            of_source.none_gives_way = now;
+            of_source.none_gives_way[wanted as usize] = now;
         }
         slowest.map(|(_, id, slot)| (id, slot))
     }
