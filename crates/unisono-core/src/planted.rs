@@ -206,6 +206,8 @@ named! {
         PassToldByGiverAlone,
         /// In a ring a member that hears all but this one's multicasts is not sent copies.
         DeafMemberUnnoticed,
+        /// A member returns the stamp of an earlier sequencer to a later one, which takes it for proof that it is heard.
+        StampOfAnotherTerm,
         /// In a ring the token rests as soon as its holder knows that enough members hold the last message, its sender or not.
         OwnHoldingCounted,
         /// In a ring each member bounds the bytes that it numbers itself, not those that all number.

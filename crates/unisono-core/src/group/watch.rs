@@ -63,6 +63,15 @@ pub struct Marks {
     pub prepared: Option<Prepared>,
 }
 
+/// The latest evidence of who hears whom, for checkers (see [`Group::hearing`](crate::Group::hearing)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hearing {
+    /// The sequencer whose heartbeat, sent to all, this member received last.
+    pub heard: Option<Uid>,
+    /// The member that this sequencer took last for one that hears it, by the stamp of a heartbeat.
+    pub hears_us: Option<Uid>,
+}
+
 /// What a member's log says of a seqno (see [`Group::logged`](crate::Group::logged)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged<'a> {
@@ -106,6 +115,11 @@ impl Group {
             promised: self.recovery.promised(),
             prepared: self.recovery.prepared(),
         }
+    }
+
+    /// Returns who hears whom as far as this member knows by the stamps of heartbeats, for checkers.
+    pub fn hearing(&self) -> Hearing {
+        self.acknowledging.hearing()
     }
 
     /// Returns what this member holds at a seqno, for checkers; `None` if it holds nothing there.

@@ -138,7 +138,7 @@ impl Group {
                 now,
                 heartbeat.term,
                 heartbeat.multicast,
-                is_for_everybody.then_some(heartbeat.stamp),
+                is_for_everybody.then_some((from, heartbeat.stamp)),
             );
         }
         self.peers.hold_through(from, heartbeat.end);

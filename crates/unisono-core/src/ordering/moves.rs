@@ -19,7 +19,7 @@
 use super::Order;
 use crate::event::JoinFailure;
 use crate::group::{Group, Phase};
-use crate::identity::Seqno;
+use crate::identity::{Seqno, Uid};
 use crate::planted::{Planted, Probe};
 use crate::time::Time;
 
@@ -164,12 +164,18 @@ impl Group {
         self.acknowledging.note_pass(now);
     }
 
-    /// Notes a heartbeat of the sequencer of this term. `stamp` is the heartbeat's stamp if it went to all members.
-    pub(super) fn hear_sequencer(&mut self, now: Time, term: Seqno, multicast: bool, stamp: Option<u32>) {
+    /// Notes a heartbeat of the sequencer of this term. `stamp` is its sender and stamp if it went to all members.
+    pub(super) fn hear_sequencer(
+        &mut self,
+        now: Time,
+        term: Seqno,
+        multicast: bool,
+        stamp: Option<(Uid, u32)>,
+    ) {
         let Some(is_news) = self.order.hear(term, multicast) else { return };
         // Reports return the stamp to the sequencer that gave it, as proof that this member hears it.
-        if let Some(stamp) = stamp {
-            self.acknowledging.note_stamp(term, stamp);
+        if let Some((from, stamp)) = stamp {
+            self.acknowledging.note_stamp(from, term, stamp);
         }
         // The sequencer says by which way the group is reached; a predecessor's duty to count ends.
         if is_news {

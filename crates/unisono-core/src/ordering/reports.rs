@@ -5,7 +5,7 @@
 //! are asked, and now and then to show that they live.
 
 use super::heartbeat::NO_STAMP;
-use crate::group::{Group, Phase};
+use crate::group::{Group, Hearing, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::log::{Entry, Message};
 use crate::planted::Planted;
@@ -25,6 +25,7 @@ pub(crate) struct Acknowledging {
     untold_bytes: u64,
     /// Stamp of the last heartbeat of a sequencer, and its term: another sequencer has stamps of its own.
     stamp: (Seqno, u32),
+    hearing: Hearing,
     /// Time when a multicast of the group was last received.
     multicast_at: Option<Time>,
     /// Time when a heartbeat of the sequencer was last received, or found missing.
@@ -37,6 +38,11 @@ pub(crate) struct Acknowledging {
 }
 
 impl Acknowledging {
+    /// Returns who hears whom as far as this member knows by stamps.
+    pub(crate) fn hearing(&self) -> Hearing {
+        self.hearing
+    }
+
     /// Returns the seqno through which this member has acknowledged in this epoch.
     pub(crate) fn acknowledged(&self) -> Seqno {
         self.told.received
@@ -91,9 +97,10 @@ impl Acknowledging {
         self.beat_at
     }
 
-    /// Notes the stamp of the heartbeat of the sequencer of this term, which reports return in this term.
-    pub(crate) fn note_stamp(&mut self, term: Seqno, stamp: u32) {
+    /// Notes the stamp of a heartbeat of `from`, the sequencer of this term, which reports return in this term.
+    pub(crate) fn note_stamp(&mut self, from: Uid, term: Seqno, stamp: u32) {
         self.stamp = (term, stamp);
+        self.hearing.heard = Some(from);
     }
 
     /// Returns the stamp for a report in this term. A later sequencer that got another one's stamp back would take a
@@ -257,6 +264,7 @@ impl Group {
         if self.report_to().is_some() {
             self.show_successor(now, from, marks.received);
         } else if hears_us {
+            self.acknowledging.hearing.hears_us = Some(from);
             self.note_hears_us(now, from);
         }
         self.say_farewells(now);
@@ -293,10 +301,17 @@ impl Group {
             received,
             accepted: self.log.accepted(),
             delivered: self.log.delivered(),
-            stamp: self.acknowledging.stamp_in(self.term()),
+            stamp: self.stamp_to_return(),
             hears_multicast: self.hears_multicast(now),
             late_ms: self.detector.late_ms(now),
         }
+    }
+
+    fn stamp_to_return(&self) -> u32 {
+        if self.broken(Planted::StampOfAnotherTerm) {
+            return self.acknowledging.stamp.1;
+        }
+        self.acknowledging.stamp_in(self.term())
     }
 
     /// Returns the member that acknowledgements go to, if there is one.
@@ -349,9 +364,9 @@ mod tests {
     fn a_stamp_goes_back_only_in_the_term_in_which_it_was_heard() {
         let mut acknowledging = Acknowledging::default();
         assert_eq!(acknowledging.stamp_in(0), NO_STAMP);
-        acknowledging.note_stamp(10, 7);
+        acknowledging.note_stamp(Uid(1), 10, 7);
         assert_eq!((acknowledging.stamp_in(10), acknowledging.stamp_in(12)), (7, NO_STAMP));
-        acknowledging.note_stamp(12, 3);
+        acknowledging.note_stamp(Uid(2), 12, 3);
         assert_eq!((acknowledging.stamp_in(10), acknowledging.stamp_in(12)), (NO_STAMP, 3));
     }
 }

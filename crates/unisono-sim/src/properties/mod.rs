@@ -30,6 +30,7 @@ mod from_outside;
 mod gap_free;
 mod halted_is_told;
 mod healing;
+mod heard;
 mod holders;
 mod integrity;
 mod keeping;
@@ -187,6 +188,7 @@ pub fn all(terms: &GroupTerms) -> Vec<Box<dyn Property>> {
         Box::<scope::Scope>::default(),
         Box::<from_outside::FromOutside>::default(),
         Box::<single_sequencer::SingleSequencer>::default(),
+        Box::<heard::Heard>::default(),
         Box::new(steady_role::SteadyRole::new(terms)),
         Box::new(stability::Stability::new(terms)),
         Box::<watermarks::Watermarks>::default(),

@@ -513,6 +513,16 @@ pub enum Beside {
         /// False while the life looks for the group or joins it.
         is_member: bool,
     },
+    /// The life received a heartbeat that this sequencer sent to all.
+    Heard {
+        /// The sequencer.
+        sequencer: Life,
+    },
+    /// The life, a sequencer, took a member for one that hears it, by the stamp of a heartbeat that the member returned.
+    TakenForHearing {
+        /// The member.
+        member: Life,
+    },
     /// A client from outside has a message to send.
     FromOutside {
         /// The client, numbered in the order of the run.

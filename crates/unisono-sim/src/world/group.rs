@@ -18,9 +18,9 @@ use std::ops::RangeInclusive;
 use unisono_core::Planted as CoreBug;
 use unisono_core::outside::{Given, Relay};
 use unisono_core::{
-    ConfigError, Destination, EntryMode, EpochTag, Event, Group, Instance, LeaveError, Logged, Marks, Member,
-    MessageNumber, Order, Outcome, Passed, Phase, Port, Quality, ResetError, SendError, Seqno, Settings,
-    Time, Uid,
+    ConfigError, Destination, EntryMode, EpochTag, Event, Group, Hearing, Instance, LeaveError, Logged,
+    Marks, Member, MessageNumber, Order, Outcome, Passed, Phase, Port, Quality, ResetError, SendError, Seqno,
+    Settings, Time, Uid,
 };
 
 /// Data that all members of a group share.
@@ -65,6 +65,8 @@ pub(crate) struct GroupSide {
     /// Its marks as last recorded, and the epoch to which they belong.
     pub(crate) marks: Marks,
     pub(crate) epoch: Epoch,
+    /// What it knew by stamps of heartbeats, as last recorded.
+    hearing: Hearing,
     /// Counter of that epoch, and the group to which it belongs.
     pub(crate) counter: u64,
     pub(crate) instance: Instance,
@@ -132,6 +134,7 @@ impl Side for GroupSide {
             group,
             marks: Marks::default(),
             epoch: Epoch::default(),
+            hearing: Hearing::default(),
             counter: 0,
             instance: Instance(0),
             leave_progress: LeaveProgress::default(),
@@ -557,10 +560,35 @@ impl World<GroupSide> {
 
     #[inline]
     fn note_marks(&mut self, process: usize) {
-        if let Some(resident) = &mut self.processes[process].resident
-            && resident.side.group.take_moved()
-        {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let (moved, heard) = (resident.side.group.take_moved(), resident.side.group.hearing());
+        if moved {
             self.note_moved_marks(process);
+        }
+        self.note_hearing(process, heard);
+    }
+
+    /// Records what a member knows by stamps of heartbeats.
+    #[inline]
+    fn note_hearing(&mut self, process: usize, now: Hearing) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        if resident.side.hearing != now {
+            self.note_new_hearing(process, now);
+        }
+    }
+
+    #[cold]
+    fn note_new_hearing(&mut self, process: usize, now: Hearing) {
+        let Some(resident) = &mut self.processes[process].resident else { return };
+        let known = std::mem::replace(&mut resident.side.hearing, now);
+        let (life, names) = (resident.life, &mut self.recorder.names);
+        let sequencer = now.heard.filter(|_| now.heard != known.heard).map(|uid| names.life(uid));
+        let member = now.hears_us.filter(|_| now.hears_us != known.hears_us).map(|uid| names.life(uid));
+        let heard = sequencer.map(|sequencer| Beside::Heard { sequencer });
+        let taken = member.map(|member| Beside::TakenForHearing { member });
+        for beside in heard.into_iter().chain(taken) {
+            // A record of what a checker needs, and not of what the run does: so the fingerprint leaves it out.
+            self.recorder.note_with_next(self.now, process, life, What::Beside(beside.into()));
         }
     }
 
