@@ -214,7 +214,7 @@ impl Director {
         self.world.finish_replicas();
     }
 
-    fn begin_run(&mut self) {
+    pub(super) fn begin_run(&mut self) {
         let held_by_all = self.plan.durability != Durability::Ordered;
         self.world.note_world(ReplicaRecord::Terms {
             held_by_all,
@@ -246,7 +246,7 @@ impl Director {
         }
     }
 
-    fn handle(&mut self, trigger: Trigger) {
+    pub(super) fn handle(&mut self, trigger: Trigger) {
         match trigger {
             Trigger::Act { process, life } => self.act(process.into(), life),
             Trigger::Work { job, .. } if self.script.is_some() => self.end_in_script(job),

@@ -10,6 +10,8 @@ mod holders;
 mod hostile;
 mod locks;
 mod machine;
+#[cfg(test)]
+mod pace;
 mod plan;
 mod script;
 mod states;

@@ -1,0 +1,115 @@
+//! How a service on disk keeps its pace under full load: beside a server whose disk is slow, and beside one that comes back.
+//!
+//! Time is simulated, so that the figures are the same on every machine. Processors take no time here: what is measured is
+//! who waits for which disk, and for which message.
+
+use super::director::{Director, Run};
+use super::history::SERVERS;
+use super::plan::Load;
+use super::script;
+use crate::draw::MILLISECOND;
+use std::time::Duration;
+use unisono_core::replica::disk::DiskDurability;
+
+/// Time that each job of a disk takes, and of a slow one. Equal disks: of three that are not, the second fastest decides, and
+/// of the two that remain beside a slow one, the slower.
+const JOB_TAKES: Duration = Duration::from_millis(2);
+const SLOW_JOB_TAKES: Duration = Duration::from_millis(50);
+
+/// Three servers that three clients keep busy.
+struct Course(Director);
+
+impl Course {
+    /// Returns a course under full load.
+    fn begin() -> Course {
+        let mut plan = script::plan(DiskDurability::Majority);
+        plan.clients = 3;
+        plan.load = Load {
+            words: false,
+            every: MILLISECOND / 4,
+            own_every: 1_000_000 * MILLISECOND,
+            burst_max: 1,
+            under_way_max: 2,
+            reads: 0.0,
+            local: 0.0,
+            hasty: 0.0,
+            large: 0.0,
+            large_bytes_max: 0,
+        };
+        let mut director = Director::of(Run { plan, seed: 1, what: "pace".to_string() }, None, None);
+        // Commands have long deadlines.
+        director.is_calm = true;
+        director.begin_run();
+        (0..SERVERS).for_each(|process| director.world.set_steady(process, JOB_TAKES));
+        let mut course = Course(director);
+        course.run(2_000);
+        course
+    }
+
+    /// Lets time pass, in milliseconds, and returns the number of commands that were answered.
+    fn run(&mut self, lasts: u64) -> u64 {
+        let world = &self.0.world;
+        let (before, until) = (world.recorder.totals.calls, world.now + lasts * MILLISECOND);
+        while let Some(trigger) = self.0.world.advance(until) {
+            self.0.handle(trigger);
+        }
+        assert_eq!(self.0.world.recorder.violation(), None);
+        self.0.world.recorder.totals.calls - before
+    }
+
+    fn bring_back(&mut self, process: usize) {
+        let entry = self.0.entry();
+        self.0.begin_server(process, entry, None);
+        self.0.world.set_steady(process, JOB_TAKES);
+    }
+
+    fn slow_down(&mut self, process: usize) {
+        self.0.world.set_steady(process, SLOW_JOB_TAKES);
+    }
+
+    fn serves(&self, process: usize) -> bool {
+        let resident = self.0.world.resident(process);
+        resident.and_then(|resident| resident.side.server.as_deref()).is_some_and(|server| server.is_copy())
+    }
+}
+
+#[test]
+fn one_slow_disk_holds_no_server_up_and_two_do() {
+    for slow in 0..SERVERS {
+        let mut course = Course::begin();
+        let before = course.run(500);
+        course.slow_down(slow);
+        course.run(100);
+        let beside = course.run(500);
+        assert!(before > 300, "{before} commands in half a second are no load");
+        assert!(10 * beside >= 9 * before, "{beside} of {before} commands beside the slow disk of m{slow}");
+        course.slow_down((slow + 1) % SERVERS);
+        course.run(100);
+        let held_up = course.run(500);
+        assert!(4 * held_up < before, "{held_up} of {before} commands: a majority is two disks");
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_under_full_load_leaves_the_others_their_pace() {
+    for victim in 0..SERVERS {
+        let mut course = Course::begin();
+        course.0.world.crash(victim);
+        course.run(500);
+        let without = course.run(500);
+        assert!(without > 300, "{without} commands in half a second are no load");
+        course.bring_back(victim);
+        let parts: Vec<u64> = (0..5).map(|_| course.run(100)).collect();
+        let beside: u64 = parts.iter().sum();
+        assert!(
+            10 * beside >= 6 * without,
+            "{parts:?} in 100 ms each, of {without} in 500 ms, beside m{victim}"
+        );
+        assert!(
+            parts.iter().all(|part| 5 * part * 10 >= 4 * without),
+            "{parts:?} beside m{victim}, {without}"
+        );
+        course.run(1_500);
+        assert!(course.serves(victim), "m{victim} does not catch up under load");
+    }
+}
