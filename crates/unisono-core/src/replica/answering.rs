@@ -176,10 +176,10 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// True if a command may be refused before it is ordered: the state can be confirmed, and nothing here waits for an
-    /// outcome of the command.
+    /// outcome of the command. A large one may be another command under the same number, so its beginning says what it is.
     fn looks_at(&self, request: &Request) -> bool {
         self.settings.durability.has_linearizable_reads()
-            && !self.waiting.has(request.client, request.call)
+            && (request.whole_bytes.is_some() || !self.waiting.has(request.client, request.call))
             && !self.watched.broken(Planted::CapabilityUnlooked)
     }
 
@@ -237,9 +237,7 @@ impl<S: StateMachine> Replica<S> {
             return self.answer(Asked::of(&request), &refusal);
         }
         let cost = S::cost(&request.payload);
-        if let Some(command) = self.waiting.add_request(self.now, request, cost) {
-            self.submit_command(command);
-        }
+        self.waiting.add_request(request, cost);
         self.submit_in_turn();
     }
 

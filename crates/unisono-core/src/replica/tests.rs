@@ -680,6 +680,16 @@ fn the_beginning_of_a_command_is_refused_once_a_majority_confirms_it_and_let_thr
 }
 
 #[test]
+fn a_beginning_under_the_number_of_a_command_that_waits_is_looked_at_too() {
+    let mut made = Made::of(&[1, 2]);
+    made.replica(1).handle_request(NOW, asked(1, 77, 1, false, "shut"));
+    let beginning = Request { whole_bytes: Some(1000), ..asked(2, 77, 1, false, "open") };
+    made.replica(1).handle_request(NOW, beginning);
+    let outputs: Vec<_> = core::iter::from_fn(|| made.replica(1).poll_output()).collect();
+    assert!(matches!(outputs[..], [Output::Submit(..), Output::Confirm]), "{outputs:?}");
+}
+
+#[test]
 fn a_command_that_the_state_refuses_takes_no_position_and_is_not_remembered() {
     let mut made = Made::of(&[1, 2]);
     made.request(1, 1, 77, 1, "open");

@@ -163,8 +163,9 @@ impl Waiting {
         self.commands.is_empty()
     }
 
-    /// Adds a caller's request. Returns the message to submit if its command waits already, and had its turn.
-    pub(super) fn add_request(&mut self, now: Time, request: Request, cost: u32) -> Option<Ordered> {
+    /// Adds a caller's request. One whose command waits here waits for the same outcome, and orders nothing: however often a
+    /// client repeats a call, its command is submitted once, and again only after a reset.
+    pub(super) fn add_request(&mut self, request: Request, cost: u32) {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);
         let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
@@ -187,7 +188,6 @@ impl Waiting {
         });
         entry.requests.push(asked);
         entry.deadline = entry.deadline.max(deadline);
-        (entry.stage != Stage::Queued).then(|| entry.ordered(now, key))
     }
 
     /// Returns the message of the next caller's command to submit, while few have no place, and little work has no outcome.
@@ -434,7 +434,7 @@ mod tests {
     fn with(window: u32, requests: &[(u8, CallNumber)]) -> Waiting {
         let mut waiting = Waiting::new(Uid(77), window);
         for (host, call) in requests {
-            assert!(waiting.add_request(NOW, request(*host, *call), 1).is_none(), "it waits for its turn");
+            waiting.add_request(request(*host, *call), 1);
         }
         waiting
     }
@@ -443,7 +443,7 @@ mod tests {
     fn an_address_with_many_commands_holds_up_another_for_one_turn() {
         let mut waiting = with(2, &[(1, 1), (1, 2), (1, 3), (1, 4)]);
         assert_eq!(turns(&mut waiting), [(1, 1), (1, 2)]);
-        waiting.add_request(NOW, request(2, 1), 1);
+        waiting.add_request(request(2, 1), 1);
         assert_eq!(turns(&mut waiting), [], "two have no place");
         waiting.note_placed(Uid(1), 1);
         waiting.note_placed(Uid(1), 1);
@@ -462,9 +462,9 @@ mod tests {
         let large =
             |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
         let mut waiting = Waiting::new(Uid(77), 256);
-        (1..=5).for_each(|host| drop(waiting.add_request(NOW, large(host, 1), 76)));
+        (1..=5).for_each(|host| waiting.add_request(large(host, 1), 76));
         assert_eq!(turns(&mut waiting), [(1, 1), (2, 1)]);
-        waiting.add_request(NOW, request(9, 1), 1);
+        waiting.add_request(request(9, 1), 1);
         waiting.note_placed(Uid(1), 1);
         assert_eq!(turns(&mut waiting), [], "both wait for their outcomes");
         waiting.take(Uid(1), 1).unwrap();
@@ -477,7 +477,7 @@ mod tests {
     fn an_earlier_attempt_that_gets_its_place_late_takes_no_turn_from_a_repeat() {
         let mut waiting = with(1, &[(2, 1), (1, 1)]);
         assert_eq!(turns(&mut waiting), [(2, 1)]);
-        waiting.add_request(NOW, request(1, 2), 50);
+        waiting.add_request(request(1, 2), 50);
         waiting.note_placed(Uid(1), 2);
         waiting.take(Uid(1), 2).unwrap();
         assert_eq!((waiting.unplaced, waiting.under_way_cost), (1, 0));
@@ -486,13 +486,16 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_is_submitted_again_if_its_command_had_its_turn() {
+    fn repeats_order_nothing_more_and_are_all_answered() {
         let mut waiting = with(1, &[(1, 1), (1, 2)]);
         assert_eq!(turns(&mut waiting), [(1, 1)]);
-        assert!(waiting.add_request(NOW, request(1, 1), 1).is_some());
-        assert!(waiting.add_request(NOW, request(1, 2), 1).is_none());
+        waiting.add_request(request(1, 1), 1);
+        waiting.add_request(request(1, 2), 1);
+        assert_eq!(turns(&mut waiting), []);
         let submitted: Vec<CallNumber> = waiting.commands(NOW).iter().map(|ordered| ordered.call).collect();
-        assert_eq!(submitted, [1], "the other one waits for its turn");
+        assert_eq!(submitted, [1], "after a reset; the other one waits for its turn");
+        assert_eq!(waiting.take(Uid(1), 1).unwrap().requests.len(), 2);
+        assert_eq!(turns(&mut waiting), [(1, 2)]);
     }
 
     #[test]
@@ -501,12 +504,12 @@ mod tests {
         assert_eq!(turns(&mut waiting), [(1, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
         assert_eq!((requests.len(), waiting.is_empty(), waiting.unplaced), (3, true, 0));
-        waiting.add_request(NOW, request(3, 1), 1);
+        waiting.add_request(request(3, 1), 1);
         assert_eq!(turns(&mut waiting), [(3, 1)]);
         assert_eq!((waiting.take_requests().len(), waiting.unplaced), (1, 0));
         // Own commands wait for no turn, and take part in the number.
         waiting.add_own(NOW, Bytes::new(), LATER, None);
-        waiting.add_request(NOW, request(1, 1), 1);
+        waiting.add_request(request(1, 1), 1);
         assert_eq!(turns(&mut waiting), []);
         waiting.note_placed(Uid(77), 1);
         assert_eq!(turns(&mut waiting), [(1, 1)]);

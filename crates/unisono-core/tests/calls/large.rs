@@ -261,6 +261,22 @@ fn incomplete_requests_are_bounded_and_each_client_has_its_turn() {
 }
 
 #[test]
+fn a_request_beyond_the_maximum_of_its_port_is_refused_at_its_first_part() {
+    let mut world = World::new();
+    let options = ServeOptions { request_bytes_max: 4096, ..ServeOptions::default() };
+    world.start(1).answers = Some(|request| request.payload.clone());
+    let port = world.host(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    let fits = world.call(2, port, &pattern(4096), SECONDS);
+    let is_longer = world.call(2, port, &pattern(4097), SECONDS);
+    let reason = b"a request for this port has at most 4096 bytes; nothing happened";
+    assert_eq!(world.wait(2, is_longer).1, Err(CallFailure::Refused(Bytes::from_static(reason))));
+    assert!(world.wait(2, fits).1.is_ok());
+    let account = world.host(1).endpoint.account();
+    assert_eq!((world.host(1).requests.len(), account.receiving_bytes, account.pending), (1, 0, 0));
+}
+
+#[test]
 fn requests_that_wait_and_those_that_the_application_has_count_too() {
     let mut world = World::new();
     let port = world.start_echo(1, PRIVATE);

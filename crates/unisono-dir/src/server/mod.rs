@@ -38,6 +38,8 @@ use unisono::rpc::{PrivatePort, ServiceError};
 use unisono::{Instance, Key, Options};
 use unisono_table::{Capability, Command, Limits, Port, Request};
 
+/// Maximum length of a question for changes, or for a part of a backup: a path and little more.
+const QUESTION_BYTES_MAX: u32 = 8 << 10;
 /// Interval at which a server looks whether its state and its root are as they were.
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
 
@@ -405,6 +407,7 @@ impl Shared {
             queue_max,
             repeats: true,
             instance: self.instance(),
+            request_bytes_max: QUESTION_BYTES_MAX,
             ..Default::default()
         };
         unisono::rpc::Server::new(port, serve, self.reach())

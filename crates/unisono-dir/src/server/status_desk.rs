@@ -14,6 +14,8 @@ use unisono_table::VERSION;
 
 /// Time for answers that are under way when the desk closes.
 const CLOSES_WITHIN: Duration = Duration::from_millis(100);
+/// Maximum length of a question, far above that of the only one.
+const QUESTION_BYTES_MAX: u32 = 1 << 10;
 
 pub(super) struct StatusDesk {
     answering: Arc<Answering>,
@@ -43,7 +45,8 @@ impl StatusDesk {
 
     /// Answers at this port too.
     pub(super) fn open(&self, port: &PrivatePort, reach: &Options) -> Result<(), ServiceError> {
-        let server = Server::new(port, ServeOptions::default(), reach)?;
+        let serve = ServeOptions { request_bytes_max: QUESTION_BYTES_MAX, ..ServeOptions::default() };
+        let server = Server::new(port, serve, reach)?;
         let (requests, answering) = (server.clone(), self.answering.clone());
         let begun = spawn("status", move || {
             while let Ok(Some(request)) = requests.get_request_aside(None) {

@@ -6,14 +6,14 @@
 use super::Server;
 use super::answered::Known;
 use super::budget::{Place, SLOTS_AT_ONCE_MAX};
-use super::session::{Asked, Receiving, Session, Slot, State};
+use super::session::{Asked, Kept, Receiving, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::agreement::{Closed, Pair};
 use crate::rpc::common::{Common, Sender, To};
 use crate::rpc::proof::Claim;
-use crate::rpc::transfer::Incoming;
+use crate::rpc::transfer::{Incoming, PARTS_WINDOW_MAX};
 use crate::rpc::types::{CallNumber, ServeOptions};
 use crate::shares::Source;
 use crate::time::Time;
@@ -290,6 +290,9 @@ impl Server {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(None), _) => State::Rejected(Rejection::Busy),
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
+            (_, Payload::Parts { total, .. }) if total > self.request_bytes_max(port) => {
+                return self.refuse_as_too_long(now, common, (id, attempt), port);
+            }
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
                     && (self.has_room_for(port, source) || self.makes_place(now, common, port, source));
@@ -308,6 +311,31 @@ impl Server {
         };
         common.counters.rejected += 1;
         self.settle(id, attempt.slot, state);
+    }
+
+    fn request_bytes_max(&self, port: Port) -> u32 {
+        self.services.get(port).map_or(0, |service| service.options.request_bytes_max)
+    }
+
+    #[cold]
+    fn refuse_as_too_long(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (id, attempt): (SessionId, Attempt),
+        port: Port,
+    ) {
+        let most = self.request_bytes_max(port);
+        let reason = alloc::format!("a request for this port has at most {most} bytes; nothing happened");
+        let kept = Kept {
+            refused: true,
+            reply: reason.into(),
+            since: now,
+            parts_max: PARTS_WINDOW_MAX as u16,
+            transfer: None,
+        };
+        self.settle(id, attempt.slot, State::Replied(kept));
+        self.keep_reply(common, id, attempt.slot, attempt.number);
     }
 
     fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
