@@ -105,8 +105,12 @@ impl Walk<'_> {
             }
             listed => listed?,
         };
-        let Some(directory) = self.directory(place)? else { return Ok(Vec::new()) };
         let names: Vec<Name> = listed.value.rows.into_iter().map(|row| row.name).collect();
+        let directory = match self.directory(place)? {
+            Ok(directory) => directory,
+            // It is gone since, or the server that answered is behind.
+            Err(reason) => return Ok(names.into_iter().map(|name| (name, Err(reason))).collect()),
+        };
         let mut rows = Vec::new();
         for some in names.chunks(SET_ROWS_MAX) {
             let place = |name: &Name| Place { capability: directory, path: name.clone().into() };
@@ -117,12 +121,12 @@ impl Walk<'_> {
     }
 
     /// Returns the capability of a directory, with which a lookup of its rows walks no more than one name for each.
-    fn directory(&self, place: &Place) -> Result<Option<Capability>, Problem> {
+    fn directory(&self, place: &Place) -> Result<Result<Capability, Reason>, Problem> {
         if place.path.is_empty() {
-            return Ok(Some(place.capability));
+            return Ok(Ok(place.capability));
         }
-        let looked = self.look_up(vec![place.clone()])?;
-        Ok(looked.into_iter().find_map(Result::ok).map(|found| found.capability))
+        let looked = self.look_up(vec![place.clone()])?.pop();
+        Ok(looked.unwrap_or(Err(Reason::NotFound)).map(|found| found.capability))
     }
 
     fn look_up(&self, places: Vec<Place>) -> Result<Vec<Result<Looked, Reason>>, Problem> {

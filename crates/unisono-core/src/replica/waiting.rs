@@ -163,8 +163,8 @@ impl Waiting {
         self.commands.is_empty()
     }
 
-    /// Adds a caller's request. One whose command waits here waits for the same outcome, and orders nothing: however often a
-    /// client repeats a call, its command is submitted once, and again only after a reset.
+    /// Adds a caller's request. One whose command waits here waits for the same outcome, and orders nothing, however often a client
+    /// repeats its call. What may have dropped the command, such as a reset, submits it again (`Replica::submit_all_commands`).
     pub(super) fn add_request(&mut self, request: Request, cost: u32) {
         let key = (request.client, request.call);
         let (asked, deadline) = (Asked::of(&request), request.deadline);

@@ -92,8 +92,8 @@ pub struct ServeOptions {
     /// True if the application looks at the beginnings of large requests, so that it can refuse one before the rest has
     /// travelled. They come as requests of their own, see [`Request::whole_bytes`]. False by default.
     pub looks_at_beginnings: bool,
-    /// Maximum length of a request in bytes; 16 MiB by default, which no message exceeds. A longer one is refused at its first part,
-    /// unless it fits one datagram. A service whose requests are short says so: it keeps room for others' large ones.
+    /// Maximum length of a request in bytes; 16 MiB by default, which no request exceeds. A longer one is refused as soon as it is
+    /// announced, unless it fits one datagram. A service whose requests are short says so: they take no room for large ones.
     pub request_bytes_max: u32,
 }
 
@@ -117,7 +117,7 @@ impl Default for ServeOptions {
             instance: 0,
             reply_parts_max: PARTS_WINDOW_MAX as u16,
             looks_at_beginnings: false,
-            request_bytes_max: 16 << 20,
+            request_bytes_max: CALL_BYTES_MAX as u32,
         }
     }
 }

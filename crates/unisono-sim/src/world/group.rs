@@ -587,8 +587,7 @@ impl World<GroupSide> {
         let heard = sequencer.map(|sequencer| Beside::Heard { sequencer });
         let taken = member.map(|member| Beside::TakenForHearing { member });
         for beside in heard.into_iter().chain(taken) {
-            // A record of what a checker needs, and not of what the run does: so the fingerprint leaves it out.
-            self.recorder.note_with_next(self.now, process, life, What::Beside(beside.into()));
+            self.recorder.note_for_checkers(self.now, process, life, What::Beside(beside.into()));
         }
     }
 

@@ -20,6 +20,8 @@ use unisono_core::{ConfirmError, ConfirmNumber, Event, Instance, SendError, Seqn
 
 /// Maximum number of parts of a piece of the state under way: the datagrams of commands wait behind them.
 const REPLY_PARTS_MAX: u16 = 64;
+/// Maximum length of a question about the state, far above that of the longest one.
+const QUESTION_BYTES_MAX: u32 = 1 << 10;
 /// Maximum number of requests that are taken at once, and of their bytes: what costs much to look at delays the others by no
 /// more than that.
 const REQUESTS_PER_STEP: usize = 64;
@@ -74,7 +76,11 @@ impl Life {
         let me = group.info().me;
         let client = Client::beside(&group)?;
         let port = transfer::port(name);
-        let serve = ServeOptions { reply_parts_max: REPLY_PARTS_MAX, ..ServeOptions::default() };
+        let serve = ServeOptions {
+            reply_parts_max: REPLY_PARTS_MAX,
+            request_bytes_max: QUESTION_BYTES_MAX,
+            ..ServeOptions::default()
+        };
         let transfer = Server::beside(&group, &port, serve)?;
         Ok(Life { me, client, transfer, services: Mutex::default(), due: Mutex::default(), group })
     }
