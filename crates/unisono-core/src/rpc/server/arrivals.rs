@@ -286,13 +286,12 @@ impl Server {
         }
         let is_of_share = place == Some(Some(Place::OfShare));
         let asked = Asked { port, call, finished_below, hops, again, is_of_share, deadline, wishes };
-        let bytes_max = self.services.get(port).map_or(0, |service| service.options.request_bytes_max);
         let state = match (place, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(None), _) => State::Rejected(Rejection::Busy),
             (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
-            (_, Payload::Parts { total, .. }) if total > bytes_max => {
-                return self.refuse_as_too_long(now, common, (id, attempt), bytes_max);
+            (_, Payload::Parts { total, .. }) if total > self.request_bytes_max(port) => {
+                return self.refuse_as_too_long(now, common, (id, attempt), port);
             }
             (_, Payload::Parts { total, part }) => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
@@ -314,14 +313,19 @@ impl Server {
         self.settle(id, attempt.slot, state);
     }
 
+    fn request_bytes_max(&self, port: Port) -> u32 {
+        self.services.get(port).map_or(0, |service| service.options.request_bytes_max)
+    }
+
     #[cold]
     fn refuse_as_too_long(
         &mut self,
         now: Time,
         common: &mut Common,
         (id, attempt): (SessionId, Attempt),
-        most: u32,
+        port: Port,
     ) {
+        let most = self.request_bytes_max(port);
         common.counters.rejected += 1;
         let reason = alloc::format!("a request for this port has at most {most} bytes; nothing happened");
         let kept = Kept {
