@@ -260,7 +260,10 @@ impl Group {
         // What one member knows to be accepted is accepted for all. The present sequencer may be unable to count the
         // holders itself: a leaver reports to the sequencer that its log names, not to later ones.
         self.note_accept_hint(marks.accepted, 0);
-        let hears_us = marks.stamp != NO_STAMP && stamp.wrapping_sub(marks.stamp) <= 2;
+        // A report with a stamp of this term was made by a member that holds the beginning of the term. An earlier one, made for
+        // another sequencer, may come here as a recording (hazard H67).
+        let is_of_term = marks.received >= self.term();
+        let hears_us = is_of_term && marks.stamp != NO_STAMP && stamp.wrapping_sub(marks.stamp) <= 2;
         if self.report_to().is_some() {
             self.show_successor(now, from, marks.received);
         } else if hears_us {

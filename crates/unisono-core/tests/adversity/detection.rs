@@ -254,17 +254,29 @@ fn a_deaf_member_that_shows_that_it_hears_is_not_suspected_any_more() {
 }
 
 // A member that sends is not silent. But it shows that it hears the sequencer only by returning something recent: the
-// stamp of a heartbeat, or the nonce of a probe.
+// stamp of a heartbeat, or the nonce of a probe. A report that was made before this sequencer's term returns the stamp of an
+// earlier sequencer, whatever its number (hazard H67).
 #[test]
 fn a_member_that_returns_only_old_stamps_or_nonces_is_deaf() {
-    for (by_stamp, keeps_up) in [(true, true), (true, false), (false, true), (false, false)] {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Returned {
+        Recent,
+        Old,
+        OfEarlierTerm,
+    }
+    use Returned::{OfEarlierTerm, Old, Recent};
+    let cases = [(true, Recent), (true, Old), (true, OfEarlierTerm), (false, Recent), (false, Old)];
+    for (by_stamp, kind) in cases {
         let config = GroupConfig { automatic: false, ..GroupConfig::default() };
         let mut net = group_with(3, config, unicast());
+        let before = net.group(0).marks().received;
+        net.hand_over(0, 1);
+        assert!(net.run_until(MS, 100 * MS, |net| net.group(1).marks().received > before));
         let said = Rc::new(Cell::new((0, 0)));
         let heard = said.clone();
         // m2 is cut off; the test sends in its name.
         net.filter(move |seen| {
-            for frame in seen.frames.iter().filter(|_| (seen.from, seen.to) == (0, 2)) {
+            for frame in seen.frames.iter().filter(|_| (seen.from, seen.to) == (1, 2)) {
                 match frame {
                     Frame::Heartbeat(heartbeat) => heard.set((heartbeat.stamp, heard.get().1)),
                     Frame::Probe { nonce } => heard.set((heard.get().0, *nonce)),
@@ -278,16 +290,17 @@ fn a_member_that_returns_only_old_stamps_or_nonces_is_deaf() {
             stamp != 0 && nonce != 0
         });
         assert!(reached, "m2 was sent no stamp or no nonce");
-        let (group, epoch, mut returned) = (net.group(0).tag(), net.group(0).marks().epoch, said.get());
+        let (group, epoch, mut returned) = (net.group(1).tag(), net.group(1).marks().epoch, said.get());
         for number in 0..200 {
-            if keeps_up {
+            if kind != Old {
                 returned = said.get();
             }
             let (stamp, nonce) = returned;
-            let (marks, late_ms) = (net.group(0).marks(), 0);
+            let (marks, late_ms) = (net.group(1).marks(), 0);
+            let received = if kind == OfEarlierTerm { before } else { marks.received };
             let word = match by_stamp {
                 true => Frame::Watermarks(Watermarks {
-                    received: marks.received,
+                    received,
                     accepted: marks.accepted,
                     delivered: marks.delivered,
                     stamp,
@@ -296,11 +309,11 @@ fn a_member_that_returns_only_old_stamps_or_nonces_is_deaf() {
                 }),
                 false => Frame::Alive { nonce },
             };
-            net.inject(0, address(2), &forge(group, epoch, uid(2), 1_000_000 + number, &[word]));
+            net.inject(1, address(2), &forge(group, epoch, uid(2), 1_000_000 + number, &[word]));
             net.run(20 * MS);
         }
         let missed = Event::Suspected { member: uid(2), reason: Suspicion::Deaf };
-        assert_eq!(net.events[0].contains(&missed), !keeps_up, "stamps: {by_stamp}, recent: {keeps_up}");
+        assert_eq!(net.events[1].contains(&missed), kind != Recent, "stamps: {by_stamp}, {kind:?}");
     }
 }
 
