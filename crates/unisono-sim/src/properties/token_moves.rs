@@ -173,7 +173,16 @@ impl Property for TokenMoves {
 
     fn finish(&mut self, end: &End, facts: &Facts) -> Result<(), Violation> {
         let epochs = end.standings.iter().filter_map(|standing| standing.epoch);
-        let fault = epochs.filter_map(|epoch| self.stays(end.at, epoch, facts)).next();
+        // An epoch that some have left is over, though one that they excluded may not know it yet.
+        let is_present = |epoch: &Epoch| {
+            let view = self.rounds.get(*epoch).and_then(|round| facts.entries.views.at(*epoch, round.end));
+            let has_left = |life: &Life| {
+                end.standings.iter().any(|standing| standing.life == *life && standing.epoch != Some(*epoch))
+            };
+            !view.is_some_and(|view| view.iter().any(has_left))
+        };
+        let present: Vec<Epoch> = epochs.filter(is_present).collect();
+        let fault = present.into_iter().find_map(|epoch| self.stays(end.at, epoch, facts));
         final_result(self, end, fault)
     }
 
@@ -189,6 +198,15 @@ mod tests {
 
     /// The token comes to life 1, which numbers a message and passes the token on after `kept`.
     fn fixture(kept: Duration) -> Fixture {
+        let mut fixture = with_token();
+        fixture.wait(kept);
+        let (epoch, end) = (fixture.epoch, fixture.end());
+        fixture.record(Life(1), What::Stored { epoch, through: end + 3, entry: Entry::Pass(Life(2)) });
+        fixture
+    }
+
+    /// The token comes to life 1, which numbers a message.
+    fn with_token() -> Fixture {
         let mut fixture = Fixture::of(3, 1);
         fixture.terms.config.order = Order::Token;
         fixture.record(Life::WORLD, What::Healed { core: (0..3).map(Life).collect() });
@@ -199,8 +217,6 @@ mod tests {
         };
         store(end + 1, Entry::Pass(Life(1)));
         store(end + 2, Entry::Message { sender: Life(1), number: 1 });
-        fixture.wait(kept);
-        fixture.record(Life(1), What::Stored { epoch, through: end + 3, entry: Entry::Pass(Life(2)) });
         fixture
     }
 
@@ -214,5 +230,16 @@ mod tests {
     fn rejects_a_token_that_stays() {
         let fixture = fixture(TERM_MAX + Duration::from_millis(10));
         fixture.bad(TokenMoves::new(&fixture.terms));
+    }
+
+    #[test]
+    fn at_the_end_a_token_stays_only_in_an_epoch_that_no_member_has_left() {
+        let mut fixture = with_token();
+        fixture.wait(TERM_MAX * 2);
+        let check = |end: &End| fixture.check_with_end(TokenMoves::new(&fixture.terms), end);
+        let mut end = fixture.ending();
+        assert!(check(&end).is_err(), "all are in the epoch");
+        end.standings[2].epoch = Some(Epoch(fixture.epoch.0 + 1));
+        assert!(check(&end).is_ok(), "one is not");
     }
 }
