@@ -440,13 +440,15 @@ impl Server {
         to: Uid,
         (finished_below, attempts): (CallNumber, &[(u16, u64)]),
     ) {
-        if to == common.me && self.session_of(common, from).is_some() {
-            self.note_finished(from.uid, finished_below);
+        if to != common.me {
+            return;
         }
+        let Some(id) = self.session_of(common, from) else { return };
+        self.note_finished(id, finished_below);
         for &(slot, number) in attempts {
-            if let Some((id, last)) = self.attempt_of(now, common, from, Attempt { to, slot, number })
-                && !last.state.is_in_progress()
-            {
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            session.heard_at = now;
+            if session.attempt(slot, number).is_some_and(|last| last.state.is_answered()) {
                 self.change(id, slot, State::Done);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::session::{Asked, Receiving, State};
 use super::sessions::SessionId;
+use super::slow::Wanted;
 use super::{Server, Service};
 use crate::identity::Port;
 use crate::planted::Planted;
@@ -12,7 +13,6 @@ use crate::time::Time;
 use crate::wire::{Grant, Rejection, SLOTS_MAX};
 use alloc::collections::VecDeque;
 use alloc::collections::btree_map::Entry;
-use core::time::Duration;
 
 /// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -27,8 +27,6 @@ pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// Maximum bytes of large requests that are incomplete, with all requests that wait or are being worked on, and share of an
 /// address: once one address has half of the bound, there is room for one of the largest of another.
 pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 2 };
-/// Interval between two searches of an address for a slow request of others that found none.
-const LOOK_FOR_SLOW_EVERY: Duration = Duration::from_millis(100);
 /// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
 const LARGE_BYTES_MIN: usize = 4096;
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
@@ -45,13 +43,6 @@ pub(super) enum Place {
     Any,
     /// One that is kept for the shares of addresses.
     OfShare,
-}
-
-/// What a slow request gives up to another.
-#[derive(Clone, Copy, Debug)]
-enum Wanted {
-    Bytes,
-    Place,
 }
 
 /// Amounts in use.
@@ -87,7 +78,7 @@ pub(super) struct OfSource {
     /// Number of requests that are incomplete.
     pub(super) incomplete: usize,
     /// When no request was found last that could give way to one of this address: for its bytes, and for its place.
-    none_gives_way: [Time; 2],
+    pub(super) none_gives_way: [Time; 2],
     pub(super) kept_bytes: usize,
     /// Number of replies that are kept.
     kept_count: usize,
@@ -299,36 +290,6 @@ impl Server {
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
         let own = bytes_of(self, source).saturating_sub(counted);
         self.slowest(now, source, Wanted::Bytes, |server, _, other| bytes_of(server, other) >= own)
-    }
-
-    /// Returns the slowest incomplete request of the other addresses of which `may_be` is true.
-    fn slowest(
-        &mut self,
-        now: Time,
-        source: Source,
-        wanted: Wanted,
-        may_be: impl Fn(&Server, &Asked, Source) -> bool,
-    ) -> Option<(SessionId, u16)> {
-        if now.since(self.sources.get(&source)?.none_gives_way[wanted as usize]) < LOOK_FOR_SLOW_EVERY {
-            return None;
-        }
-        let slow = self.incomplete.iter().filter_map(|(_, id, slot)| {
-            let session = self.sessions.get(*id)?;
-            let State::Receiving(receiving) = &session.slots.get(usize::from(*slot))?.state else {
-                return None;
-            };
-            let is_other = session.source != source;
-            let pace = receiving.slow_pace(now).filter(|_| is_other)?;
-            may_be(self, &receiving.asked, session.source).then_some(())?;
-            Some((pace, *id, *slot))
-        });
-        let slowest = slow.min();
-        if slowest.is_none()
-            && let Some(of_source) = self.sources.get_mut(&source)
-        {
-            of_source.none_gives_way[wanted as usize] = now;
-        }
-        slowest.map(|(_, id, slot)| (id, slot))
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the

@@ -5,6 +5,7 @@
 //! lost, or not kept here for lack of room, frees nothing and harms nothing.
 
 use super::Server;
+use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
 use crate::rpc::types::CallNumber;
 use alloc::collections::BTreeMap;
@@ -27,13 +28,16 @@ impl Finished {
 }
 
 impl Server {
-    /// Notes that a client with a session knows the outcomes of all its calls below this number, whatever their ports.
-    pub(super) fn note_finished(&mut self, client: Uid, below: CallNumber) {
-        if self.sessions.find(client).is_none() {
+    /// Notes that the client of a session knows the outcomes of all its calls below this number, whatever their ports. What says
+    /// nothing new costs nothing more.
+    pub(super) fn note_finished(&mut self, id: SessionId, below: CallNumber) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if below <= session.finished_below {
             return;
         }
+        session.finished_below = below;
         for (_, service) in self.services.iter_mut().filter(|(_, service)| service.options.repeats) {
-            service.finished.note(client, below);
+            service.finished.note(id.client, below);
         }
     }
 

@@ -12,6 +12,7 @@ mod cookie;
 mod finished;
 mod session;
 mod sessions;
+mod slow;
 mod telling;
 mod timeouts;
 
@@ -46,6 +47,7 @@ use core::net::SocketAddr;
 use finished::Finished;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
+use slow::Slow;
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
@@ -71,6 +73,7 @@ pub(super) struct Server {
     sources: BTreeMap<Source, OfSource>,
     /// Slots with incomplete requests, by the time at which each is looked at.
     incomplete: BTreeSet<(Time, SessionId, u16)>,
+    slow: Slow,
     /// Replies that are kept, the oldest first: session, slot and number. Some are not kept any more.
     kept: VecDeque<(SessionId, u16, u64)>,
     /// Service that the last request was taken from; the next one has its turn.
@@ -137,6 +140,7 @@ impl Server {
             budget: Budget::default(),
             sources: BTreeMap::new(),
             incomplete: BTreeSet::new(),
+            slow: Slow::default(),
             kept: VecDeque::new(),
             last_taken: Port::default(),
             due: VecDeque::new(),

@@ -42,6 +42,8 @@ pub(in crate::rpc) struct Session {
     /// The highest attempt that was rejected because there was no capacity for its slot.
     pub(in crate::rpc) rejected_through: u64,
     pub(in crate::rpc) slots: Vec<Slot>,
+    /// The client has said that it knows the outcomes of all its calls below this number.
+    pub(super) finished_below: CallNumber,
     /// Number of slots with a request that is here and not answered.
     pub(in crate::rpc) in_progress: u16,
     /// Replies that are kept, the oldest first: slot and number. Some are not kept any more.
@@ -175,6 +177,7 @@ impl Session {
             floor,
             rejected_through: 0,
             slots: Vec::new(),
+            finished_below: 0,
             in_progress: 0,
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -208,6 +211,11 @@ impl State {
     /// True if at least a part of the request is here, and it is not answered.
     pub(super) fn is_in_progress(&self) -> bool {
         matches!(self, State::Receiving(_) | State::Queued(..) | State::InHand)
+    }
+
+    /// True if there is an answer that may not have arrived.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.is_in_progress() && !matches!(self, State::Done)
     }
 
     /// Returns the service in whose queue it counts, and whether in the share of its address.
