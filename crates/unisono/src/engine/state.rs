@@ -351,6 +351,10 @@ impl State {
             inbox.clear();
         }
         for Received { from, by_multicast, datagram } in inbox.drain(..) {
+            // No datagram can be sent to port 0: the kernel would refuse the answer, and all datagrams of its run.
+            if from.port() == 0 {
+                continue;
+            }
             let Some(index) = wire::group_tag(&datagram).and_then(|tag| self.by_tag.get(&tag).copied())
             else {
                 continue;
