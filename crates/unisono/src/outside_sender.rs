@@ -26,7 +26,7 @@ const SILENCE_MIN: Duration = Duration::from_millis(500);
 /// Pause after a member had no room, or none became the relay.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Maximum bytes of messages that wait to be sent, a single larger message excepted.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+const SENDER_WAITING_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of messages whose outcome is open.
 const OPEN_MAX: usize = 4_096;
 /// Time for a member to say that the group exists although none of its members is open.
@@ -201,7 +201,7 @@ impl OutsideSender {
         let is_full = |state: &mut State| {
             let sender = &state.sender;
             sender.error().is_none()
-                && (sender.open() >= OPEN_MAX || sender.waiting_bytes() >= WAITING_BYTES_MAX)
+                && (sender.open() >= OPEN_MAX || sender.waiting_bytes() >= SENDER_WAITING_BYTES_MAX)
         };
         let state = self.inner.lock();
         let state = self.inner.changed.wait_while(state, is_full);

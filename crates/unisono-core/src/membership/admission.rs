@@ -42,7 +42,7 @@ const QUESTIONS_MAX: usize = 64;
 /// Number of former observers (numbered or forgotten) that are remembered: as many as a group may have members.
 const FORMER_MAX: usize = 4096;
 /// Number of processes that are remembered because they asked a member of a ring that had no token.
-const PUT_OFF_MAX: usize = 16;
+const JOINERS_PUT_OFF_MAX: usize = 16;
 /// Minimum interval between two `Welcome` to one joiner.
 const WELCOME_EVERY: Duration = Duration::from_millis(25);
 
@@ -133,7 +133,7 @@ impl Admission {
         if let Some((_, highest)) = self.put_off.iter_mut().find(|(asker, _)| *asker == uid) {
             return packet_number > core::mem::replace(highest, packet_number.max(*highest));
         }
-        if self.put_off.len() == PUT_OFF_MAX {
+        if self.put_off.len() == JOINERS_PUT_OFF_MAX {
             self.put_off.pop_front();
         }
         self.put_off.push_back((uid, packet_number));

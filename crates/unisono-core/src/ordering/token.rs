@@ -22,7 +22,7 @@ use core::time::Duration;
 const ASKED_LASTS: Duration = Duration::from_secs(1);
 /// Time for which it does: the joiner, if it is still there, asks three times meanwhile. Late copies of its questions keep the
 /// token for no longer either.
-const KEPT_FOR: Duration = Duration::from_millis(150);
+const TOKEN_KEPT_FOR: Duration = Duration::from_millis(150);
 
 /// A member gives the token on when its application has taken nothing for this time, and messages wait for that.
 const STUCK_AFTER: Duration = Duration::from_millis(10);
@@ -144,7 +144,8 @@ impl Ring {
     }
 
     fn is_asked(&self, now: Time) -> bool {
-        let lasts = |at: Time| now.since(at) < ASKED_LASTS && now.since(at.max(self.taken.0)) < KEPT_FOR;
+        let lasts =
+            |at: Time| now.since(at) < ASKED_LASTS && now.since(at.max(self.taken.0)) < TOKEN_KEPT_FOR;
         self.asked_at.is_some_and(lasts)
     }
 }

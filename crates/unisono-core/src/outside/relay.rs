@@ -27,7 +27,7 @@ pub type Ticket = u64;
 /// Maximum number of clients that are being taken over.
 const TAKEN_OVER_MAX: usize = 1_024;
 /// Maximum bytes of messages that wait for room in the member's window.
-const WAITING_BYTES_MAX: usize = 8 << 20;
+const RELAY_WAITING_BYTES_MAX: usize = 8 << 20;
 /// A planted bug: how often a relay forgets its clients, in nanoseconds of its clock.
 const FORGETS_EVERY: u64 = 1_000_000_000;
 /// Why a client gets no answer to a request while it waits for another one.
@@ -309,7 +309,7 @@ impl Relay {
         unconfirmed: bool,
     ) {
         let bytes: usize = messages.iter().map(Bytes::len).sum();
-        let is_full = self.to_send_bytes > 0 && self.to_send_bytes + bytes > WAITING_BYTES_MAX;
+        let is_full = self.to_send_bytes > 0 && self.to_send_bytes + bytes > RELAY_WAITING_BYTES_MAX;
         let Some(served) = self.served.touch(client) else {
             return self.answer(ticket, Answer::NotYours);
         };

@@ -90,7 +90,7 @@ pub const DISK_FORMS_WITHIN: Range<Duration> = Duration::from_secs(1)..Duration:
 /// Time after which a server with a disk begins anew to enter: its group may have lost its quorum meanwhile.
 pub const DISK_ENTERS_WITHIN: Duration = Duration::from_millis(3500);
 /// Maximum time for which a client or this process may wait for the outcome of a command.
-const COMMAND_WAITS_MAX: Duration = Duration::from_millis(COMMAND_WAITS_MAX_MS);
+const COMMAND_WAITS_BOUND: Duration = Duration::from_millis(COMMAND_WAITS_MAX_MS);
 /// Number of clients whose acknowledgements are collected before the members are told.
 const FINISHED_MAX: usize = 1024;
 
@@ -419,7 +419,7 @@ impl<S: StateMachine> Replica<S> {
             return number;
         }
         // Those that execute it remember it no longer.
-        let deadline = deadline.min(now + COMMAND_WAITS_MAX);
+        let deadline = deadline.min(now + COMMAND_WAITS_BOUND);
         self.tidy_by(now);
         let service = self.replicated.as_ref().filter(|_| !self.is_stopped).map(Replicated::founded_in);
         let (number, command) = self.waiting.add_own(now, payload, deadline, service);
@@ -756,7 +756,7 @@ impl<S: StateMachine> Replica<S> {
 
 /// Returns the maximum time for which a client of such a state may wait for the outcome of a command.
 fn waits_max<S: StateMachine>() -> Duration {
-    S::COMMAND_WAITS_MAX.min(COMMAND_WAITS_MAX)
+    S::COMMAND_WAITS_MAX.min(COMMAND_WAITS_BOUND)
 }
 
 /// Returns the identity under which a group's service is called: a caller stays with the instance that it spoke to.

@@ -13,7 +13,7 @@ use crate::time::Time;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-const EVERY: Duration = Duration::from_secs(1);
+const REPEATS_EVERY: Duration = Duration::from_secs(1);
 /// Time in which the whole of a command comes after its beginning was let through; later it is counted once more.
 const COMES_WITHIN: Duration = Duration::from_secs(60);
 /// What is ordered in this time, in blocks of commands, and the share of a source address.
@@ -48,7 +48,7 @@ struct Count {
 impl Repeats {
     /// Returns true if this one may be ordered, and counts it: once, if its beginning comes before the whole of it.
     pub(super) fn take(&mut self, now: Time, request: &Request) -> bool {
-        if now.since(self.since) >= EVERY {
+        if now.since(self.since) >= REPEATS_EVERY {
             let mut begun = core::mem::take(&mut self.begun);
             begun.retain(|_, at| now.since(*at) < COMES_WITHIN);
             let (large_bytes, bytes_since) = (core::mem::take(&mut self.large_bytes), self.bytes_since);
@@ -102,14 +102,15 @@ mod tests {
         let mut repeats = Repeats::default();
         let beginning = Request { whole_bytes: Some(1 << 20), ..asked(1, 77, 1, true, "") };
         let whole = Request { whole_bytes: None, ..beginning.clone() };
-        let second = Time::ZERO + EVERY;
+        let second = Time::ZERO + REPEATS_EVERY;
         assert!(repeats.take(second, &beginning));
-        assert!(repeats.take(second + EVERY * 5, &whole), "it takes long to come");
+        assert!(repeats.take(second + REPEATS_EVERY * 5, &whole), "it takes long to come");
         assert!(
-            repeats.take(second + EVERY * 5, &beginning) && !repeats.take(second + EVERY * 5, &beginning)
+            repeats.take(second + REPEATS_EVERY * 5, &beginning)
+                && !repeats.take(second + REPEATS_EVERY * 5, &beginning)
         );
-        assert!(repeats.take(second + EVERY * 6, &beginning));
-        let late = second + EVERY * 6 + COMES_WITHIN;
+        assert!(repeats.take(second + REPEATS_EVERY * 6, &beginning));
+        let late = second + REPEATS_EVERY * 6 + COMES_WITHIN;
         assert!(
             repeats.take(late, &beginning) && repeats.begun.len() == 1,
             "one that never came is forgotten"
@@ -124,7 +125,7 @@ mod tests {
             whole_bytes: Some(bytes),
             ..asked(1, 77, 1, true, "")
         };
-        let second = Time::ZERO + EVERY;
+        let second = Time::ZERO + REPEATS_EVERY;
         assert!(repeats.take(second, &of(1, 16 << 20)));
         assert!(!repeats.take(second, &of(1, 16 << 20)));
         assert!(repeats.take(second, &of(2, 1 << 20)), "another source has a share still");
@@ -132,7 +133,7 @@ mod tests {
         assert!(repeats.take(second, &of(1, 128 << 10)), "just half of the blocks");
         assert!(!repeats.take(second, &of(1, 1)));
         assert!(repeats.take(second, &of(2, 4096)));
-        assert!(repeats.take(second + EVERY, &of(3, 1 << 20)));
+        assert!(repeats.take(second + REPEATS_EVERY, &of(3, 1 << 20)));
     }
 
     #[test]
@@ -146,12 +147,12 @@ mod tests {
         let mut ordered = [0; 3];
         for second in 100..132 {
             for host in 1..=3 {
-                let is_taken = repeats.take(Time::ZERO + second * EVERY, &of(host, 8 << 20));
+                let is_taken = repeats.take(Time::ZERO + second * REPEATS_EVERY, &of(host, 8 << 20));
                 ordered[usize::from(host - 1)] += usize::from(is_taken) * 8;
             }
         }
         assert_eq!(ordered, [32, 16, 16], "MiB in 32 s");
-        assert!(repeats.take(Time::ZERO + 132 * EVERY, &of(3, 16 << 20)));
-        assert!(repeats.take(Time::ZERO + 132 * EVERY, &of(2, 16 << 20)));
+        assert!(repeats.take(Time::ZERO + 132 * REPEATS_EVERY, &of(3, 16 << 20)));
+        assert!(repeats.take(Time::ZERO + 132 * REPEATS_EVERY, &of(2, 16 << 20)));
     }
 }

@@ -1123,7 +1123,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
             finished_below: 1,
             hops: 0,
             again: false,
-            deadline: NOW + COMMAND_WAITS_MAX + Duration::from_millis(beyond),
+            deadline: NOW + COMMAND_WAITS_BOUND + Duration::from_millis(beyond),
             wishes: None,
             whole_bytes: None,
             payload: "a".into(),
@@ -1134,7 +1134,7 @@ fn a_command_may_wait_for_an_hour_and_no_longer() {
     made.settle();
     assert_eq!(made.answer(1), None);
     assert!(made.answer(2).unwrap().starts_with("refused: a command waits for 3600 s at most"));
-    made.replica(1).handle_timeout(NOW + COMMAND_WAITS_MAX);
+    made.replica(1).handle_timeout(NOW + COMMAND_WAITS_BOUND);
     made.settle();
     assert_eq!(made.done(1), [(own, Err(CommandFailure::Unknown))]);
 }

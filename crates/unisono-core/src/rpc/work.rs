@@ -15,7 +15,7 @@ use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
 /// Interval in which the budget of all grows by one task: 1,000 per second. A signature takes 30 to 100 µs of a processor.
-const EVERY: Duration = Duration::from_millis(1);
+const BUDGET_EVERY: Duration = Duration::from_millis(1);
 /// The same of each of the other budgets: 500 per second.
 const EVERY_OF_IDLE: Duration = Duration::from_millis(2);
 /// Number of tasks that may come at once: half of them from one source address, which has then to be content with what grows.
@@ -40,7 +40,7 @@ impl WorkBudget {
             budget: Budget::new(now, EVERY_OF_IDLE),
             spenders: Spenders::new(now, after),
         });
-        WorkBudget { of_all: Budget::new(now, EVERY), of_idle }
+        WorkBudget { of_all: Budget::new(now, BUDGET_EVERY), of_idle }
     }
 
     /// Spends one task for a source and returns true; returns false if none is left, or if the source has its share.

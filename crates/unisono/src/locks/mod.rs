@@ -98,7 +98,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 const TRIES_WITHIN: Duration = Duration::from_secs(10);
 const TRIES_HALTED_WITHIN: Duration = Duration::from_secs(1);
 /// Interval at which a thread that waits looks at the replica's state: 100 ms. Nearly all changes wake it sooner.
-const LOOKS_EVERY: Duration = Duration::from_millis(100);
+const LOCK_LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 /// The locks of a group, as one of its processes uses them. Clones are the same member, which leaves the group when the
 /// last of them, and the last [`Held`], is dropped.
@@ -353,7 +353,7 @@ impl Member {
     ) -> Result<Result<Done, CommandFailure>, NotAcquired> {
         loop {
             // Nothing wakes this thread when the group halts.
-            let look_at = limit.is_try.then(|| Instant::now() + LOOKS_EVERY);
+            let look_at = limit.is_try.then(|| Instant::now() + LOCK_LOOKS_EVERY);
             let until = look_at.into_iter().chain(limit.until).min();
             if let Some(outcome) = block_on(until, |context| Pin::new(&mut *pending).poll(context)) {
                 return Ok(outcome);
@@ -459,7 +459,7 @@ fn end_claims(replica: &Replica<LockMachine>, to_end: &Receiver<Ending>, asked: 
             while matches!(release(), Err(CommandFailure::Unknown | CommandFailure::Busy))
                 && replica.status().state != ReplicaState::Ended
             {
-                thread::sleep(LOOKS_EVERY);
+                thread::sleep(LOCK_LOOKS_EVERY);
             }
         }
         lock(asked).remove(&name);
@@ -607,7 +607,7 @@ impl Changes {
     /// Blocks until there was a change after the first `seen`, or until the time to look again.
     fn wait(&self, seen: u64, until: Option<Instant>) {
         let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let rest = rest.map_or(LOOKS_EVERY, |rest| rest.min(LOOKS_EVERY));
+        let rest = rest.map_or(LOCK_LOOKS_EVERY, |rest| rest.min(LOCK_LOOKS_EVERY));
         let count = lock(&self.count);
         drop(self.changed.wait_timeout_while(count, rest, |count| *count == seen));
     }

@@ -27,7 +27,7 @@ pub(super) const BLOCK_FILE: &str = "block";
 /// Kind of a file system in memory, from statfs(2).
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Number of bytes that one operation of the system reads or writes, 1 MiB: a slow disk gets on with each of them.
-const STEP_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// Minimum interval between two reports that the disk gets on.
 const REPORTS_EVERY: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
@@ -318,7 +318,7 @@ impl Files for Folder {
         let length = file.metadata().map_err(failed("look at", &path))?.len();
         let mut bytes = Vec::with_capacity(usize::try_from(length.min(most)).unwrap_or_default());
         let mut file = file.take(most);
-        while file.by_ref().take(STEP_BYTES as u64).read_to_end(&mut bytes).map_err(failed("read", &path))?
+        while file.by_ref().take(CHUNK_BYTES as u64).read_to_end(&mut bytes).map_err(failed("read", &path))?
             > 0
         {
             self.gets_on();
@@ -329,7 +329,7 @@ impl Files for Folder {
     fn write(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), FileError> {
         self.create_file(name)?;
         let mut at = at;
-        for step in bytes.chunks(STEP_BYTES) {
+        for step in bytes.chunks(CHUNK_BYTES) {
             if self.is_cancelled.as_ref().is_some_and(|is_cancelled| is_cancelled.load(Ordering::Relaxed)) {
                 let text = format!("cannot write {}: it is not needed any more", self.path(name).display());
                 return Err(FileError { what: FileErrorKind::Failed, text });
@@ -655,12 +655,12 @@ mod tests {
         let counted = reports.clone();
         folder.report_progress(move || _ = counted.fetch_add(1, Ordering::Relaxed));
         let reported = || reports.swap(0, Ordering::Relaxed);
-        folder.write("parts-1", 0, &vec![7; 3 * STEP_BYTES + 1]).unwrap();
+        folder.write("parts-1", 0, &vec![7; 3 * CHUNK_BYTES + 1]).unwrap();
         assert_eq!(reported(), 4);
         // The file, and its name in the folder.
         folder.sync("parts-1").unwrap();
         assert_eq!(reported(), 2);
-        assert_eq!(folder.read("parts-1").unwrap().len(), 3 * STEP_BYTES + 1);
+        assert_eq!(folder.read("parts-1").unwrap().len(), 3 * CHUNK_BYTES + 1);
         assert_eq!(reported(), 4);
         assert!(folder.sync("parts-2").is_err());
         assert_eq!(reported(), 0);

@@ -66,7 +66,7 @@ fn reads_and_what_is_passed_on_are_the_holders_too_and_refusals_are_not() {
 #[test]
 fn a_command_that_waits_too_long_is_refused_before_it_waits_for_a_holder() {
     let mut made = Made::of(&[1]);
-    let deadline = NOW + COMMAND_WAITS_MAX + Duration::from_millis(1);
+    let deadline = NOW + COMMAND_WAITS_BOUND + Duration::from_millis(1);
     made.replica(1).handle_request(NOW, Request { deadline, ..for_desk(1, 1, 0, "a") });
     made.claim(1);
     assert!(made.answer(1).unwrap().starts_with("refused: a command waits for 3600 s at most"));

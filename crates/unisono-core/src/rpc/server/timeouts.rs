@@ -16,7 +16,7 @@ use core::time::Duration;
 /// A session is forgotten when nothing was received in it for 60 s and nothing is in progress.
 pub(in crate::rpc) const SESSION_IDLE: Duration = Duration::from_secs(60);
 /// Interval after which a large reply is looked at again that has nothing due, at least.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+const REPLY_LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1);
 /// Interval between two searches for idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(15);
 
@@ -97,7 +97,7 @@ impl Server {
             }
             parts.handle_timeout(now);
             // Nothing is due at this moment any more.
-            sending.look_at = sending.due_at(silence).max(now + LOOK_AGAIN_AFTER);
+            sending.look_at = sending.due_at(silence).max(now + REPLY_LOOK_AGAIN_AFTER);
             self.look_times.insert((sending.look_at, id, slot, number));
             self.attend(common, (id, slot, number));
         }
