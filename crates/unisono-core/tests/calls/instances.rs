@@ -1,9 +1,11 @@
 //! Replicated services: their clients stay with one instance, leave servers that answer late, and say what they need
 //! no more.
 
+use crate::trickle::{SERVER, Trickler};
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
+use unisono_core::wire::Frame;
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
@@ -428,6 +430,19 @@ fn a_client_without_further_calls_says_which_are_finished() {
     let next = world.call(CLIENT, port, b"hello", 9 * SECONDS);
     assert!(next >= below, "the next call is not among the finished ones");
     assert_eq!(finished(&mut world, port), None);
+}
+
+// Nothing detects recordings of what a client says of its calls, so the application is told only what is new.
+#[test]
+fn what_is_finished_is_told_once() {
+    let (mut world, port) = services(&[7], false);
+    let mut client = Trickler::new(&mut world, port, 20);
+    client.announce(&mut world, port, 0, 1 << 20);
+    for (below, told) in [(5, Some(5)), (5, None), (4, None), (6, Some(6))] {
+        let done = Frame::Done { to: SERVER, finished_below: below, attempts: Vec::new() };
+        client.say(&mut world, done);
+        assert_eq!(finished(&mut world, port).map(|(_, below)| below), told, "{below}");
+    }
 }
 
 #[test]

@@ -9,13 +9,14 @@ use unisono_core::wire::{Attempt, Cookie, Frame, Part, Payload, Rejection, Unope
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
-const SERVER: Uid = Uid(1001);
+/// Host 1.
+pub(crate) const SERVER: Uid = Uid(1001);
 const SECONDS: Duration = Duration::from_secs(1);
 const MIB: usize = 1 << 20;
 const PART: u16 = 1024;
 
 /// A client at an address of its own whose frames the test writes by hand.
-struct Trickler {
+pub(crate) struct Trickler {
     uid: u64,
     sent: u64,
     cookie: Option<Cookie>,
@@ -23,7 +24,7 @@ struct Trickler {
 
 impl Trickler {
     /// Lets a client get a cookie.
-    fn new(world: &mut World, port: Port, uid: u64) -> Trickler {
+    pub(crate) fn new(world: &mut World, port: Port, uid: u64) -> Trickler {
         // The server agrees on keys with one client each millisecond.
         world.run(MS);
         let mut trickler = Trickler { uid, sent: 0, cookie: None };
@@ -37,7 +38,7 @@ impl Trickler {
     }
 
     /// Returns what host 1 answers to a frame at once.
-    fn say(&mut self, world: &mut World, frame: Frame) -> Vec<Frame> {
+    pub(crate) fn say(&mut self, world: &mut World, frame: Frame) -> Vec<Frame> {
         self.sent += 1;
         let from = SocketAddr::from(([10, 0, 1, self.uid as u8], 7));
         let datagram =
@@ -54,7 +55,7 @@ impl Trickler {
         frames
     }
 
-    fn announce(&mut self, world: &mut World, port: Port, slot: u16, total: usize) -> Vec<Frame> {
+    pub(crate) fn announce(&mut self, world: &mut World, port: Port, slot: u16, total: usize) -> Vec<Frame> {
         let request = wire::Request {
             attempt: Attempt { to: SERVER, slot, number: 1 },
             call: 1,
