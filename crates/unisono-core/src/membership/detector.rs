@@ -1,13 +1,15 @@
 //! Suspicion: the failure detector looks at the peers that this member watches, and a suspicion has its consequences.
 //!
-//! The sequencer watches every member, and every member watches the sequencer. `peers/detector.rs` decides which of them
-//! is probed or suspected; here probes go out, and a suspected member leads to a reset or to a notice.
+//! The sequencer watches every member, and every member watches the sequencer. While the sequencer is silent, the members
+//! that would coordinate a reset watch all others: if some have died with it, the reset need not wait for their votes.
+//! `peers/detector.rs` decides which of them is probed or suspected; here probes go out, and a suspected member leads to
+//! a reset or to a notice.
 
 use crate::episode::Episode;
 use crate::event::{Event, Suspicion};
 use crate::group::{Group, Phase};
 use crate::identity::Uid;
-use crate::peers::{Finding, Look, Peer};
+use crate::peers::{Finding, Look, Peer, Standing};
 use crate::planted::Probe;
 use crate::time::{Time, earlier};
 use crate::wire::Frame;
@@ -16,6 +18,10 @@ use core::time::Duration;
 
 /// Idle heartbeats that a member may miss beyond `silence` before it asks the sequencer for unicast copies.
 const HEARTBEATS_MISSED: u32 = 2;
+/// Number of members, the first in rank, that watch all others while the sequencer is silent: they may have to coordinate a
+/// reset, and two of them may have died with it.
+const HEIRS: usize = 3;
+
 impl Group {
     /// Called first with every input. If the last deadline passed long ago, this process was not running, and silence
     /// meanwhile says next to nothing. It says something, though: otherwise a process that is always delayed would
@@ -61,16 +67,19 @@ impl Group {
         }
         let silence = self.silence();
         let patience = self.patience(now);
-        let watched: Vec<Uid> = self
-            .peers
-            .iter()
-            .filter(|peer| self.watched(peer.uid(), peer.standing()))
-            .filter(|peer| peer.is_asked_on())
-            .map(Peer::uid)
-            .collect();
+        let is_watched = |peer: &&Peer| self.watched(peer.uid(), peer.standing()) && peer.is_asked_on();
+        let watched: Vec<Uid> = self.peers.iter().filter(is_watched).map(Peer::uid).collect();
         let mut next = Time::NEVER;
-        for uid in watched {
+        for &uid in &watched {
             next = next.min(self.look_at_peer(now, uid, silence, patience));
+        }
+        if let Some(since) = self.sequencer_silent_since() {
+            let is_other =
+                |peer: &&Peer| matches!(peer.standing(), Standing::Member) && !watched.contains(&peer.uid());
+            let others: Vec<Uid> = self.peers.iter().filter(is_other).map(Peer::uid).collect();
+            for uid in others {
+                next = next.min(self.ask_another(now, uid, since));
+            }
         }
         if next < Time::NEVER {
             self.detector.look_again_at(next);
@@ -109,6 +118,34 @@ impl Group {
             (is_behind && !(self.report_to().is_none() && self.holds(uid, oldest))).then_some(since);
         let unnumbered = if self.submit_to() == Some(uid) { self.outbox.waits_since() } else { None };
         earlier(unaccepted, unnumbered)
+    }
+
+    /// Returns since when the sequencer is silent, if this member would be one of the first to coordinate a reset.
+    fn sequencer_silent_since(&self) -> Option<Time> {
+        let sequencer = self.report_to().and_then(|uid| self.peers.get(uid))?;
+        let since = sequencer.silent_since().filter(|_| !sequencer.is_suspected())?;
+        let view = self.log.history().view();
+        let others = view.iter().map(|member| member.uid).filter(|uid| *uid != sequencer.uid());
+        others.take(HEIRS).any(|uid| uid == self.me.uid).then_some(since)
+    }
+
+    /// Probes a member whose vote a reset may soon wait for, while it is silent. It is not suspected: its silence counts only
+    /// in the reset. Returns when to look again.
+    fn ask_another(&mut self, now: Time, uid: Uid, since: Time) -> Time {
+        let nonce = self.random.next_u64() | 1;
+        let (silence, patience) = (self.silence(), self.patience(now));
+        let (burst, term) = (self.settings.patience, self.term());
+        let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
+        peer.forget_probes_before(since);
+        let look = Look { silence, patience, burst, waits_since: None, term, nonce };
+        match peer.look(now, &look) {
+            Finding::Alive(until) | Finding::Waits(until) => until,
+            Finding::Probe(nonce) => {
+                self.post(uid, Frame::Probe { nonce });
+                now + look.spacing()
+            }
+            Finding::Suspect(_) => now + silence,
+        }
     }
 
     /// Looks at one peer; returns when to look again.

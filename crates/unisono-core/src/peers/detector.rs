@@ -19,6 +19,8 @@ use core::time::Duration;
 
 /// Number of probes in a burst.
 const PROBES: u32 = 12;
+/// Number of probes without an answer after which it may be suspected: some may have been lost, or not sent in time.
+const PROBES_MIN: u32 = PROBES * 2 / 3;
 /// Minimum interval between two probes to one peer outside of a burst, however many inputs ask for one: the answer to
 /// the last one may be on its way.
 const PROBE_EVERY: Duration = Duration::from_millis(5);
@@ -273,7 +275,7 @@ impl Peer {
         let probing = self.probing_in(now, look.nonce, look.term, patience);
         // Datagrams without an answer during the burst show that the peer is not silent, but may be deaf.
         let patience = if last_heard > probing.since { patience * 3 } else { patience };
-        if now.since(probing.since) >= patience && probing.sent >= PROBES * 2 / 3 {
+        if now.since(probing.since) >= patience && probing.sent >= PROBES_MIN {
             return Finding::Suspect(if silent { Suspicion::Silent } else { Suspicion::Deaf });
         }
         match probing.last + look.spacing() {
@@ -294,6 +296,23 @@ impl Peer {
             self.probing = None;
         }
         self.probing.get_or_insert(Probing::new(now, nonce, term))
+    }
+
+    /// Returns since when it is silent although it is probed, once it has had time to answer the first probe.
+    pub(crate) fn silent_since(&self) -> Option<Time> {
+        let is_silent = |probing: &Probing| probing.sent > 1 && self.last_heard <= probing.since;
+        self.probing.filter(is_silent).map(|probing| probing.since)
+    }
+
+    /// True if it has answered no probe of a burst in time.
+    pub(crate) fn has_answered_none(&self, now: Time, patience: Duration) -> bool {
+        let is_over = |probing: &Probing| probing.sent >= PROBES_MIN && now.since(probing.since) >= patience;
+        self.probing.is_some_and(|probing| is_over(&probing) && self.last_heard <= probing.since)
+    }
+
+    /// Forgets probes that began before this time: it may have been forgotten with them.
+    pub(crate) fn forget_probes_before(&mut self, time: Time) {
+        self.probing.take_if(|probing| probing.since < time);
     }
 
     /// Returns since when it is probed without an answer.

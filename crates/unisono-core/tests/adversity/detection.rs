@@ -391,3 +391,25 @@ fn members_that_are_late_make_the_others_patient() {
         assert!(expected.contains(&took), "{took} ms, m1 stopping for {stop} ms at a time");
     }
 }
+
+// A reset waits for the votes of members that are not suspected. Those that have answered no probe for as long as the suspected
+// one would keep it waiting as long again.
+#[test]
+fn members_that_die_together_cost_one_patience() {
+    let patience = Duration::from_secs(8);
+    for order in [Order::Sequencer(Migration::default()), Order::Token] {
+        for dead in [[0, 1], [0, 2], [0, 4], [3, 4]] {
+            let config = GroupConfig { order, ..GroupConfig::default() };
+            let mut net = group_with(5, config, Settings { patience, ..unicast() });
+            net.send(2, b"before").unwrap();
+            net.run(100 * MS);
+            let died_at = net.now;
+            dead.iter().for_each(|index| net.crash(*index));
+            let alive = (0..5).find(|index| !dead.contains(index)).unwrap();
+            let is_over = net.run_until(MS, 20_000 * MS, |net| net.epoch(alive) == 1);
+            let took = Duration::from_nanos(net.now - died_at);
+            assert!(is_over && took < patience * 9 / 8, "{order:?}, {dead:?}: {took:?}");
+            assert_eq!(net.group(alive).info().members.len(), 3);
+        }
+    }
+}

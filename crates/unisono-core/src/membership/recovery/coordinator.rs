@@ -12,6 +12,7 @@ use crate::event::Suspicion;
 use crate::group::Group;
 use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
 use crate::log::Members;
+use crate::peers::Peer;
 use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
@@ -201,14 +202,15 @@ impl Group {
         }
     }
 
-    /// True if an invited member that is not suspected may still vote.
+    /// True if an invited member may still vote that is not suspected and has not been silent for as long as one that is.
     fn awaits_a_vote(&self, now: Time) -> bool {
         let Some(own) = &self.recovery.coordination else { return false };
         own.invited.iter().any(|&uid| {
             let again = self.recovery.unanswered.contains(&uid);
             let until = if again { own.gather_again_until } else { own.gather_until };
-            let is_suspected = self.peers.get(uid).is_none_or(|peer| peer.is_suspected());
-            let is_given_up = is_suspected || self.force.gives_up(now, uid);
+            let patience = self.patience(now);
+            let is_gone = |peer: &Peer| peer.is_suspected() || peer.has_answered_none(now, patience);
+            let is_given_up = self.peers.get(uid).is_none_or(is_gone) || self.force.gives_up(now, uid);
             now < until && !is_given_up && !own.votes.contains(uid)
         })
     }
