@@ -591,3 +591,26 @@ fn participants_that_hear_a_member_form_no_second_group() {
         assert_eq!(net.events[late], [Event::JoinFailed { reason: JoinFailure::Halted }], "m{late}");
     }
 }
+
+// The last member leaves with the reset. A joiner that missed it only later would wait for a minute, since no member is heard.
+#[test]
+fn a_joiner_learns_at_once_that_its_epoch_ends() {
+    // The first of two may go on alone.
+    let quorum = Quorum::MajorityOfView;
+    let config = GroupConfig { resilience: 1, quorum, automatic: false, ..GroupConfig::default() };
+    let mut net = group_with(2, config, unicast());
+    // It gets no seqno: it is not heard to keep up.
+    net.filter(|seen| {
+        let keeps_up = seen.from == 2 && seen.has(|frame| matches!(frame, Frame::Watermarks(_)));
+        if keeps_up { LOST } else { PROMPT }
+    });
+    let joiner = net.add(EntryMode::Join, unicast());
+    assert!(net.run_until(MS, 500 * MS, |net| net.phase(joiner) == Phase::Joining));
+    net.crash(1);
+    let missed = Event::Suspected { member: uid(1), reason: Suspicion::Silent };
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.events[0].contains(&missed)));
+    net.leave(0);
+    assert!(net.run_until(MS, 1_000 * MS, |net| net.phase(0) == Phase::Gone));
+    net.run(10 * MS);
+    assert_eq!(net.events[joiner], [Event::JoinFailed { reason: JoinFailure::Reset }]);
+}

@@ -12,7 +12,7 @@ use crate::event::Suspicion;
 use crate::group::Group;
 use crate::identity::{Ballot, EpochId, Member, Seqno, Uid};
 use crate::log::Members;
-use crate::peers::Peer;
+use crate::peers::{Peer, Standing};
 use crate::planted::{Planted, Probe};
 use crate::table::Table;
 use crate::time::Time;
@@ -483,7 +483,11 @@ impl Group {
             return;
         }
         let proposal = prepare.proposal.clone();
-        for uid in self.others_of(&prepare.before.clone(), &prepare.after.clone()) {
+        let mut told = self.others_of(&prepare.before.clone(), &prepare.after.clone());
+        // Their joins end with the epoch, and all members of the next one may leave before they ask.
+        let is_observer = |peer: &&Peer| matches!(peer.standing(), Standing::Observer { .. });
+        told.extend(self.peers.iter().filter(is_observer).map(Peer::uid));
+        for uid in told {
             self.post(uid, Frame::Decided { proposal: proposal.clone(), entered: false });
         }
         self.handle_decided(now, self.me.uid, proposal, false);
