@@ -4,9 +4,10 @@
 //! member acknowledges it, and only the latest one of a member counts: an older one that arrives later is dropped. So it
 //! suits a fact that only grows, such as how much of a log a server's disk has.
 //!
-//! A note goes to all members in one datagram, at once or within 1 ms. To reach members that lost it, it goes again with
-//! each report of its member to the sequencer, and with each heartbeat, which contains the latest notes of all members. It is
-//! of one epoch: with the next one all notes are forgotten, and the program sets its own again.
+//! A note goes to all members in one datagram, at once or within 1 ms; before that it goes to a member that
+//! [confirms](Group::confirm) with the answer, since the asker may have to wait for what it says. To reach members that lost it, it goes
+//! again with each report of its member to the sequencer, and with each heartbeat, which contains the latest notes of all
+//! members. It is of one epoch: with the next one all notes are forgotten, and the program sets its own again.
 
 use crate::event::Event;
 use crate::group::{Group, Phase};
@@ -151,6 +152,16 @@ impl Group {
         let Some(Note { number, note }) = &self.notes.own else { return true };
         let frame = Frame::Note { member: self.me.uid, number: *number, note: note.clone() };
         Writer::new(out, self.settings.datagram_bytes_max).frame(&frame)
+    }
+
+    /// Tells one member the own note, if that waits for a datagram to all.
+    pub(crate) fn tell_waiting_note(&mut self, to: Uid) {
+        if self.notes.waits()
+            && let Some(Note { number, note }) = &self.notes.own
+        {
+            let frame = Frame::Note { member: self.me.uid, number: *number, note: note.clone() };
+            self.post(to, frame);
+        }
     }
 
     /// Repeats the own note beside a report to one member.

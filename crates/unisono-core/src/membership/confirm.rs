@@ -271,6 +271,8 @@ impl Group {
         let is_careless = self.phase == Phase::Resetting && self.broken(Planted::ConfirmedByPromised);
         if self.is_member() && (takes_part || is_careless) {
             self.post(from, Frame::Confirmed { nonce, end: self.log.received() });
+            // What the asker is to wait for may depend on it.
+            self.tell_waiting_note(from);
         }
     }
 

@@ -76,6 +76,21 @@ fn a_note_that_may_wait_goes_within_a_millisecond_and_the_latest_alone() {
     assert_eq!(notes(&net, 2), [(uid(1), "c".into())]);
 }
 
+// What a member that confirms has to wait for may depend on the note.
+#[test]
+fn a_note_that_may_wait_goes_at_once_to_a_member_that_confirms() {
+    let mut net = group_of(3, 1);
+    net.run(300 * MS);
+    set_note(&mut net, 1, "a", false);
+    let now = Time::from_nanos(net.now);
+    net.group_mut(2).confirm(now).unwrap();
+    net.drain(2);
+    net.run(2 * LATENCY);
+    assert_eq!((notes(&net, 2), notes(&net, 0)), (vec![(uid(1), "a".into())], vec![]));
+    net.run(MS);
+    assert_eq!([0, 2].map(|index| notes(&net, index).len()), [1, 1], "and once to the others");
+}
+
 // No member acknowledges a note. Without its repetitions a lost one would never arrive.
 #[test]
 fn a_lost_note_arrives_with_a_report_and_a_heartbeat() {
