@@ -31,6 +31,9 @@ use unisono_core::{
     EntryMode, Floor, Formation, Info, Order, Phase, Quorum, Random, Settings, Transport, Uid,
 };
 
+/// The sequencer forgets a joiner that has been silent for 2 s. Clocks may run slowly.
+const OBSERVER_LEASE: u64 = 2_100 * MILLISECOND;
+
 /// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
@@ -373,7 +376,7 @@ impl Director {
     }
 
     /// True if the members that did not crash are a quorum of every view that matters: each view that a member holds,
-    /// with or without an open change at its end; each view that a member has prepared in a reset, because it may be
+    /// with or without an open change at its end, and with joiners that gave up lately; each view that a member has prepared in a reset, because it may be
     /// decided; and the latest view of each group that any member ever held. Leavers and excluded members that have
     /// ended do not count as crashed: they ended by the rules of the protocol.
     fn can_go_on(&self) -> bool {
@@ -399,8 +402,13 @@ impl Director {
             // The last member has left: no group exists any more, and members that lag behind receive nothing.
             return false;
         }
+        let lost_since = self.world.now.saturating_sub(OBSERVER_LEASE);
+        let lost: Vec<Uid> = self.world.recorder.joins_failed_since(lost_since).collect();
         for resident in parts {
-            views.push(resident.side.group.info().members.iter().map(|member| member.uid).collect());
+            let members: Vec<Uid> =
+                resident.side.group.info().members.iter().map(|member| member.uid).collect();
+            views.push([&members[..], &lost[..]].concat());
+            views.push(members);
             views.push(resident.side.group.prepared_view().to_vec());
             views.push(resident.side.view.clone());
         }

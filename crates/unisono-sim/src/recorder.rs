@@ -120,6 +120,8 @@ pub(crate) struct Recorder {
     pub(crate) latest_views: LatestViews,
     /// Members that crashed, or were stopped while other members still needed them.
     pub(crate) crashed: Vec<Uid>,
+    /// Joiners that gave up, and when. A sequencer that has not noticed it may still number them in.
+    joins_failed: Vec<(Uid, u64)>,
     checkers: Checkers,
     fingerprint: Fingerprint,
     violation: Option<Violation>,
@@ -139,12 +141,24 @@ impl Recorder {
             totals: Totals::default(),
             latest_views: LatestViews::default(),
             crashed: Vec::new(),
+            joins_failed: Vec::new(),
             checkers,
             fingerprint: Fingerprint::default(),
             violation: None,
             entered: Vec::new(),
             trace,
         }
+    }
+
+    /// Notes that a joiner gave up. Its join may be in the order: members that wait for it treat it as crashed.
+    pub(crate) fn note_join_failed(&mut self, now: u64, joiner: Uid) {
+        self.crashed.push(joiner);
+        self.joins_failed.push((joiner, now));
+    }
+
+    /// Returns the joiners that gave up since this time.
+    pub(crate) fn joins_failed_since(&self, since: u64) -> impl Iterator<Item = Uid> {
+        self.joins_failed.iter().filter(move |(_, at)| *at >= since).map(|(uid, _)| *uid)
     }
 
     /// Records `what` at the world's time `now`. Inlined, so that each caller is compiled for its kind of record.

@@ -7,7 +7,7 @@ use crate::network::exponential;
 use crate::plan::Beginning;
 use crate::record::Life;
 use crate::world::{Notice, Trigger};
-use unisono_core::{Migration, Order, Phase, Quality};
+use unisono_core::{Migration, Order, Phase, Quality, Standing};
 
 impl Director {
     /// Performs the next action of an application and schedules the one after it.
@@ -143,23 +143,30 @@ impl Director {
 
     /// Manual policy: an application requests a reset, and repeats the request until a reset has taken place.
     pub(super) fn reset_again(&mut self, process: usize, life: Life) {
-        let is_waiting = |phase| matches!(phase, Phase::Member | Phase::Resetting);
-        if !self.is_current(process, life)
-            || !self.world.resident(process).is_some_and(|resident| is_waiting(resident.side.group.phase()))
-        {
+        if !self.is_current(process, life) || !self.takes_part(process) {
             return;
         }
         self.world.reset(process, 1);
         // A paused process repeats the request after the pause.
-        let is_paused = self.world.is_paused(process);
-        if is_paused
-            || self
-                .world
-                .resident(process)
-                .is_some_and(|resident| resident.side.group.phase() == Phase::Resetting)
-        {
+        if self.world.is_paused(process) || self.is_resetting(process) {
             self.world.trigger(500 * MILLISECOND, Trigger::ResetAgain { process: process as u16, life });
         }
+    }
+
+    /// True if the life on the process may reset its group. One that leaves may too: it may be the only one to suspect the
+    /// member that it gave the token to.
+    fn takes_part(&self, process: usize) -> bool {
+        let phase = self.world.resident(process).map(|resident| resident.side.group.phase());
+        matches!(phase, Some(Phase::Member | Phase::Resetting | Phase::Leaving))
+    }
+
+    /// True if a reset that the life on the process asked for has not taken place.
+    fn is_resetting(&self, process: usize) -> bool {
+        self.world.resident(process).is_some_and(|resident| match resident.side.group.phase() {
+            Phase::Resetting => true,
+            Phase::Leaving => resident.side.group.standing() != Standing::Primary,
+            _ => false,
+        })
     }
 
     fn is_current(&self, process: usize, life: Life) -> bool {

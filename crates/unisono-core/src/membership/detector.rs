@@ -65,27 +65,24 @@ impl Group {
         if !watching {
             return;
         }
-        let silence = self.silence();
-        let patience = self.patience(now);
         let is_watched = |peer: &&Peer| self.watched(peer.uid(), peer.standing()) && peer.is_asked_on();
         let watched: Vec<Uid> = self.peers.iter().filter(is_watched).map(Peer::uid).collect();
         let mut next = Time::NEVER;
         for &uid in &watched {
-            next = next.min(self.look_at_peer(now, uid, silence, patience));
+            next = next.min(self.look_at_peer(now, uid));
         }
         if let Some(since) = self.sequencer_silent_since() {
-            let is_other =
-                |peer: &&Peer| matches!(peer.standing(), Standing::Member) && !watched.contains(&peer.uid());
+            let is_other = |peer: &&Peer| self.votes(peer) && !watched.contains(&peer.uid());
             let others: Vec<Uid> = self.peers.iter().filter(is_other).map(Peer::uid).collect();
             for uid in others {
-                next = next.min(self.ask_another(now, uid, since));
+                next = next.min(self.probe_unwatched(now, uid, since));
             }
         }
         if next < Time::NEVER {
             self.detector.look_again_at(next);
         } else if self.is_ring() {
             // The log names this member, which lacks entries still. Soon there is another to watch.
-            self.detector.look_again_at(now + silence);
+            self.detector.look_again_at(now + self.silence());
         }
     }
 
@@ -129,30 +126,64 @@ impl Group {
         others.take(HEIRS).any(|uid| uid == self.me.uid).then_some(since)
     }
 
+    /// True if a reset that begins now invites this peer: a member, or a leaver whose leave is not accepted.
+    fn votes(&self, peer: &Peer) -> bool {
+        match peer.standing() {
+            Standing::Member => true,
+            Standing::Leaver { seqno, .. } => *seqno > self.log.accepted(),
+            Standing::Observer { .. } => false,
+        }
+    }
+
     /// Probes a member whose vote a reset may soon wait for, while it is silent. It is not suspected: its silence counts only
     /// in the reset. Returns when to look again.
-    fn ask_another(&mut self, now: Time, uid: Uid, since: Time) -> Time {
-        let nonce = self.random.next_u64() | 1;
-        let (silence, patience) = (self.silence(), self.patience(now));
-        let (burst, term) = (self.settings.patience, self.term());
+    fn probe_unwatched(&mut self, now: Time, uid: Uid, since: Time) -> Time {
+        let look = Look { is_watched: false, ..self.look_for(now, None) };
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
         peer.forget_probes_before(since);
-        let look = Look { silence, patience, burst, waits_since: None, term, nonce };
-        match peer.look(now, &look) {
-            Finding::Alive(until) | Finding::Waits(until) => until,
+        let finding = peer.look(now, &look);
+        self.probe_if_due(now, uid, &look, finding).unwrap_or(now + look.silence)
+    }
+
+    /// Returns what is known before a look at a peer for which a message waits since then.
+    fn look_for(&mut self, now: Time, waits_since: Option<Time>) -> Look {
+        Look {
+            silence: self.silence(),
+            patience: self.patience(now),
+            burst: self.settings.patience,
+            is_watched: true,
+            waits_since,
+            term: self.term(),
+            nonce: self.random.next_u64() | 1,
+        }
+    }
+
+    /// Sends the probe that is due, if one is. Returns when to look again.
+    ///
+    /// # Errors
+    /// Why the peer is to be suspected.
+    fn probe_if_due(
+        &mut self,
+        now: Time,
+        uid: Uid,
+        look: &Look,
+        finding: Finding,
+    ) -> Result<Time, Suspicion> {
+        match finding {
+            Finding::Alive(until) | Finding::Waits(until) => Ok(until),
             Finding::Probe(nonce) => {
                 self.post(uid, Frame::Probe { nonce });
-                now + look.spacing()
+                Ok(now + look.spacing())
             }
-            Finding::Suspect(_) => now + silence,
+            Finding::Suspect(reason) => Err(reason),
         }
     }
 
     /// Looks at one peer; returns when to look again.
-    fn look_at_peer(&mut self, now: Time, uid: Uid, silence: Duration, patience: Duration) -> Time {
-        let nonce = self.random.next_u64() | 1;
-        let (term, is_named) = (self.term(), self.report_to() == Some(uid));
+    fn look_at_peer(&mut self, now: Time, uid: Uid) -> Time {
         let waits_since = self.waits_for_since(uid);
+        let look = self.look_for(now, waits_since);
+        let (silence, is_named) = (look.silence, self.report_to() == Some(uid));
         let since = self.acknowledging.beat_at().max(self.epoch_entered_at);
         let goes_round = self.is_ring() && self.acknowledging.heard_multicast_within(now, silence);
         if is_named && !goes_round && now.since(since) >= silence + self.idle_period() * HEARTBEATS_MISSED {
@@ -165,19 +196,14 @@ impl Group {
             self.probe_now(now, uid);
             return now + silence;
         }
-        let look = Look { silence, patience, burst: self.settings.patience, waits_since, term, nonce };
         let finding = peer.look(now, &look);
         // An overdue number alone says little about the path: messages under way may wait in a queue.
         if peer.last_heard() + silence <= now && is_named {
             self.acknowledging.ask_for_copies();
         }
-        match finding {
-            Finding::Alive(until) | Finding::Waits(until) => until,
-            Finding::Probe(nonce) => {
-                self.post(uid, Frame::Probe { nonce });
-                now + look.spacing()
-            }
-            Finding::Suspect(reason) => {
+        match self.probe_if_due(now, uid, &look, finding) {
+            Ok(until) => until,
+            Err(reason) => {
                 if reason == Suspicion::Deaf {
                     self.probe(Probe::SuspectedDeaf);
                 }

@@ -191,6 +191,8 @@ pub(crate) struct Look {
     pub(crate) patience: Duration,
     /// Time over which the probes of a burst are spread: the knob `patience`.
     pub(crate) burst: Duration,
+    /// True if the peer is watched: it must show that it hears this member. Otherwise only its silence is judged.
+    pub(crate) is_watched: bool,
     /// Since when a message waits for this peer.
     pub(crate) waits_since: Option<Time>,
     pub(crate) term: Seqno,
@@ -258,18 +260,20 @@ impl Peer {
         self.heard_us = self.heard_us.map(|at| (at + asleep).min(now));
     }
 
-    /// Finds what to do about a peer that is watched and not suspected.
+    /// Finds what to do about a peer that is not suspected.
     pub(crate) fn look(&mut self, now: Time, look: &Look) -> Finding {
         let (silence, patience) = (look.silence, look.patience);
         let deaf_after = silence * DEAF_AFTER_SILENCES;
         let owed = look.waits_since.map(|since| self.last_heard.max(since) + silence / OWING);
         let silent_at = (self.last_heard + silence).min(owed.unwrap_or(Time::NEVER));
         let silent = silent_at <= now;
-        let heard_us = *self.heard_us.get_or_insert(now);
-        let deaf = now.since(heard_us) >= deaf_after;
-        if !silent && !deaf {
+        let deaf_at = match look.is_watched {
+            true => *self.heard_us.get_or_insert(now) + deaf_after,
+            false => Time::NEVER,
+        };
+        if !silent && deaf_at > now {
             self.probing = None;
-            return Finding::Alive(silent_at.min(heard_us + deaf_after));
+            return Finding::Alive(silent_at.min(deaf_at));
         }
         let last_heard = self.last_heard;
         let probing = self.probing_in(now, look.nonce, look.term, patience);
@@ -304,10 +308,13 @@ impl Peer {
         self.probing.filter(is_silent).map(|probing| probing.since)
     }
 
-    /// True if it has answered no probe of a burst in time.
+    /// True if it has lately answered no probe of a burst in time. A burst that ended long ago says nothing of today.
     pub(crate) fn has_answered_none(&self, now: Time, patience: Duration) -> bool {
         let is_over = |probing: &Probing| probing.sent >= PROBES_MIN && now.since(probing.since) >= patience;
-        self.probing.is_some_and(|probing| is_over(&probing) && self.last_heard <= probing.since)
+        let is_recent = |probing: &Probing| now.since(probing.last) < patience;
+        self.probing.is_some_and(|probing| {
+            is_over(&probing) && is_recent(&probing) && self.last_heard <= probing.since
+        })
     }
 
     /// Forgets probes that began before this time: it may have been forgotten with them.

@@ -235,6 +235,21 @@ fn look(peer: &mut Peer, millisecond: u64) -> Finding {
         silence: SILENCE,
         patience: DETECTOR_PATIENCE,
         burst: DETECTOR_PATIENCE,
+        is_watched: true,
+        waits_since: None,
+        term: 0,
+        nonce: 77,
+    };
+    peer.look(at(millisecond), &knobs)
+}
+
+/// A look at `millisecond`, at a peer that is not watched.
+fn glance(peer: &mut Peer, millisecond: u64) -> Finding {
+    let knobs = Look {
+        silence: SILENCE,
+        patience: DETECTOR_PATIENCE,
+        burst: DETECTOR_PATIENCE,
+        is_watched: false,
         waits_since: None,
         term: 0,
         nonce: 77,
@@ -256,6 +271,28 @@ fn a_silent_peer_is_probed_and_suspected_when_it_answers_no_probe_in_time() {
     assert_eq!(peer.take_answer(77), Some(at(100)));
     peer.note_heard(at(221));
     assert_eq!(look(&mut peer, 222), Finding::Alive(at(321)));
+}
+
+#[test]
+fn probes_that_ended_long_ago_are_not_held_against_a_peer() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    for probe in 0..12 {
+        assert_eq!(glance(&mut peer, 100 + 10 * probe), Finding::Probe(77));
+    }
+    let has_answered_none = |millisecond| peer.has_answered_none(at(millisecond), DETECTOR_PATIENCE);
+    assert!(!has_answered_none(219), "it still has time");
+    assert!(has_answered_none(220) && has_answered_none(329));
+    assert!(!has_answered_none(330), "it may answer by now");
+}
+
+#[test]
+fn a_look_at_a_peer_that_is_not_watched_shows_nothing_of_what_it_hears() {
+    let mut peer = Peer::new(at(0), member(1), Standing::Member, 0);
+    peer.note_heard(at(5000));
+    assert_eq!(glance(&mut peer, 5001), Finding::Alive(at(5100)));
+    assert_eq!(peer.heard_us(), None);
+    look(&mut peer, 5001);
+    assert_eq!(peer.heard_us(), Some(at(5001)), "from when it is watched, it has time to show it");
 }
 
 #[test]
@@ -281,6 +318,7 @@ fn a_peer_for_which_a_message_waits_is_probed_after_a_sixth_of_the_silence() {
         silence: SILENCE,
         patience: DETECTOR_PATIENCE,
         burst: DETECTOR_PATIENCE,
+        is_watched: true,
         waits_since: Some(at(since)),
         term: 0,
         nonce: 1,

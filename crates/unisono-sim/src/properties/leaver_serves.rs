@@ -74,7 +74,9 @@ impl LeaverServes {
         let leaves = facts.entries.leaves(life);
         let is_own = |(epoch, seqno): &&(Epoch, Seqno)| facts.marks.held(life, *epoch, *seqno, lineage);
         let own = leaves.iter().rev().find(is_own);
-        let Some(&(epoch, leave)) = own.or(leaves.last().filter(|_| self.rule.intersects())) else {
+        // A member that was excluded may have numbered one last, in an epoch that the others have left.
+        let latest = || leaves.iter().max_by_key(|(epoch, _)| *epoch).filter(|_| self.rule.intersects());
+        let Some(&(epoch, leave)) = own.or_else(latest) else {
             let epoch = facts.entries.epoch(life);
             let is_out = epoch.is_some_and(|epoch| self.is_settled(life, epoch, None, facts));
             self.partings.at(life).is_early = self.rule.intersects() && !is_out;
@@ -387,6 +389,26 @@ mod tests {
             fixture.records.remove(fixture.position(own));
             // Another line may have another leave of the same member.
             assert_eq!(check(&fixture).is_err(), fixture.terms.config.quorum == Quorum::MajorityOfView);
+        }
+    }
+
+    #[test]
+    fn judges_a_leaver_by_the_latest_epochs_leave_though_an_excluded_member_numbers_another() {
+        for known in [true, false] {
+            let mut fixture = Fixture::of(4, 1);
+            let left_behind = (Epoch(0), fixture.end() + 1);
+            fixture.reset(&[Life(0), Life(1), Life(3)]);
+            fixture.leave(Life(3));
+            let leave = fixture.end();
+            fixture.records.retain(|record| match record.what {
+                What::Stored { through, .. } => record.life != Life(3) || through < leave,
+                What::Accepted { through, .. } => known || through < leave,
+                _ => true,
+            });
+            let ends = fixture.records.split_off(fixture.records.len() - 2);
+            stores_leave(&mut fixture, Life(2), left_behind.0, left_behind.1);
+            fixture.records.extend(ends);
+            assert_eq!(check(&fixture).is_ok(), known);
         }
     }
 

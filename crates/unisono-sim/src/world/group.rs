@@ -320,8 +320,7 @@ fn note_change(
         }
         Event::Joined { member, .. } => resident.side.view.push(member.uid),
         Event::Left { member, .. } => resident.side.view.retain(|uid| *uid != member.uid),
-        // Its join may be in the order: members that wait for it treat it as crashed.
-        Event::JoinFailed { .. } => recorder.crashed.push(resident.uid),
+        Event::JoinFailed { .. } => recorder.note_join_failed(now, resident.uid),
         _ => {}
     }
     match event {

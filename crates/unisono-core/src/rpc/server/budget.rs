@@ -1,6 +1,6 @@
 //! Limits on what a server takes and keeps. Every change of a slot's state is accounted for here, and nowhere else.
 
-use super::session::{Asked, Receiving, State};
+use super::session::{Receiving, State};
 use super::sessions::SessionId;
 use super::slow::Wanted;
 use super::{Server, Service};
@@ -277,7 +277,7 @@ impl Server {
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete);
         let own = incomplete_of(self, source);
         let has_more =
-            |server: &Server, asked: &Asked, other| asked.port == port && incomplete_of(server, other) > own;
+            |server: &Server, other, asked: Port| asked == port && incomplete_of(server, other) > own;
         let Some((id, slot)) = self.slowest(now, source, Wanted::Place, has_more) else { return false };
         common.counters.rejected += 1;
         self.settle(id, slot, State::Rejected(Rejection::Busy));
@@ -289,7 +289,7 @@ impl Server {
         let bytes_of =
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
         let own = bytes_of(self, source).saturating_sub(counted);
-        self.slowest(now, source, Wanted::Bytes, |server, _, other| bytes_of(server, other) >= own)
+        self.slowest(now, source, Wanted::Bytes, |server, other, _| bytes_of(server, other) >= own)
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the

@@ -18,6 +18,14 @@ pub(in crate::rpc) struct SessionId {
     index: u32,
 }
 
+#[cfg(test)]
+impl SessionId {
+    /// Returns one that no table has given.
+    pub(super) fn of_client(client: u64) -> SessionId {
+        SessionId { client: Uid(client), index: 0 }
+    }
+}
+
 impl Sessions {
     /// Returns the session with this client.
     pub(super) fn find(&self, client: Uid) -> Option<SessionId> {

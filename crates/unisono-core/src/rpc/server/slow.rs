@@ -5,18 +5,21 @@
 //! then: in between, requests give way in the order of the list.
 
 use super::Server;
-use super::session::{Asked, State};
+use super::session::State;
 use super::sessions::SessionId;
+use crate::identity::Port;
 use crate::shares::Source;
 use crate::time::Time;
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 /// Interval between two listings.
 const LIST_SLOW_EVERY: Duration = Duration::from_millis(50);
 /// Interval between two searches of an address for a slow request of others that found none.
 const LOOK_FOR_SLOW_EVERY: Duration = Duration::from_millis(100);
-/// Maximum number of listed requests that one search looks at.
+/// Maximum number of addresses and ports that one search looks at: those with the slowest requests.
 const SLOW_LOOKED_AT_MAX: usize = 128;
 
 /// What a slow request gives up to another.
@@ -26,12 +29,56 @@ pub(super) enum Wanted {
     Place,
 }
 
-/// The slow requests of all clients.
+/// A slow request: bytes per second, session and slot.
+type Request = (u64, SessionId, u16);
+
+/// The slow requests of one address for one port. They give way or not together.
+#[derive(Debug)]
+struct OfPort {
+    source: Source,
+    port: Port,
+    /// Those of the last listing that have not given way, the slowest last.
+    requests: Vec<Request>,
+}
+
+/// The slow requests of all clients, by address and port; those with the slowest requests come first.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
     listed_at: Option<Time>,
-    /// Those of the last listing that have not given way: bytes per second, session and slot.
-    listed: BTreeSet<(u64, SessionId, u16)>,
+    listed: Vec<OfPort>,
+}
+
+impl Slow {
+    fn of(now: Time, requests: impl Iterator<Item = ((Source, Port), Request)>) -> Slow {
+        let mut of_ports: BTreeMap<(Source, Port), Vec<Request>> = BTreeMap::new();
+        for (of, request) in requests {
+            of_ports.entry(of).or_default().push(request);
+        }
+        let with_slowest_last = |((source, port), mut requests): (_, Vec<Request>)| {
+            requests.sort_unstable_by_key(|request| Reverse(*request));
+            OfPort { source, port, requests }
+        };
+        let mut listed: Vec<OfPort> = of_ports.into_iter().map(with_slowest_last).collect();
+        listed.sort_unstable_by_key(|of| of.requests.last().copied());
+        Slow { listed_at: Some(now), listed }
+    }
+
+    /// Takes the slowest request of those that `may_give_way`, and that `is_slow` still.
+    fn take(
+        &mut self,
+        may_give_way: impl Fn(Source, Port) -> bool,
+        is_slow: impl Fn(Request) -> bool,
+    ) -> Option<(SessionId, u16)> {
+        let looked_at = self.listed.iter_mut().take(SLOW_LOOKED_AT_MAX);
+        let slowest_of = |of: &mut OfPort| {
+            while of.requests.pop_if(|request| !is_slow(*request)).is_some() {}
+            of.requests.last().copied()
+        };
+        let those = looked_at.filter(|of| may_give_way(of.source, of.port));
+        let slowest = those.filter_map(|of| Some((slowest_of(of)?, of))).min_by_key(|(slowest, _)| *slowest);
+        let (_, id, slot) = slowest?.1.requests.pop()?;
+        Some((id, slot))
+    }
 }
 
 impl Server {
@@ -41,7 +88,7 @@ impl Server {
         now: Time,
         source: Source,
         wanted: Wanted,
-        may_be: impl Fn(&Server, &Asked, Source) -> bool,
+        may_be: impl Fn(&Server, Source, Port) -> bool,
     ) -> Option<(SessionId, u16)> {
         let none_gives_way =
             |server: &Server| Some(server.sources.get(&source)?.none_gives_way[wanted as usize]);
@@ -49,22 +96,18 @@ impl Server {
             return None;
         }
         self.list_slow(now);
-        let gives_way = |&&(_, id, slot): &&(u64, SessionId, u16)| {
-            self.slow_request(now, id, slot)
-                .is_some_and(|(_, asked, other)| other != source && may_be(self, asked, other))
-        };
-        let slowest = self.slow.listed.iter().take(SLOW_LOOKED_AT_MAX).find(gives_way).copied();
-        match slowest {
-            Some(listed) => {
-                self.slow.listed.remove(&listed);
-            }
-            None => {
-                if let Some(of_source) = self.sources.get_mut(&source) {
-                    of_source.none_gives_way[wanted as usize] = now;
-                }
-            }
+        let mut slow = core::mem::take(&mut self.slow);
+        let slowest = slow.take(
+            |other, port| other != source && may_be(self, other, port),
+            |(_, id, slot)| self.slow_request(now, id, slot).is_some(),
+        );
+        self.slow = slow;
+        if slowest.is_none()
+            && let Some(of_source) = self.sources.get_mut(&source)
+        {
+            of_source.none_gives_way[wanted as usize] = now;
         }
-        slowest.map(|(_, id, slot)| (id, slot))
+        slowest
     }
 
     fn list_slow(&mut self, now: Time) {
@@ -72,16 +115,50 @@ impl Server {
             return;
         }
         let listed = self.incomplete.iter().filter_map(|&(_, id, slot)| {
-            let (pace, ..) = self.slow_request(now, id, slot)?;
-            Some((pace, id, slot))
+            let (pace, port, source) = self.slow_request(now, id, slot)?;
+            Some(((source, port), (pace, id, slot)))
         });
-        self.slow = Slow { listed: listed.collect(), listed_at: Some(now) };
+        self.slow = Slow::of(now, listed);
     }
 
-    /// Returns the pace of the request in this slot if it is slow, its head and its address.
-    fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, &Asked, Source)> {
+    /// Returns the pace of the request in this slot if it is slow, its port and its address.
+    fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, Port, Source)> {
         let session = self.sessions.get(id)?;
         let State::Receiving(receiving) = &session.slots.get(usize::from(slot))?.state else { return None };
-        Some((receiving.slow_pace(now)?, &receiving.asked, session.source))
+        Some((receiving.slow_pace(now)?, receiving.asked.port, session.source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slow requests of `clients`, each with its host, its port and its pace.
+    fn listed(clients: impl IntoIterator<Item = (u8, u128, u64)>) -> Slow {
+        let requests = clients.into_iter().enumerate().map(|(client, (host, port, pace))| {
+            ((Source::of_host(host), Port(port)), (pace, SessionId::of_client(client as u64), 0))
+        });
+        Slow::of(Time::ZERO, requests)
+    }
+
+    fn client(taken: Option<(SessionId, u16)>) -> Option<u64> {
+        taken.map(|(id, _)| id.client.0)
+    }
+
+    #[test]
+    fn the_slowest_gives_way_first_of_those_that_are_slow_still() {
+        let mut slow = listed([(1, 7, 30), (2, 7, 10), (1, 7, 20), (2, 7, 40), (3, 7, 5)]);
+        let mut next = |gone: u64| {
+            client(slow.take(|source, _| source != Source::of_host(3), |(_, id, _)| id.client.0 != gone))
+        };
+        assert_eq!([next(9), next(9), next(0), next(0)], [Some(1), Some(2), Some(3), None]);
+    }
+
+    #[test]
+    fn many_requests_that_may_not_give_way_shelter_no_others() {
+        let sheltering = (0..1000).map(|pace| (1, 7, pace));
+        let mut slow = listed(sheltering.chain([(2, 8, 5000), (2, 7, 6000)]));
+        let taken = slow.take(|source, port| source == Source::of_host(2) && port == Port(7), |_| true);
+        assert_eq!(client(taken), Some(1001));
     }
 }
