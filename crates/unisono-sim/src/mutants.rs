@@ -171,9 +171,9 @@ const HISTORIES: [(CoreBug, DiskDurability, &str); 13] = [
 
 /// Seeds that show bugs for which none of the first [`SEEDS_MAX`] is bad enough. They are tried first. A change of what
 /// seeds draw needs others.
-const LATE_SEEDS: [(CoreBug, Profile, u64); 6] = [
+const LATE_SEEDS: [(CoreBug, Profile, u64); 5] = [
     // Two groups of one name go on beside each other, and a member of one hears that the other is newer.
-    (CoreBug::AnyGroupExcludes, Profile::Swarm, 116),
+    (CoreBug::AnyGroupExcludes, Profile::Swarm, 342),
     // A server comes back with a log that is longer than those of the others, and older.
     (CoreBug::LogsByLength, Profile::Replica, 545),
     // A member has the token, others' messages fill the history, and it keeps the token.
@@ -182,8 +182,6 @@ const LATE_SEEDS: [(CoreBug, Profile, u64); 6] = [
     (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
     // A server that dies loses a promise that it had said before its disk had it.
     (CoreBug::PromiseUnsynced, Profile::Directory, 386),
-    // A member holds a switch of the order that the reset cuts off, and goes on.
-    (CoreBug::SwitchKeptOverCut, Profile::Reset, 2654),
 ];
 
 /// Returns the history that shows a bug, if it is not left to the seeds.

@@ -483,7 +483,8 @@ impl Group {
     }
 
     /// Leaves the group, and blocks until no other member needs this one. The others receive `goodbye` (at most 512
-    /// bytes) with the leave. Events that were not received yet can be received afterwards.
+    /// bytes) with the leave. Events that were not received yet can be received afterwards. Under the manual policy
+    /// another thread goes on answering [`Event::Suspected`] until this returns: the leave may have to wait for a reset.
     pub fn leave(&self, goodbye: impl Into<Bytes>) -> Result<(), LeaveFailure> {
         let (goodbye, mut begun) = (goodbye.into(), false);
         let left =

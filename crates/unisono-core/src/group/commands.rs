@@ -135,7 +135,8 @@ impl Group {
     }
 
     /// Leaves the group (LeaveGroup) by an ordered event, which this member receives too, followed by
-    /// [`Event::Gone`](crate::Event::Gone). `goodbye` is delivered with it.
+    /// [`Event::Gone`](crate::Event::Gone). `goodbye` is delivered with it. Under the manual policy the application goes on
+    /// answering [`Event::Suspected`](crate::Event::Suspected) until then: the leave may have to wait for a reset.
     ///
     /// # Errors
     /// See [`LeaveError`]: nothing was done.

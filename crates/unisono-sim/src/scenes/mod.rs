@@ -11,12 +11,12 @@ use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::wire::{
-    Condition, Decoder, Founding, Frame, HEADER_BYTES, Header, HereIs, KeyContext, PADDED_BYTES, Protection,
-    ProtectionKind, Writer,
+    Condition, Decoder, Founding, Frame, HEADER_BYTES, Header, HereIs, KeyContext, PADDED_BYTES, Proposal,
+    Protection, ProtectionKind, Writer,
 };
 use unisono_core::{
-    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Phase,
-    Planted, Port, Random, Settings, Time, Transport, Uid,
+    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Order,
+    Phase, Planted, Port, Random, Settings, Time, Transport, Uid,
 };
 
 /// Plays a scene, with a bug planted or without one. Returns the name of the property that is violated.
@@ -31,6 +31,7 @@ pub(crate) fn of(bug: Planted) -> Option<Scene> {
         Planted::WindowBeforeOpening => Some(forged_number),
         Planted::JoinCookieUnchecked => Some(guessed_cookie),
         Planted::HaltedAnswerKept => Some(answer_of_the_dead),
+        Planted::SwitchKeptOverCut => Some(ring::switch_cut_off),
         Planted::StuckSiteKeepsToken => Some(ring::stuck_site),
         Planted::PassedWhileUnsettled | Planted::JoinerForgottenAtPass => Some(ring::joiners),
         Planted::AskedAtRestNamesItself => Some(ring::joiners_at_rest),
@@ -259,11 +260,16 @@ fn sealed(group: &Group, sender: Uid, number: u64, frame: &Frame) -> Option<Byte
         number,
         salt: 0,
     };
+    written(&header, frame)
+}
+
+/// Returns a datagram of one frame.
+fn written(header: &Header, frame: &Frame) -> Option<BytesMut> {
     let mut datagram = Vec::new();
     header.write(&mut datagram);
     Writer::new(&mut datagram, 9000).frame(frame);
-    let context = KeyContext { instance: Instance(0), sender, salt: 0 };
-    Seal.seal(&context, number, &mut datagram).then(|| BytesMut::from(&datagram[..]))
+    let context = KeyContext { instance: Instance(0), sender: header.sender, salt: 0 };
+    Seal.seal(&context, header.number, &mut datagram).then(|| BytesMut::from(&datagram[..]))
 }
 
 /// Returns the frames that a member sends now.

@@ -3,14 +3,14 @@
 //! A few members run on a network without chance: every datagram arrives one step after it was sent, in the order of sending,
 //! but where the scene cuts a way off. So a scene can say how many steps something takes, or which frames are never needed.
 
-use super::{address, member};
+use super::{address, member, written};
 use crate::seal::Seal;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
-use unisono_core::wire::{Decoder, Frame, HEADER_BYTES};
+use unisono_core::wire::{Decoder, Frame, HEADER_BYTES, Header, Proposal};
 use unisono_core::{
-    Destination, EntryMode, Group, GroupConfig, Order, Outcome, Phase, Planted, Port, Quality, Random,
-    Settings, SlowMember, Time, Transport,
+    Destination, EntryMode, EpochId, Group, GroupConfig, Migration, Order, Outcome, Phase, Planted, Port,
+    Quality, Random, Settings, SlowMember, Time, Transport,
 };
 
 /// Time that a datagram takes.
@@ -366,4 +366,34 @@ pub(super) fn a_socket_holds_it(bug: Option<Planted>) -> Option<&'static str> {
         load(&mut circle, STEP * 500, 9, 1000);
     }
     None
+}
+
+/// One of five members holds a switch of the order besides the one that numbered it, and hears of a reset that keeps only what
+/// lies before it.
+pub(super) fn switch_cut_off(bug: Option<Planted>) -> Option<&'static str> {
+    let mut circle = Circle::new(5, GroupConfig::default(), by_multicast(), bug)?;
+    let before = circle.groups[1].info();
+    circle.groups[0].change_order(circle.now, Order::Sequencer(Migration::OnRequest)).ok()?;
+    let (mut said, mut header) = (Vec::new(), None);
+    while circle.groups[0].poll_transmit(circle.now, &mut said).is_some() {
+        header = Header::parse(&said).ok();
+        circle.groups[1].handle_multicast(circle.now, address(0), BytesMut::from(&said[..]));
+    }
+    let held = circle.groups[1].info();
+    if held.order == before.order || held.accepted != before.accepted {
+        return None;
+    }
+    let proposal = Proposal {
+        epoch: EpochId { counter: before.epoch.counter + 1, coordinator: member(0).uid, nonce: 5 },
+        start: before.accepted + 1,
+        members: before.members.iter().map(|member| member.uid).collect(),
+        degraded: false,
+        forced: false,
+        tail: Vec::new(),
+    };
+    let header = header.map(|header| Header { number: header.number + 1, ..header })?;
+    let decided = written(&header, &Frame::Decided { proposal, entered: false })?;
+    circle.groups[1].handle_datagram(circle.now, address(0), decided);
+    let after = circle.groups[1].info();
+    (after.epoch == before.epoch || after.order != before.order).then_some("switches_end_with_their_entry")
 }
