@@ -3,8 +3,9 @@
 //! The lanes take turns, so what one address sends waits behind its own, and an address that sends little waits for at most
 //! one request of each other address. Within a lane the first that came goes first.
 //!
-//! Where some requests cost far more than others, a cheap one goes first ([`CheapFirst`]): it waits for one costly request
-//! for every eight cheap ones before it, however many addresses send such.
+//! Where some requests cost far more than others, a cheap one goes first, and where some addresses have shown a right, so do their
+//! requests ([`FavouredFirst`]): one waits for one of the others for every eight favoured ones before it, however many addresses
+//! send such.
 
 use crate::shares::Source;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -95,62 +96,77 @@ impl<T> Lanes<T> {
 ///
 /// [`StateMachine::cost`]: crate::replica::StateMachine::cost
 const CHEAP_MAX: u32 = 10;
-/// Number of turns of cheap requests after which a costly one has its turn.
-const CHEAP_IN_A_ROW: u32 = 8;
+/// Number of turns of favoured requests after which another one has its turn.
+const FAVOURED_IN_A_ROW: u32 = 8;
 
 /// True if a request of this cost waits for its turn while cheap ones come.
 pub(crate) fn is_costly(cost: u32) -> bool {
     cost > CHEAP_MAX
 }
 
-/// Lanes for cheap requests and lanes for costly ones, which have their turn while no cheap one waits, and every ninth.
+/// Lanes for favoured requests and lanes for the others, which have their turn while no favoured one waits, and every ninth.
 #[derive(Debug)]
-pub(crate) struct CheapFirst<T> {
-    cheap: Lanes<T>,
-    costly: Lanes<T>,
-    /// Number of turns of cheap requests since the last one of a costly request.
-    cheap_in_a_row: u32,
+pub(crate) struct FavouredFirst<T> {
+    favoured: Lanes<T>,
+    others: Lanes<T>,
+    /// Number of turns of favoured requests since the last one of another.
+    favoured_in_a_row: u32,
 }
 
-impl<T> Default for CheapFirst<T> {
-    fn default() -> CheapFirst<T> {
-        CheapFirst { cheap: Lanes::default(), costly: Lanes::default(), cheap_in_a_row: 0 }
+impl<T> Default for FavouredFirst<T> {
+    fn default() -> FavouredFirst<T> {
+        FavouredFirst { favoured: Lanes::default(), others: Lanes::default(), favoured_in_a_row: 0 }
     }
 }
 
-impl<T> CheapFirst<T> {
+impl<T> FavouredFirst<T> {
     /// Returns the number of requests that wait.
     pub(crate) fn len(&self) -> usize {
-        self.cheap.len() + self.costly.len()
+        self.favoured.len() + self.others.len()
     }
 
-    /// Adds a request of this cost.
-    pub(crate) fn push(&mut self, source: Source, request: T, cost: u32) {
-        let lanes = if is_costly(cost) { &mut self.costly } else { &mut self.cheap };
+    pub(crate) fn push(&mut self, source: Source, request: T, is_favoured: bool) {
+        let lanes = if is_favoured { &mut self.favoured } else { &mut self.others };
         lanes.push(source, request);
     }
 
     /// Removes the first request of the lane whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let is_due = self.cheap.len() == 0 || self.cheap_in_a_row >= CHEAP_IN_A_ROW;
-        if is_due && let Some(costly) = self.costly.pop() {
-            self.cheap_in_a_row = 0;
-            return Some(costly);
+        let is_due = self.favoured.len() == 0 || self.favoured_in_a_row >= FAVOURED_IN_A_ROW;
+        if is_due && let Some(other) = self.others.pop() {
+            self.favoured_in_a_row = 0;
+            return Some(other);
         }
-        let cheap = self.cheap.pop()?;
-        self.cheap_in_a_row = self.cheap_in_a_row.saturating_add(1);
-        Some(cheap)
+        let favoured = self.favoured.pop()?;
+        self.favoured_in_a_row = self.favoured_in_a_row.saturating_add(1);
+        Some(favoured)
     }
 
-    /// Removes the first cheap request of the lane whose turn it is.
-    pub(crate) fn pop_cheap(&mut self) -> Option<T> {
-        self.cheap.pop()
+    /// Removes the first favoured request of the lane whose turn it is.
+    pub(crate) fn pop_favoured(&mut self) -> Option<T> {
+        self.favoured.pop()
+    }
+
+    /// Returns the first request of this address: a favoured one, if it has one.
+    pub(crate) fn front(&self, source: Source) -> Option<&T> {
+        self.favoured.front(source).or_else(|| self.others.front(source))
+    }
+
+    /// Removes the request that [`FavouredFirst::front`] returns.
+    pub(crate) fn drop_front(&mut self, source: Source) {
+        let lanes = if self.favoured.front(source).is_some() { &mut self.favoured } else { &mut self.others };
+        lanes.drop_front(source);
+    }
+
+    /// Returns the address whose turn it is, among those that are not favoured if they have any request.
+    pub(crate) fn next_source(&self) -> Option<Source> {
+        self.others.next_source().or_else(|| self.favoured.next_source())
     }
 
     /// Keeps the requests of which `keeps` is true.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
-        self.cheap.retain(&mut keeps);
-        self.costly.retain(keeps);
+        self.favoured.retain(&mut keeps);
+        self.others.retain(keeps);
     }
 }
 
@@ -209,15 +225,28 @@ mod tests {
     }
 
     #[test]
-    fn a_cheap_request_goes_before_costly_ones_and_starves_none() {
-        let mut lanes = CheapFirst::default();
-        (1..=200).for_each(|host| lanes.push(Source::of_host(host), u32::from(host), 11));
+    fn a_favoured_request_goes_before_others_and_starves_none() {
+        let mut lanes = FavouredFirst::default();
+        (1..=200).for_each(|host| lanes.push(Source::of_host(host), u32::from(host), false));
         assert_eq!(lanes.pop(), Some(1));
-        (0..20).for_each(|number| lanes.push(Source::of_host(201), 300 + number, 10));
+        (0..20).for_each(|number| lanes.push(Source::of_host(201), 300 + number, true));
         let next: Vec<u32> = core::iter::from_fn(|| lanes.pop()).take(20).collect();
         let expected = (300..308).chain([2]).chain(308..316).chain([3]).chain([316, 317]);
         assert_eq!(next, expected.collect::<Vec<u32>>());
         lanes.retain(|request| *request > 198);
         assert_eq!((lanes.len(), lanes.pop()), (4, Some(318)));
+    }
+
+    #[test]
+    fn of_an_address_with_both_the_favoured_request_is_the_first() {
+        let (mut lanes, one) = (FavouredFirst::default(), Source::of_host(1));
+        lanes.push(one, 10, false);
+        lanes.push(one, 11, true);
+        assert_eq!((lanes.front(one), lanes.next_source()), (Some(&11), Some(one)));
+        lanes.drop_front(one);
+        assert_eq!((lanes.front(one), lanes.len()), (Some(&10), 1));
+        assert_eq!(lanes.pop_favoured(), None);
+        lanes.drop_front(one);
+        assert_eq!((lanes.len(), lanes.next_source(), lanes.pop()), (0, None, None));
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use unisono::replica::{Command, Kind, NotRestored, Outcome, StateMachine};
-use unisono_table::{Limits, Request, RequestKind, Table};
+use unisono_table::{Limits, Reply, Request, RequestKind, Table};
 
 /// Bytes of rows that are encoded at a time for a snapshot, 512 KiB: half a millisecond of work.
 const PREPARED_BYTES: usize = 512 << 10;
@@ -86,6 +86,10 @@ impl StateMachine for Directory {
             Some(ports) => Outcome::Reply(ports.answer()),
             None => Outcome::Refuse(Bytes::from_static(b"the service is not founded yet")),
         }
+    }
+
+    fn shows_right(query: &Bytes, reply: &Bytes) -> bool {
+        query[..] != PORTS_QUESTION && Reply::shows_right(reply)
     }
 
     fn snapshot(&self) -> Vec<Bytes> {

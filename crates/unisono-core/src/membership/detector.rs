@@ -138,7 +138,7 @@ impl Group {
     /// Probes a member whose vote a reset may soon wait for, while it is silent. It is not suspected: its silence counts only
     /// in the reset. Returns when to look again.
     fn probe_unwatched(&mut self, now: Time, uid: Uid, since: Time) -> Time {
-        let look = Look { is_watched: false, ..self.look_for(now, None) };
+        let look = Look { is_watched: false, ..self.look_for(now, Some(since)) };
         let Some(peer) = self.peers.get_mut(uid) else { return Time::NEVER };
         peer.forget_probes_before(since);
         let finding = peer.look(now, &look);

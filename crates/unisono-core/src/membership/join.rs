@@ -132,7 +132,8 @@ impl Group {
         self.look_again(now, otherwise, hello, false);
     }
 
-    fn look_again(&mut self, now: Time, otherwise: Otherwise, hello: Bytes, exists: bool) {
+    /// The same; `exists` if a member of a group that was used has answered before.
+    pub(super) fn look_again(&mut self, now: Time, otherwise: Otherwise, hello: Bytes, exists: bool) {
         self.phase = Phase::Locating;
         let locate = self.settings.locate;
         // Founders that started together must not found at the same time.

@@ -116,7 +116,7 @@ impl Group {
         if pristine {
             if gives_way {
                 let hello = core::mem::take(&mut seek.hello);
-                self.give_way(now, hello);
+                self.give_way(now, hello, here.condition != Condition::Pristine);
             }
         } else if here.condition != Condition::Pristine && self.phase == Phase::Member {
             let is_repeated = seek.answered.iter().any(|(instance, _)| *instance == here.instance);
@@ -134,12 +134,13 @@ impl Group {
         self.instance < other
     }
 
-    fn give_way(&mut self, now: Time, hello: Bytes) {
+    /// Gives the group up and looks for the other one. If that `is_used`, no second one is founded in this life.
+    fn give_way(&mut self, now: Time, hello: Bytes, is_used: bool) {
         self.probe(Probe::FounderGaveWay);
         let config = self.config.clone();
         self.forget_group();
         self.notices.retain(|event| !matches!(event, Event::Entered { .. }));
-        self.look_for_group(now, Otherwise::Found(config), hello);
+        self.look_again(now, Otherwise::Found(config), hello, is_used);
     }
 
     /// True if this member is alone and its group has never ordered anything.

@@ -35,6 +35,9 @@ impl Group {
             if !self.broken(Planted::NoHeartbeat) {
                 self.order.beat_now(true);
             }
+            if self.is_ring() && self.log.accepted() < self.log.received() {
+                self.order.ring.note_question();
+            }
             let keeps_asking = self.waits_for_reports();
             let after = if keeps_asking { HEARTBEAT_FIRST } else { self.order.heartbeat_after };
             self.order.heartbeat_at = Some(now + after);

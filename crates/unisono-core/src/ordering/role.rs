@@ -5,13 +5,13 @@
 //! takes the role once for each event, as soon as it holds everything through there. Until it is heard, each member
 //! that knows the event reports it to the successor.
 
-use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
+use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE, NO_STAMP};
 use crate::config::{Migration, Order};
 use crate::group::{Group, Phase};
 use crate::identity::{Seqno, Uid};
 use crate::planted::Planted;
 use crate::time::Time;
-use crate::wire::{Change, Frame};
+use crate::wire::{Change, Frame, Heartbeat};
 
 impl Group {
     /// Returns the sequencer that the last known naming event names.
@@ -96,7 +96,7 @@ impl Group {
                 self.order.beat_now(true);
             }
         } else {
-            let heartbeat = self.say_heartbeat(now);
+            let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
             self.post(named, Frame::Heartbeat(heartbeat));
         }
         let after = (self.order.heartbeat_after * 2).clamp(HEARTBEAT_FIRST, HEARTBEAT_IDLE);
@@ -119,16 +119,20 @@ impl Group {
         // A switch of the order may have come since the application asked.
         let never_moves = self.log.history().order() == Order::Sequencer(Migration::Never);
         let asked = self.order.successor.take();
-        let successor = asked
-            .filter(|_| !never_moves)
-            .or_else(|| self.successor_out_of_the_way(now))
-            .or_else(|| self.next_site(now))
-            .or_else(|| self.successor_by_load(now));
-        let Some(successor) = successor else { return };
-        if successor != self.me.uid && self.is_in_view(successor) {
-            self.append_change(Change::Role { sequencer: successor });
-            if self.is_ring() { self.pass_token(now) } else { self.resign(now) }
+        let unsettled = asked.filter(|_| !never_moves).or_else(|| self.successor_out_of_the_way(now));
+        let successor = unsettled.or_else(|| self.next_site(now)).or_else(|| self.successor_by_load(now));
+        let Some(successor) = successor.filter(|uid| *uid != self.me.uid && self.is_in_view(*uid)) else {
+            return;
+        };
+        self.append_change(Change::Role { sequencer: successor });
+        if !self.is_ring() {
+            return self.resign(now);
         }
+        if unsettled.is_some() {
+            // Otherwise no process listens.
+            self.forget_observers(now, |_, _| true);
+        }
+        self.pass_token(now);
     }
 
     /// Notes that the application wants another member to be sequencer.

@@ -6,7 +6,7 @@
 //! if its holder numbered a message, and else only to show who holds what. Otherwise it *rests*. A token at rest is a
 //! sequencer, and so is one while members come, go or are suspected.
 
-use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE};
+use super::heartbeat::{HEARTBEAT_FIRST, HEARTBEAT_IDLE, NO_STAMP};
 use crate::config::Order as Discipline;
 use crate::group::Group;
 use crate::identity::{Seqno, Uid};
@@ -14,7 +14,7 @@ use crate::log::Entry;
 use crate::planted::Planted;
 use crate::round_trip::RoundTrip;
 use crate::time::Time;
-use crate::wire::Frame;
+use crate::wire::{Frame, Heartbeat};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -268,7 +268,7 @@ impl Group {
     /// member hears the group's multicasts, yet no other may hear its own (docs/protocol/deviations.md, H97).
     pub(super) fn repeat_pass(&mut self, now: Time, to: Uid) {
         if self.order.ring.repeat() {
-            let heartbeat = self.say_heartbeat(now);
+            let heartbeat = Heartbeat { stamp: NO_STAMP, ..self.say_heartbeat(now) };
             self.post(to, Frame::Heartbeat(heartbeat));
         } else {
             self.order.beat_now(true);

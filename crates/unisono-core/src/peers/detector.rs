@@ -172,9 +172,11 @@ impl Probing {
         Probing { since: now, last: Time::ZERO, nonce, term, sent: 0, fresh_starts: 0 }
     }
 
-    /// True if they were given up because the role moved. A peer that did not answer then may answer now.
+    /// True if they were given up, because the role moved or the peer was no longer to be probed. A peer that did not answer then
+    /// may answer now.
     fn are_of_old(&self, now: Time, term: Seqno, patience: Duration) -> bool {
-        self.term != term && now.since(self.last) > patience
+        let quiet_for = now.since(self.last);
+        self.sent > 0 && (quiet_for > patience * 2 || self.term != term && quiet_for > patience)
     }
 
     fn note_sent(&mut self, now: Time) -> u64 {
@@ -294,7 +296,7 @@ impl Peer {
         (now.since(probing.last) >= PROBE_EVERY).then(|| probing.note_sent(now))
     }
 
-    /// Returns the probes under way. New ones begin if there are none, or if they were given up when the role moved.
+    /// Returns the probes under way. New ones begin if there are none, or if they were given up.
     fn probing_in(&mut self, now: Time, nonce: u64, term: Seqno, patience: Duration) -> &mut Probing {
         if self.probing.is_some_and(|probing| probing.are_of_old(now, term, patience)) {
             self.probing = None;

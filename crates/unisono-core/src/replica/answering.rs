@@ -92,6 +92,7 @@ impl<S: StateMachine> Replica<S> {
             _ => {}
         }
         let answer = match outcome {
+            Outcome::Reply(reply) if asked.is_denied => Answer::Deny(reply.clone()),
             Outcome::Reply(reply) => Answer::Reply(reply.clone()),
             Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
             Outcome::Pass(word) | Outcome::Handler(_, word) => match self.others().first() {
@@ -142,7 +143,7 @@ impl<S: StateMachine> Replica<S> {
         match refusal {
             Some(_) if self.takes_repeat(&request) => self.let_repeat_through(request),
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
-                self.answer(Asked::of(&request), &refusal);
+                self.answer(Asked::denied(&request), &refusal);
             }
             Some(_) => {
                 self.reads.add_request(request);
@@ -219,7 +220,7 @@ impl<S: StateMachine> Replica<S> {
             Some(_) if self.takes_repeat(&request) => return self.let_repeat_through(request),
             // An earlier attempt may take effect yet, and this refusal says nothing of it.
             Some(_) if is_repeat => Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)),
-            Some(refusal) => refusal,
+            Some(refusal) => return self.answer(Asked::denied(&request), &refusal),
         };
         self.answer(Asked::of(&request), &outcome);
     }
@@ -335,8 +336,14 @@ impl<S: StateMachine> Replica<S> {
             self.tidy_by(self.now);
         } else {
             let outcome = self.read(&request.payload);
-            self.answer(Asked::of(&request), &outcome);
+            self.answer_read(&request, &outcome);
         }
+    }
+
+    /// Answers a read, and says whether it showed a right.
+    fn answer_read(&mut self, request: &Request, outcome: &Outcome) {
+        let is_denied = matches!(outcome, Outcome::Reply(reply) if !S::shows_right(&request.payload, reply));
+        self.answer(Asked { is_denied, ..Asked::of(request) }, outcome);
     }
 
     /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,
@@ -364,7 +371,7 @@ impl<S: StateMachine> Replica<S> {
             return 0;
         }
         let outcome = self.read(&request.payload);
-        self.answer(Asked::of(&request), &outcome);
+        self.answer_read(&request, &outcome);
         match outcome {
             Outcome::Reply(bytes) | Outcome::Refuse(bytes) => bytes.len(),
             Outcome::Pass(_) | Outcome::Handler(..) => 0,

@@ -13,7 +13,7 @@ use super::durable::Place;
 use super::machine::Position;
 use super::types::ReadNumber;
 use crate::identity::Seqno;
-use crate::lanes::CheapFirst;
+use crate::lanes::{FavouredFirst, is_costly};
 use crate::rpc::{Request, RequestId};
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,8 +39,9 @@ pub(super) struct Reads {
     confirmed: BTreeMap<Seqno, VecDeque<Read>>,
     /// Reads that are answered once the entry of the log at this place is applied: what this member held.
     held: BTreeMap<Place, VecDeque<Read>>,
-    /// Requests that may be answered, in a lane for each source address: the lanes take turns, those of cheap requests first.
-    ready: CheapFirst<Request>,
+    /// Requests that may be answered, in a lane for each source address: the lanes take turns. Cheap requests of addresses that have
+    /// shown a right go first.
+    ready: FavouredFirst<Request>,
     /// Waits that end once this position is applied.
     positions: BTreeSet<(Position, ReadNumber)>,
 }
@@ -113,12 +114,13 @@ impl Reads {
 
     /// Notes that a request may be answered.
     pub(super) fn note_ready(&mut self, request: Request, cost: u32) {
-        self.ready.push(request.source, request, cost);
+        let is_favoured = !is_costly(cost) && !request.is_stranger;
+        self.ready.push(request.source, request, is_favoured);
     }
 
-    /// Returns the request whose turn it is of those that may be answered; only a cheap one if costly ones have to wait.
-    pub(super) fn take_turn(&mut self, costly_ones_wait: bool) -> Option<Request> {
-        if costly_ones_wait { self.ready.pop_cheap() } else { self.ready.pop() }
+    /// Returns the request whose turn it is of those that may be answered; only a favoured one if the others have to wait.
+    pub(super) fn take_turn(&mut self, others_wait: bool) -> Option<Request> {
+        if others_wait { self.ready.pop_favoured() } else { self.ready.pop() }
     }
 
     /// True if a request may be answered.

@@ -187,6 +187,8 @@ pub const NO_COPY: &[u8] = b"this server has no copy of the state at present";
 pub enum Answer {
     /// Reply with these bytes.
     Reply(Bytes),
+    /// Reply with these bytes to a request that showed no right ([`Endpoint::deny`](crate::rpc::Endpoint::deny)).
+    Deny(Bytes),
     /// Refuse, for this reason.
     Refuse(Bytes),
     /// Refuse with [`NO_COPY`]: this member has no copy of the state and knows no other server.
@@ -202,7 +204,7 @@ impl Answer {
     pub fn is_for_another_server(&self) -> bool {
         match self {
             Answer::Forward(_) | Answer::NoCopy => true,
-            Answer::Reply(_) | Answer::Refuse(_) | Answer::GoOn => false,
+            Answer::Reply(_) | Answer::Deny(_) | Answer::Refuse(_) | Answer::GoOn => false,
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::types::CommandNumber;
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
-use crate::lanes::CheapFirst;
+use crate::lanes::{FavouredFirst, is_costly};
 use crate::quality::Quality;
 use crate::rpc::{CallNumber, Request, RequestId, Source};
 use crate::shares::{Bound, Counts};
@@ -45,7 +45,7 @@ pub(super) struct Waiting {
     begun: CommandNumber,
     commands: BTreeMap<(Uid, CallNumber), Entry>,
     /// The callers' commands that are not submitted yet, and some that wait no longer.
-    queued: CheapFirst<(Uid, CallNumber)>,
+    queued: FavouredFirst<(Uid, CallNumber)>,
     /// Number of commands that are submitted and have no place in the order yet, as far as this member knows.
     unplaced: usize,
     /// Maximum of that number for which a caller's command is submitted.
@@ -95,13 +95,20 @@ pub(super) struct Asked {
     pub(super) deadline: Time,
     /// The handler that it names.
     pub(super) handler: Option<Box<str>>,
+    /// It showed no right to what it asks for.
+    pub(super) is_denied: bool,
 }
 
 impl Asked {
     pub(super) fn of(request: &Request) -> Asked {
         let handler = request.handler().map(Box::from);
         let Request { id, source, hops, deadline, .. } = *request;
-        Asked { id, source, hops, deadline, handler }
+        Asked { id, source, hops, deadline, handler, is_denied: false }
+    }
+
+    /// Returns one that showed no right to what it asks for.
+    pub(super) fn denied(request: &Request) -> Asked {
+        Asked { is_denied: true, ..Asked::of(request) }
     }
 }
 
@@ -119,7 +126,7 @@ impl Waiting {
             client,
             begun: 0,
             commands: BTreeMap::new(),
-            queued: CheapFirst::default(),
+            queued: FavouredFirst::default(),
             unplaced: 0,
             unplaced_max: unplaced_max(window),
             under_way_cost: 0,
@@ -172,7 +179,7 @@ impl Waiting {
         let (is_new, cost) = (!self.commands.contains_key(&key), cost.max(1));
         if is_new {
             self.count(key.0, Some(source), length);
-            self.queued.push(source, key, cost);
+            self.queued.push(source, key, !is_costly(cost));
         }
         let entry = self.commands.entry(key).or_insert_with(|| Entry {
             stage: Stage::Queued,
@@ -414,6 +421,7 @@ mod tests {
             port: Port::default(),
             client: Uid(host.into()),
             source: Source::of_host(host),
+            is_stranger: false,
             call,
             finished_below: 0,
             hops: 0,

@@ -7,6 +7,7 @@
 mod agreement;
 mod client;
 mod common;
+mod lately;
 mod output;
 mod proof;
 mod server;
@@ -40,7 +41,7 @@ use client::Client;
 use common::{Common, Sender};
 use core::net::SocketAddr;
 use core::time::Duration;
-use server::{Arrival, Server};
+use server::{Arrival, Server, Verdict};
 use work::WorkBudget;
 
 /// One process's side of all its calls: a pure state machine.
@@ -425,7 +426,16 @@ impl Endpoint {
     /// # Errors
     /// The reply is too large (another is still possible), or the request is over: its client does not wait any more.
     pub fn reply(&mut self, now: Time, id: RequestId, reply: Bytes) -> Result<(), AnswerError> {
-        self.server.reply(now, &mut self.common, id, reply, false)
+        self.server.reply(now, &mut self.common, id, reply, Verdict::Replied)
+    }
+
+    /// Answers a request like [`Endpoint::reply`], and notes that it showed no right to what it asks for. Requests wait behind those of
+    /// addresses that the same service has lately given another reply.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::reply`].
+    pub fn deny(&mut self, now: Time, id: RequestId, reply: Bytes) -> Result<(), AnswerError> {
+        self.server.reply(now, &mut self.common, id, reply, Verdict::Denied)
     }
 
     /// Refuses a request, with a reason.
@@ -433,7 +443,7 @@ impl Endpoint {
     /// # Errors
     /// As for [`Endpoint::reply`].
     pub fn refuse(&mut self, now: Time, id: RequestId, reason: Bytes) -> Result<(), AnswerError> {
-        self.server.reply(now, &mut self.common, id, reason, true)
+        self.server.reply(now, &mut self.common, id, reason, Verdict::Refused)
     }
 
     /// Passes a request on to the endpoint at that address, if it serves the port; otherwise the client looks for any

@@ -8,9 +8,10 @@
 //! have a budget of their own, and those that got nothing for ten seconds another: addresses that ask without end spend little
 //! of these.
 
+use super::lately::Lately;
 use crate::shares::{Bound, Source};
 use crate::time::Time;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
@@ -24,9 +25,6 @@ const AT_ONCE: Bound = Bound { most: TASKS_AT_ONCE as usize, part: 4 };
 
 /// A source that has spent nothing for this long, or up to twice this long, has the other budgets besides.
 const IDLE_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// Sources that are remembered at most to have spent in this time; with more, the earlier ones are forgotten sooner.
-const SPENDERS_MAX: usize = 1 << 14;
-
 /// A budget of tasks.
 #[derive(Clone, Debug)]
 pub(super) struct WorkBudget {
@@ -38,7 +36,7 @@ impl WorkBudget {
     pub(super) fn new(now: Time) -> WorkBudget {
         let of_idle = IDLE_AFTER.map(|after| OfIdle {
             budget: Budget::new(now, EVERY_OF_IDLE),
-            spenders: Spenders::new(now, after),
+            spenders: Lately::new(now, after),
         });
         WorkBudget { of_all: Budget::new(now, BUDGET_EVERY), of_idle }
     }
@@ -58,46 +56,12 @@ impl WorkBudget {
 #[derive(Clone, Debug)]
 struct OfIdle {
     budget: Budget,
-    spenders: Spenders,
+    spenders: Lately,
 }
 
 impl OfIdle {
     fn spend(&mut self, now: Time, source: Source) -> bool {
         !self.spenders.has(now, source) && self.budget.spend(now, source)
-    }
-}
-
-/// The sources that spent lately: in this interval, and in the one before.
-#[derive(Clone, Debug)]
-struct Spenders {
-    interval: Duration,
-    since: Time,
-    now: BTreeSet<Source>,
-    before: BTreeSet<Source>,
-}
-
-impl Spenders {
-    fn new(now: Time, interval: Duration) -> Spenders {
-        Spenders { interval, since: now, now: BTreeSet::new(), before: BTreeSet::new() }
-    }
-
-    fn has(&mut self, now: Time, source: Source) -> bool {
-        self.forget(now);
-        self.now.contains(&source) || self.before.contains(&source)
-    }
-
-    fn add(&mut self, now: Time, source: Source) {
-        self.forget(now);
-        self.now.insert(source);
-    }
-
-    fn forget(&mut self, now: Time) {
-        let age = now.since(self.since);
-        if age >= self.interval || self.now.len() >= SPENDERS_MAX {
-            let before = core::mem::take(&mut self.now);
-            self.before = if age < 2 * self.interval { before } else { BTreeSet::new() };
-            self.since = now;
-        }
     }
 }
 
@@ -230,17 +194,5 @@ mod tests {
         let later = at(29_000_000);
         (0..128).for_each(|index| _ = budget.spend(later, numbered(2000 + index)));
         assert!(budget.spend(later, numbered(0)));
-    }
-
-    #[test]
-    fn few_of_those_that_spent_are_remembered() {
-        let mut budget = WorkBudget::new(at(0));
-        let mut most = 0;
-        for index in 0..100_000 {
-            assert!(budget.spend(at(u64::from(index) * 500), numbered(index)));
-            let spenders = &budget.of_idle[1].spenders;
-            most = most.max(spenders.now.len()).max(spenders.before.len());
-        }
-        assert_eq!(most, SPENDERS_MAX);
     }
 }

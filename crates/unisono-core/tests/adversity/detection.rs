@@ -413,3 +413,27 @@ fn members_that_die_together_cost_one_patience() {
         }
     }
 }
+
+/// Returns how long a busy group of five is without its dead.
+fn busy_group_without(order: Order, dead: &[usize]) -> Duration {
+    let mut net = group_with(5, GroupConfig { order, ..GroupConfig::default() }, unicast());
+    for step in 0..200 {
+        let _is_full = net.send(step % 5, b"busy");
+        net.run(MS);
+    }
+    let died_at = net.now;
+    dead.iter().for_each(|index| net.crash(*index));
+    let alive = (0..5).find(|index| !dead.contains(index)).unwrap();
+    assert!(net.run_until(MS, 20_000 * MS, |net| net.epoch(alive) == 1));
+    Duration::from_nanos(net.now - died_at)
+}
+
+#[test]
+fn members_that_die_together_while_all_send_cost_one_patience() {
+    for order in [Order::Sequencer(Migration::default()), Order::Token] {
+        for other in 1..5 {
+            let (one, two) = (busy_group_without(order, &[0]), busy_group_without(order, &[0, other]));
+            assert!(two < one * 3 / 2, "{order:?}, 0 and {other}: {two:?}, 0 alone: {one:?}");
+        }
+    }
+}

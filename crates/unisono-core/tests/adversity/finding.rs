@@ -203,6 +203,25 @@ fn a_founder_that_has_ordered_nothing_gives_way_however_late() {
     assert!(conflicts(&net, 0).is_empty() && conflicts(&net, 1).is_empty());
 }
 
+// Seed 99311297 of `reset`: the group that it gave way to was halted, and its answers were lost.
+#[test]
+fn a_founder_that_gave_way_to_a_used_group_founds_no_second_one() {
+    let mut net = group_of(2, 1);
+    net.run(300 * MS);
+    let answers = Rc::new(Cell::new(0));
+    let count = answers.clone();
+    net.filter(move |seen| {
+        let answers = seen.to == 2 && seen.has(|frame| matches!(frame, Frame::HereIs(_)));
+        count.set(count.get() + u32::from(answers));
+        if answers && count.get() == 1 || seen.from == 2 { PROMPT } else { LOST }
+    });
+    let founder = net.add(EntryMode::Found(GroupConfig::default()), unicast());
+    let gives_way = |net: &Net| net.group(founder).phase() == Phase::Locating;
+    assert!(net.run_until(MS, 1_000 * MS, gives_way), "the case was not reached");
+    let founds = |net: &Net| net.group(founder).phase() == Phase::Member;
+    assert!(!net.run_until(MS, 10_000 * MS, founds));
+}
+
 #[test]
 fn a_group_that_knows_of_no_other_asks_four_times_a_minute() {
     let mut net = group_of(5, 1);

@@ -11,12 +11,12 @@ use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::wire::{
-    Condition, Decoder, Founding, Frame, HEADER_BYTES, Header, HereIs, KeyContext, PADDED_BYTES, Proposal,
-    Protection, ProtectionKind, Writer,
+    Condition, Decoder, Founding, Frame, HEADER_BYTES, Header, HereIs, KeyContext, PADDED_BYTES, Protection,
+    ProtectionKind, Writer,
 };
 use unisono_core::{
-    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Order,
-    Phase, Planted, Port, Random, Settings, Time, Transport, Uid,
+    Ballot, EntryMode, EpochId, EpochTag, Formation, Group, GroupConfig, Instance, Member, Name, Phase,
+    Planted, Port, Random, Settings, Time, Transport, Uid,
 };
 
 /// Plays a scene, with a bug planted or without one. Returns the name of the property that is violated.

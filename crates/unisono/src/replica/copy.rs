@@ -129,6 +129,7 @@ impl Caller {
         let answer = match answer {
             _ if elsewhere => rpc::Answer::Forward(self.request.arrived_at()),
             Answer::Reply(reply) => rpc::Answer::Reply(reply),
+            Answer::Deny(reply) => rpc::Answer::Deny(reply),
             Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
             Answer::NoCopy => rpc::Answer::Refuse(Bytes::from_static(NO_COPY)),
             Answer::Forward(to) => rpc::Answer::Forward(to),

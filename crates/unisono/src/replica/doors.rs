@@ -9,13 +9,15 @@ use super::waits::block_on;
 use super::{NotServed, StateMachine, spawn};
 use crate::engine::Listed;
 use crate::options::Options;
-use crate::rpc::{PrivatePort, Server, ServiceError};
+use crate::rpc::{PrivatePort, Request, Server, ServiceError};
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+/// Maximum number of requests that are taken at once.
+const REQUESTS_PER_STEP: usize = 64;
 /// Pause before a door is tried again that could not be opened in a later life.
 const OPENS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
@@ -72,7 +74,10 @@ impl<S: StateMachine> Door<'_, S> {
                 }
             };
             while let Ok(request) = server.get_request() {
-                self.copy.step(|state, now| state.take_requests(now, [request], self.number));
+                let more = std::iter::from_fn(|| server.get_request_timeout(Duration::ZERO).ok().flatten());
+                let requests: Vec<Request> =
+                    std::iter::once(request).chain(more).take(REQUESTS_PER_STEP).collect();
+                self.copy.step(|state, now| state.take_requests(now, requests, self.number));
             }
             last = Some(life);
         }

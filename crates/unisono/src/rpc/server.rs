@@ -283,6 +283,9 @@ impl Stream for Requests {
 pub enum Answer {
     /// Replies with these bytes.
     Reply(Bytes),
+    /// The same, to a request that showed no right to what it asks for. Requests of addresses that got no other reply lately wait
+    /// behind the others.
+    Deny(Bytes),
     /// Refuses the request, for this reason.
     Refuse(Bytes),
     /// Passes the request on to the server of the port at this address.
@@ -494,6 +497,10 @@ pub(crate) fn answer_all(answers: &mut [(Request, Answer)]) {
 fn settle(calls: &mut Calls, now: Time, (id, is_beginning): (RequestId, bool), answer: Answer) {
     let reason = match answer {
         Answer::Reply(reply) => match calls.endpoint.reply(now, id, reply) {
+            Err(AnswerError::TooLarge { .. }) => Bytes::from_static(TOO_LARGE.as_bytes()),
+            _ => return,
+        },
+        Answer::Deny(reply) => match calls.endpoint.deny(now, id, reply) {
             Err(AnswerError::TooLarge { .. }) => Bytes::from_static(TOO_LARGE.as_bytes()),
             _ => return,
         },

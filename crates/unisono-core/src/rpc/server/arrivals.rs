@@ -289,7 +289,7 @@ impl Server {
         let state = match (place, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(None), _) => State::Rejected(Rejection::Busy),
-            (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
+            (_, Payload::Whole(bytes)) => return self.queue(now, id, attempt, asked, bytes),
             (_, Payload::Parts { total, .. }) if total > self.request_bytes_max(port) => {
                 return self.refuse_as_too_long(now, common, (id, attempt), port);
             }
@@ -339,7 +339,7 @@ impl Server {
         self.keep_reply(common, id, attempt.slot, attempt.number);
     }
 
-    fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
+    fn queue(&mut self, now: Time, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
         let port = asked.port;
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(source) = self.sessions.get(id).map(|session| session.source) else { return };
@@ -354,7 +354,8 @@ impl Server {
             });
             self.budget.queued -= before - service.queue.len();
         }
-        service.queue.push(source, (id, attempt.slot, attempt.number));
+        let is_entitled = service.entitled.has(now, source);
+        service.queue.push(source, (id, attempt.slot, attempt.number), is_entitled);
         self.budget.queued += 1;
     }
 
@@ -383,7 +384,7 @@ impl Server {
         if incoming.is_whole() {
             let (asked, request) = (asked.clone(), incoming.take_bytes());
             common.probe(Probe::RequestPutTogether);
-            self.queue(id, attempt, asked, request);
+            self.queue(now, id, attempt, asked, request);
             self.tell(id, attempt.slot);
         } else {
             let shows_beginning = part.index == 0 && is_news && incoming.is_long();

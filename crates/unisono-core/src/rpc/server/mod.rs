@@ -23,6 +23,7 @@ pub(super) use timeouts::SESSION_IDLE;
 
 use super::agreement::Pair;
 use super::common::Common;
+use super::lately::Lately;
 use super::proof::{PortProver, PrivatePort};
 use super::slab::Slab;
 use super::types::{
@@ -31,7 +32,7 @@ use super::types::{
 use super::watch::CallAccount;
 use super::work::WorkBudget;
 use crate::identity::Port;
-use crate::lanes::Lanes;
+use crate::lanes::{FavouredFirst, Lanes};
 use crate::planted::{Planted, Probe};
 use crate::shares::{Counts, Source};
 use crate::table::Table;
@@ -44,6 +45,7 @@ use budget::{Budget, OfSource};
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
+use core::time::Duration;
 use finished::Finished;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
@@ -51,6 +53,8 @@ use slow::Slow;
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
+/// An address is entitled for a minute, or up to twice as long, after a request of it showed a right.
+const ENTITLED_FOR: Duration = Duration::from_secs(60);
 /// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
 const RETIRED_MAX: usize = 64;
 
@@ -92,8 +96,10 @@ pub(super) struct Server {
 struct Service {
     prover: Box<dyn PortProver>,
     options: ServeOptions,
-    /// Requests that wait: session, slot and attempt number.
-    queue: Lanes<(SessionId, u16, u64)>,
+    /// Requests that wait: session, slot and attempt number. Those of entitled addresses go first.
+    queue: FavouredFirst<(SessionId, u16, u64)>,
+    /// Addresses whose requests have lately shown a right: they got a reply that denies them none.
+    entitled: Lately,
     /// Large requests whose beginnings wait to be looked at, likewise.
     beginnings: Lanes<(SessionId, u16, u64)>,
     /// True if the application got a beginning last: it gets a whole request next, if one waits.
@@ -106,6 +112,15 @@ struct Service {
     of_sources: Counts<Source>,
     /// What clients have acknowledged and the application does not know yet.
     finished: Finished,
+}
+
+/// How the application answers a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Replied,
+    /// With a reply too. The request showed no right.
+    Denied,
+    Refused,
 }
 
 /// A request that the application has.
@@ -189,13 +204,15 @@ impl Server {
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
-        let (queue, beginnings, gave_beginning) = (Lanes::default(), Lanes::default(), false);
+        let (queue, beginnings, gave_beginning) = (FavouredFirst::default(), Lanes::default(), false);
+        let entitled = Lately::new(Time::ZERO, ENTITLED_FOR);
         let (finished, of_sources) = (Finished::default(), Counts::default());
         let incomplete = 0;
         let service = Service {
             prover,
             options,
             queue,
+            entitled,
             beginnings,
             gave_beginning,
             pending,
@@ -258,7 +275,7 @@ impl Server {
             let service = self.services.get_mut(port)?;
             if service.gives_beginning() {
                 return self
-                    .poll_beginning(common, port)
+                    .poll_beginning(now, common, port)
                     .or_else(|| self.poll_request_for(now, common, port));
             }
             let (id, slot, number) = service.queue.pop()?;
@@ -277,13 +294,13 @@ impl Server {
             self.change(id, slot, State::InHand);
             common.counters.requests += 1;
             self.hand_over(source, payload.len());
-            return Some(self.hand_out((id, slot, number), source, asked, payload, None));
+            return Some(self.hand_out(now, (id, slot, number), source, asked, payload, None));
         }
     }
 
     /// Returns the next beginning of a large request for this port that is not whole yet.
     #[cold]
-    fn poll_beginning(&mut self, common: &mut Common, port: Port) -> Option<Request> {
+    fn poll_beginning(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
         loop {
             let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop()?;
             self.budget.queued -= 1;
@@ -296,7 +313,7 @@ impl Server {
             let Some(payload) = incoming.beginning() else { continue };
             let (asked, whole) = (asked.clone(), incoming.total());
             common.probe(Probe::BeginningHandedOut);
-            return Some(self.hand_out((id, slot, number), source, asked, payload, Some(whole)));
+            return Some(self.hand_out(now, (id, slot, number), source, asked, payload, Some(whole)));
         }
     }
 
@@ -304,6 +321,7 @@ impl Server {
     #[inline]
     fn hand_out(
         &mut self,
+        now: Time,
         (session, slot, number): (SessionId, u16, u64),
         source: Source,
         asked: Asked,
@@ -314,6 +332,8 @@ impl Server {
         self.generation += 1;
         let (generation, is_beginning) = (self.generation, whole.is_some());
         let Asked { port, hops, is_of_share, .. } = asked;
+        let is_stranger =
+            self.services.get_mut(port).is_some_and(|service| !service.entitled.has(now, source));
         let held = InHand {
             generation,
             session,
@@ -332,6 +352,7 @@ impl Server {
             port,
             client: session.client,
             source,
+            is_stranger,
             call: asked.call,
             finished_below: asked.finished_below,
             hops,
@@ -370,7 +391,7 @@ impl Server {
         common: &mut Common,
         id: RequestId,
         reply: Bytes,
-        refused: bool,
+        verdict: Verdict,
     ) -> Result<(), AnswerError> {
         let max = common.settings.message_bytes_max;
         if reply.len() > max {
@@ -380,7 +401,13 @@ impl Server {
         let is_large = reply.len() > common.whole_bytes_max();
         let options = self.services.get(in_hand.port).filter(|_| is_large).map(|service| service.options);
         let parts_max = options.unwrap_or_default().reply_parts_max;
+        if verdict == Verdict::Replied
+            && let Some(service) = self.services.get_mut(in_hand.port)
+        {
+            service.entitled.add(now, in_hand.source);
+        }
         let has_bytes = !reply.is_empty();
+        let refused = verdict == Verdict::Refused;
         let kept = Kept { refused, reply, since: now, parts_max, transfer: None };
         self.settle(in_hand.session, in_hand.slot, State::Replied(kept));
         // To drop a reply without bytes makes no room.

@@ -147,6 +147,7 @@ impl Server {
         let is_refused = matches!(answer, Answer::Refuse(_));
         let given = match answer {
             Answer::Reply(reply) => endpoint.reply(cx.local, id, reply).is_ok(),
+            Answer::Deny(reply) => endpoint.deny(cx.local, id, reply).is_ok(),
             Answer::Refuse(reason) => {
                 let is_reply = Reply::read(&reason).is_some();
                 endpoint.refuse(cx.local, id, reason).is_ok() && is_reply

@@ -340,6 +340,7 @@ impl Made {
             port: Port::default(),
             client: Uid(5),
             source: Source::of_host(1),
+            is_stranger: false,
             call: index.into(),
             finished_below: 0,
             hops: 0,
