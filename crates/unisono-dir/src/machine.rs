@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use unisono::replica::{Command, Kind, NotRestored, Outcome, StateMachine};
-use unisono_table::{Limits, Reply, Request, RequestKind, Table};
+use unisono_table::{Limits, Request, RequestKind, Table};
 
 /// Bytes of rows that are encoded at a time for a snapshot, 512 KiB: half a millisecond of work.
 const PREPARED_BYTES: usize = 512 << 10;
@@ -88,8 +88,8 @@ impl StateMachine for Directory {
         }
     }
 
-    fn shows_right(query: &Bytes, reply: &Bytes) -> bool {
-        query[..] != PORTS_QUESTION && Reply::shows_right(reply)
+    fn shows_right(&self, request: &Bytes) -> bool {
+        self.table.shows_right(request)
     }
 
     fn snapshot(&self) -> Vec<Bytes> {

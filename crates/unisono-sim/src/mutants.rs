@@ -177,9 +177,9 @@ const LATE_SEEDS: [(CoreBug, Profile, u64); 5] = [
     // A server comes back with a log that is longer than those of the others, and older.
     (CoreBug::LogsByLength, Profile::Replica, 545),
     // A member has the token, others' messages fill the history, and it keeps the token.
-    (CoreBug::RestsOnFullWindow, Profile::Token, 466),
+    (CoreBug::RestsOnFullWindow, Profile::Token, 53),
     // A member promises a reset while it confirms what another one holds.
-    (CoreBug::ConfirmedByPromised, Profile::Reset, 449),
+    (CoreBug::ConfirmedByPromised, Profile::Reset, 106),
     // A server that dies loses a promise that it had said before its disk had it.
     (CoreBug::PromiseUnsynced, Profile::Directory, 386),
 ];

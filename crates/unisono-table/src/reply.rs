@@ -19,13 +19,6 @@ pub struct Reply {
     pub result: Result<Answer, Refusal>,
 }
 
-/// Code of a refusal.
-const REFUSED: u8 = 0;
-/// Code of the answer to a lookup.
-const LOOKED: u8 = 5;
-/// Code of the answer that says how much a service has.
-const INFO: u8 = 10;
-
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -178,7 +171,7 @@ impl Reply {
         match &self.result {
             Ok(answer) => answer.write(&mut out),
             Err(refusal) => {
-                out.u8(REFUSED);
+                out.u8(0);
                 refusal.write(&mut out);
             }
         }
@@ -193,34 +186,10 @@ impl Reply {
         }
         let (number, changes) = (from.u64()?, from.u64()?);
         let result = match from.u8()? {
-            REFUSED => Err(Refusal::read(&mut from)?),
+            0 => Err(Refusal::read(&mut from)?),
             code => Ok(Answer::read(code, &mut from)?),
         };
         from.is_empty().then_some(Reply { number, changes, result })
-    }
-}
-
-/// Number of places of a lookup that are looked at for one that was found.
-const LOOKED_AT: u32 = 8;
-
-impl Reply {
-    /// True if these bytes say that the client had a right to something: something was done for it, or only its choice was refused.
-    /// It takes no longer for a long reply than for a short one.
-    pub fn shows_right(bytes: &Bytes) -> bool {
-        let mut from = Reader::new(bytes.clone());
-        let mut read = || {
-            let _head = (from.u8()?, from.u64()?, from.u64()?);
-            Some(match from.u8()? {
-                REFUSED => !Refusal::read(&mut from)?.reason.is_of_rights(),
-                LOOKED => {
-                    let count = from.u32()?.min(LOOKED_AT);
-                    (0..count).any(|_| matches!(read_result(&mut from, Looked::read), Some(Ok(_))))
-                }
-                INFO => false,
-                _ => true,
-            })
-        };
-        read().unwrap_or(false)
     }
 }
 
@@ -286,7 +255,7 @@ impl Answer {
                 out.u8((*more).into());
             }
             Answer::Looked(looked) => {
-                out.u8(LOOKED);
+                out.u8(5);
                 write_list(looked, out, |result, out| write_result(result, out, Looked::write));
             }
             Answer::Content { size, bytes } => {
@@ -309,7 +278,7 @@ impl Answer {
                 out.u64(*next);
             }
             Answer::Info(info) => {
-                out.u8(INFO);
+                out.u8(10);
                 info.write(out);
             }
         }
@@ -325,12 +294,12 @@ impl Answer {
                 rows: read_list(from, Row::read)?,
                 more: read_bool(from)?,
             },
-            LOOKED => Answer::Looked(read_list(from, |from| read_result(from, Looked::read))?),
+            5 => Answer::Looked(read_list(from, |from| read_result(from, Looked::read))?),
             6 => Answer::Content { size: from.u64()?, bytes: from.long()? },
             7 => Answer::Size(from.u64()?),
             8 => Answer::Objects { objects: read_list(from, Listed::read)?, more: read_bool(from)? },
             9 => Answer::Changes { changes: read_list(from, Change::read)?, next: from.u64()? },
-            INFO => Answer::Info(Info::read(from)?),
+            10 => Answer::Info(Info::read(from)?),
             _ => return None,
         })
     }

@@ -15,6 +15,8 @@ use bytes::Bytes;
 
 /// Version of the encoding of requests and replies.
 pub const VERSION: u8 = 1;
+/// Code of the operation that makes the root directory.
+const FOUND: u8 = 1;
 /// Code of the operation that creates a file.
 const CREATE_FILE: u8 = 3;
 /// Code of a command that replaces a set of rows.
@@ -32,6 +34,8 @@ const FILES: u8 = 6;
 const UNREACHABLE: u8 = 7;
 /// Code of the query that lists changes.
 const CHANGES: u8 = 8;
+/// Code of the query that asks how much the service has.
+const INFO: u8 = 9;
 
 /// Number of names in a path that are read as quickly as the capability before them is checked.
 const FEW_NAMES: usize = 8;
@@ -364,6 +368,18 @@ impl Request {
         Some((Capability::read(&mut from)?, from.u16()?))
     }
 
+    /// Returns the first capability of any request; `None` if it has none.
+    pub(crate) fn capability(bytes: &Bytes) -> Option<Capability> {
+        let mut from = Reader::new(bytes.clone());
+        match [from.u8()?, from.u8()?, from.u8()?] {
+            [VERSION, 0, FOUND] | [VERSION, 1 | 2, INFO] => return None,
+            [VERSION, 0, REPLACE_SET] | [VERSION, 1 | 2, LOOKUP] if from.u16()? == 0 => return None,
+            [VERSION, 0..=2, _] => {}
+            _ => return None,
+        }
+        Capability::read(&mut from)
+    }
+
     /// True if a request that begins with these bytes creates a file: only such a one may be longer than [`SET_BYTES_MAX`].
     pub(crate) fn creates_file(beginning: &[u8]) -> bool {
         beginning.starts_with(&[VERSION, 0, CREATE_FILE])
@@ -479,7 +495,7 @@ impl Command {
     fn write(&self, out: &mut Writer) {
         match self {
             Command::Found { port, secret, service } => {
-                out.u8(1);
+                out.u8(FOUND);
                 out.u128(port.0);
                 out.u128(secret.to_bits());
                 out.long(service);
@@ -542,7 +558,7 @@ impl Command {
         let code = from.u8()?;
         let check = |from: &mut Reader| from.u128().map(Check::from_bits);
         Some(match code {
-            1 => {
+            FOUND => {
                 let (port, secret, service) = (Port(from.u128()?), check(from)?, from.long()?);
                 let fits = service.len() <= SERVICE_BYTES_MAX;
                 fits.then_some(Command::Found { port, secret, service })?
@@ -618,7 +634,7 @@ impl Query {
                 place.write(out);
                 out.u64(*from);
             }
-            Query::Info => out.u8(9),
+            Query::Info => out.u8(INFO),
         }
     }
 
@@ -634,7 +650,7 @@ impl Query {
                 Query::Unreachable { owner: Capability::read(from)?, after: ObjectNumber(from.u64()?) }
             }
             CHANGES => Query::Changes { place: Place::read(from)?, from: from.u64()? },
-            9 => Query::Info,
+            INFO => Query::Info,
             _ => return None,
         })
     }

@@ -126,6 +126,11 @@ impl Table {
         self.early(refusal)
     }
 
+    /// True if the first capability of a request is good for something, whatever it is asked for.
+    pub fn shows_right(&self, request: &Bytes) -> bool {
+        Request::capability(request).is_some_and(|capability| self.object(&capability).is_ok())
+    }
+
     /// Refuses a command of which the first capability proves nothing, without reading it to its end: a set names thousands of
     /// rows.
     fn refusal_of_first(&self, request: &Bytes) -> Option<Refusal> {

@@ -143,7 +143,7 @@ impl<S: StateMachine> Replica<S> {
         match refusal {
             Some(_) if self.takes_repeat(&request) => self.let_repeat_through(request),
             Some(refusal) if self.watched.broken(Planted::RefusedUnconfirmed) => {
-                self.answer(Asked::denied(&request), &refusal);
+                self.answer_judged(&request, &refusal);
             }
             Some(_) => {
                 self.reads.add_request(request);
@@ -220,7 +220,7 @@ impl<S: StateMachine> Replica<S> {
             Some(_) if self.takes_repeat(&request) => return self.let_repeat_through(request),
             // An earlier attempt may take effect yet, and this refusal says nothing of it.
             Some(_) if is_repeat => Outcome::Refuse(Bytes::from_static(TOO_MANY_REPEATS)),
-            Some(refusal) => return self.answer(Asked::denied(&request), &refusal),
+            Some(refusal) => return self.answer_judged(&request, &refusal),
         };
         self.answer(Asked::of(&request), &outcome);
     }
@@ -336,13 +336,13 @@ impl<S: StateMachine> Replica<S> {
             self.tidy_by(self.now);
         } else {
             let outcome = self.read(&request.payload);
-            self.answer_read(&request, &outcome);
+            self.answer_judged(&request, &outcome);
         }
     }
 
-    /// Answers a read, and says whether it showed a right.
-    fn answer_read(&mut self, request: &Request, outcome: &Outcome) {
-        let is_denied = matches!(outcome, Outcome::Reply(reply) if !S::shows_right(&request.payload, reply));
+    /// Answers a read, or refuses a command before the order, and notes whether it showed a right.
+    fn answer_judged(&mut self, request: &Request, outcome: &Outcome) {
+        let is_denied = self.machine().is_some_and(|machine| !machine.shows_right(&request.payload));
         self.answer(Asked { is_denied, ..Asked::of(request) }, outcome);
     }
 
@@ -371,7 +371,7 @@ impl<S: StateMachine> Replica<S> {
             return 0;
         }
         let outcome = self.read(&request.payload);
-        self.answer_read(&request, &outcome);
+        self.answer_judged(&request, &outcome);
         match outcome {
             Outcome::Reply(bytes) | Outcome::Refuse(bytes) => bytes.len(),
             Outcome::Pass(_) | Outcome::Handler(..) => 0,

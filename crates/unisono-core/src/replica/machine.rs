@@ -71,12 +71,12 @@ pub trait StateMachine {
         Outcome::Refuse(Bytes::from_static(b"this service has no reads"))
     }
 
-    /// True if this reply to a read says that the request had a right to something. Requests of addresses that have lately shown no
-    /// right wait behind those of the others, a command that [`StateMachine::admit`] refuses shows none either. So many addresses
-    /// without a right do not hold up a client that has one. It is asked for each read, so it must be quick. The default says that
-    /// every reply shows one; a refusal shows none.
-    fn shows_right(query: &Bytes, reply: &Bytes) -> bool {
-        let _ = (query, reply);
+    /// True if a caller's request shows in the present state that its client has a right to something, whether or not to what it asks
+    /// for. Requests of addresses that have lately shown none wait behind those of the others, and few of them are taken. So a client
+    /// with a right is not held up by many addresses without one. It is asked for each read, and for each command that
+    /// [`StateMachine::admit`] refuses, so it must be quick. The default says that every request shows a right.
+    fn shows_right(&self, request: &Bytes) -> bool {
+        let _ = request;
         true
     }
 

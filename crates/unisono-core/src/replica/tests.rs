@@ -20,8 +20,8 @@ struct Words(Vec<String>);
 impl StateMachine for Words {
     fn kind(request: &[u8]) -> Kind {
         match request {
-            b"read" | b"search" => Kind::Read,
-            b"look" | b"look around" => Kind::LocalRead,
+            b"read" | b"search" | b"pry" => Kind::Read,
+            b"look" | b"look around" | b"peep" => Kind::LocalRead,
             _ => Kind::Command,
         }
     }
@@ -31,6 +31,9 @@ impl StateMachine for Words {
     }
 
     fn admit(&self, request: &Bytes) -> Option<Outcome> {
+        if request == "break in" {
+            return Some(Outcome::Reply("no entry".into()));
+        }
         let has_key = self.0.iter().any(|word| word == "key");
         (request == "open" && !has_key).then(|| Outcome::Refuse("no key".into()))
     }
@@ -38,6 +41,10 @@ impl StateMachine for Words {
     fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Outcome> {
         assert_eq!(bytes, 1000);
         self.admit(beginning)
+    }
+
+    fn shows_right(&self, request: &Bytes) -> bool {
+        !matches!(&request[..], b"break in" | b"pry" | b"peep")
     }
 
     fn apply(&mut self, command: &Command<'_>) -> Outcome {
@@ -680,6 +687,20 @@ fn the_beginning_of_a_command_is_refused_once_a_majority_confirms_it_and_let_thr
     made.settle();
     assert_eq!(made.answer(3).unwrap(), "go on", "an earlier attempt may have been executed");
     assert_eq!(made.replicas[&1].account().waiting_bytes, 0);
+}
+
+#[test]
+fn a_request_that_shows_no_right_is_denied() {
+    let mut made = Made::of(&[1, 2]);
+    for (index, request) in (1..).zip(["break in", "pry", "peep", "read", "look"]) {
+        made.replica(1).handle_request(NOW, asked(index, 77, index.into(), false, request));
+        made.settle();
+        let seqno = made.seqno;
+        made.replica(1).handle_confirmed(seqno);
+        made.settle();
+    }
+    let answers = [1, 2, 3, 4, 5].map(|index| made.answer(index).unwrap());
+    assert_eq!(answers, ["denied: no entry", "denied: (2)", "denied: (2)", "(2)", "(2)"]);
 }
 
 #[test]

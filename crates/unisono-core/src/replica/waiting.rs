@@ -105,11 +105,6 @@ impl Asked {
         let Request { id, source, hops, deadline, .. } = *request;
         Asked { id, source, hops, deadline, handler, is_denied: false }
     }
-
-    /// Returns one that showed no right to what it asks for.
-    pub(super) fn denied(request: &Request) -> Asked {
-        Asked { is_denied: true, ..Asked::of(request) }
-    }
 }
 
 /// Those that wait for the outcome of one command.

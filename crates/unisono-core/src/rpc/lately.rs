@@ -15,22 +15,27 @@ pub(super) struct Lately {
     since: Time,
     now: BTreeSet<Source>,
     before: BTreeSet<Source>,
+    /// The one of this interval that was noted last: often the only one.
+    last: Option<Source>,
 }
 
 impl Lately {
     /// Remembers each address for this long, or up to twice this long.
     pub(super) fn new(now: Time, interval: Duration) -> Lately {
-        Lately { interval, since: now, now: BTreeSet::new(), before: BTreeSet::new() }
+        Lately { interval, since: now, now: BTreeSet::new(), before: BTreeSet::new(), last: None }
     }
 
     pub(super) fn has(&mut self, now: Time, source: Source) -> bool {
         self.forget(now);
-        self.now.contains(&source) || self.before.contains(&source)
+        self.last == Some(source) || self.now.contains(&source) || self.before.contains(&source)
     }
 
     pub(super) fn add(&mut self, now: Time, source: Source) {
         self.forget(now);
-        self.now.insert(source);
+        if self.last != Some(source) {
+            self.now.insert(source);
+            self.last = Some(source);
+        }
     }
 
     fn forget(&mut self, now: Time) {
@@ -38,7 +43,7 @@ impl Lately {
         if age >= self.interval || self.now.len() >= SOURCES_MAX {
             let before = core::mem::take(&mut self.now);
             self.before = if age < 2 * self.interval { before } else { BTreeSet::new() };
-            self.since = now;
+            (self.since, self.last) = (now, None);
         }
     }
 }

@@ -122,6 +122,33 @@ fn a_joiner_is_invited_by_one_that_joined_after_its_welcome() {
     assert_eq!(net.phase(second), Phase::Member);
 }
 
+// Seed 99322028 of `reset`: the coordinator died with its decision, and without the joiner the others had no quorum.
+#[test]
+fn a_joiner_that_has_prepared_votes_though_it_lacks_its_join() {
+    let mut net = group_of(3, 2);
+    let joiner = net.add(EntryMode::Join, unicast());
+    net.filter(move |seen| if seen.to != 1 && seen.has_join() { LOST } else { PROMPT });
+    let is_numbered = |net: &Net| net.size(1) == 4 && net.phase(joiner) == Phase::Joining;
+    assert!(net.run_until(MS, 3000 * MS, is_numbered), "the case was not reached");
+    let marks = net.group(joiner).marks();
+    let proposal = Proposal {
+        epoch: EpochId { counter: 1, coordinator: uid(0), nonce: 7 },
+        start: marks.received + 1,
+        members: vec![uid(1), uid(2)],
+        degraded: false,
+        forced: false,
+        tail: Vec::new(),
+    };
+    let ballot = Ballot { round: 4, coordinator: uid(0) };
+    let (before, after) = ([0, 1, 2].map(uid).to_vec(), [0, 1, 2, joiner].map(uid).to_vec());
+    let prepare = Prepare { ballot, members_min: 0, proposal, before, after };
+    let said = forge(net.group(0).tag(), marks.epoch, uid(0), 1_000_000, &[Frame::Prepare(prepare.into())]);
+    net.crash(0);
+    net.inject(joiner, address(0), &said);
+    net.drain(joiner);
+    assert!(net.run_until(MS, 3000 * MS, |net| net.epoch(1) > 0), "the joiner does not vote");
+}
+
 /// Adds a joiner that observes the group. All that it sends in the epoch is lost.
 fn unheard_joiner(net: &mut Net) -> usize {
     let joiner = net.add(EntryMode::Join, unicast());

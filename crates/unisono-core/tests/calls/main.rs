@@ -14,6 +14,7 @@ mod ordinary;
 mod plain_agreement;
 mod push_back;
 mod slots;
+mod strangers;
 #[path = "../wire/strategies.rs"]
 #[allow(dead_code)]
 mod strategies;

@@ -56,8 +56,19 @@ impl Trickler {
     }
 
     pub(crate) fn announce(&mut self, world: &mut World, port: Port, slot: u16, total: usize) -> Vec<Frame> {
+        self.request(world, port, (slot, 1), Payload::Parts { total: total as u32, part: PART })
+    }
+
+    /// Sends the request with this number in a slot.
+    pub(crate) fn request(
+        &mut self,
+        world: &mut World,
+        port: Port,
+        (slot, number): (u16, u64),
+        payload: Payload,
+    ) -> Vec<Frame> {
         let request = wire::Request {
-            attempt: Attempt { to: SERVER, slot, number: 1 },
+            attempt: Attempt { to: SERVER, slot, number },
             call: 1,
             finished_below: 1,
             port,
@@ -66,7 +77,7 @@ impl Trickler {
             again: false,
             left_ms: 60_000,
             wishes: None,
-            payload: Payload::Parts { total: total as u32, part: PART },
+            payload,
         };
         self.say(world, Frame::Request(request))
     }
@@ -78,7 +89,7 @@ impl Trickler {
     }
 }
 
-fn is_busy(frames: &[Frame]) -> bool {
+pub(crate) fn is_busy(frames: &[Frame]) -> bool {
     frames.iter().any(|frame| matches!(frame, Frame::Reject { reason: Rejection::Busy, .. }))
 }
 

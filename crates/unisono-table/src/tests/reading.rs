@@ -1,6 +1,7 @@
 //! Rules that readers found without a test.
 
 use super::*;
+use ::bytes::Bytes;
 use alloc::vec;
 
 #[test]
@@ -121,4 +122,41 @@ fn a_set_whose_first_capability_proves_nothing_is_refused_unread() {
     let lookup = Request::Query(Query::Lookup { places: vec![at(root, &long)] }).encode();
     assert_eq!(table.admit_beginning(&lookup, SET_BYTES_MAX), None);
     assert!(table.admit_beginning(&lookup, SET_BYTES_MAX + 17).is_some(), "only a file is so long");
+}
+
+#[test]
+fn a_request_shows_a_right_by_its_first_capability_whatever_it_asks_for() {
+    let (table, root) = founded();
+    let none = Capability { object: ObjectNumber(99), ..root };
+    let wrong = Capability { rights: Rights(root.rights.0 ^ 1), ..root };
+    let requests = |first: Capability| {
+        let place = || at(first, "nothing/here");
+        let row = Replacement { place: place(), capability: root, expected: None };
+        let (secret, owner, after) = (Check::from_bits(7), first, ObjectNumber(0));
+        let content = Bytes::from_static(b"content");
+        [
+            Request::Command(Command::CreateFile { place: place(), masks: None, secret, content }),
+            Request::Command(Command::DeleteRow { place: place() }),
+            Request::Command(Command::ReplaceSet { rows: vec![row] }),
+            Request::Command(Command::DeleteUnreachable { owner, created_through: 0 }),
+            Request::Query(Query::Lookup { places: vec![place(), at(root, "x")] }),
+            Request::LocalQuery(Query::List { place: place(), after: None }),
+            Request::Query(Query::Files { owner, after }),
+            Request::LocalQuery(Query::Changes { place: place(), from: 0 }),
+        ]
+    };
+    for (first, expected) in [(root, true), (none, false), (wrong, false)] {
+        for request in requests(first) {
+            assert_eq!(table.shows_right(&request.encode()), expected, "{request:?}");
+        }
+    }
+    let found = Command::Found { port: root.port, secret: Check::from_bits(1), service: Bytes::new() };
+    let without = [
+        Request::Command(found),
+        Request::Command(Command::ReplaceSet { rows: Vec::new() }),
+        Request::Query(Query::Lookup { places: Vec::new() }),
+        Request::Query(Query::Info),
+    ];
+    without.iter().for_each(|request| assert!(!table.shows_right(&request.encode()), "{request:?}"));
+    assert!(!table.shows_right(&Bytes::from_static(b"\x01\x02")));
 }

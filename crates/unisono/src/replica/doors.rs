@@ -9,7 +9,7 @@ use super::waits::block_on;
 use super::{NotServed, StateMachine, spawn};
 use crate::engine::Listed;
 use crate::options::Options;
-use crate::rpc::{PrivatePort, Request, Server, ServiceError};
+use crate::rpc::{PrivatePort, Server, ServiceError};
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
@@ -73,10 +73,7 @@ impl<S: StateMachine> Door<'_, S> {
                     }
                 }
             };
-            while let Ok(request) = server.get_request() {
-                let more = std::iter::from_fn(|| server.get_request_timeout(Duration::ZERO).ok().flatten());
-                let requests: Vec<Request> =
-                    std::iter::once(request).chain(more).take(REQUESTS_PER_STEP).collect();
+            while let Ok(requests) = server.get_requests(REQUESTS_PER_STEP) {
                 self.copy.step(|state, now| state.take_requests(now, requests, self.number));
             }
             last = Some(life);

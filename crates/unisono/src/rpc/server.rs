@@ -158,6 +158,22 @@ impl Server {
         self.service().shared.withdraw(self.service().port.0);
     }
 
+    /// Returns the requests that wait, at most `max`; blocks until there is one.
+    pub(crate) fn get_requests(&self, max: usize) -> Result<Vec<Request>, Withdrawn> {
+        let service = self.service();
+        let port = service.port.0;
+        let several = |calls: &mut Calls, now| {
+            if calls.is_withdrawn(port) {
+                return Attempt::Done(Err(Withdrawn));
+            }
+            let next = || calls.endpoint.poll_request_for(now, port);
+            let all: Vec<rpc::Request> = std::iter::from_fn(next).take(max).collect();
+            if all.is_empty() { Attempt::Wait(CallInterest::Request(port)) } else { Attempt::Taken(Ok(all)) }
+        };
+        let taken = service.shared.block(None, several).unwrap_or(Err(Withdrawn));
+        taken.map(|all| all.into_iter().map(|asked| Request::new(asked, service)).collect())
+    }
+
     /// Takes the next request, if there is one.
     pub(crate) fn try_next(&self, calls: &mut Calls, now: Time) -> Option<Request> {
         let service = self.service();

@@ -317,7 +317,8 @@ impl Group {
             // The inviter missed that it is no longer needed; the members may have purged what it would pull.
             return;
         }
-        let votes = self.is_member() || self.own_leave_is_logged();
+        // A joiner that does not hold its JOIN may have prepared: the coordinator that asked it to holds it. Others count on it too.
+        let votes = self.is_member() || self.own_leave_is_logged() || self.recovery.has_promised();
         if self.phase == Phase::Joining && !votes {
             // This joiner's JOIN may have a seqno already, and its vote may be needed. So it asks for the next seqno.
             self.ask_around();

@@ -275,9 +275,18 @@ impl Server {
             self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
+        let (mut place, mut is_stranger) = (None, false);
         // The client may mean a service of another instance that was at this port before.
-        let service = self.services.get(port).filter(|service| service.options.instance == instance);
-        let mut place = service.map(|service| service.place_for(common, source, of_life));
+        if let Some(service) =
+            self.services.get_mut(port).filter(|service| service.options.instance == instance)
+        {
+            is_stranger = service.is_stranger(now, source);
+            if is_stranger && !service.strangers.spend(now, source) {
+                common.counters.rejected += 1;
+                return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
+            }
+            place = Some(service.place_for(common, source, of_life));
+        }
         if place == Some(None) && self.drops_expired(now, common, port, source) {
             place = self.services.get(port).map(|service| service.place_for(common, source, of_life));
         }
@@ -285,11 +294,12 @@ impl Server {
             place = Some(Some(Place::Any));
         }
         let is_of_share = place == Some(Some(Place::OfShare));
-        let asked = Asked { port, call, finished_below, hops, again, is_of_share, deadline, wishes };
+        let asked =
+            Asked { port, call, finished_below, hops, again, is_of_share, is_stranger, deadline, wishes };
         let state = match (place, payload) {
             (None, _) => State::Rejected(Rejection::NotServed),
             (Some(None), _) => State::Rejected(Rejection::Busy),
-            (_, Payload::Whole(bytes)) => return self.queue(now, id, attempt, asked, bytes),
+            (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
             (_, Payload::Parts { total, .. }) if total > self.request_bytes_max(port) => {
                 return self.refuse_as_too_long(now, common, (id, attempt), port);
             }
@@ -339,8 +349,8 @@ impl Server {
         self.keep_reply(common, id, attempt.slot, attempt.number);
     }
 
-    fn queue(&mut self, now: Time, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
-        let port = asked.port;
+    fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
+        let (port, is_favoured) = (asked.port, !asked.is_stranger);
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(source) = self.sessions.get(id).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };
@@ -354,8 +364,7 @@ impl Server {
             });
             self.budget.queued -= before - service.queue.len();
         }
-        let is_entitled = service.entitled.has(now, source);
-        service.queue.push(source, (id, attempt.slot, attempt.number), is_entitled);
+        service.queue.push(source, (id, attempt.slot, attempt.number), is_favoured);
         self.budget.queued += 1;
     }
 
@@ -384,7 +393,7 @@ impl Server {
         if incoming.is_whole() {
             let (asked, request) = (asked.clone(), incoming.take_bytes());
             common.probe(Probe::RequestPutTogether);
-            self.queue(now, id, attempt, asked, request);
+            self.queue(id, attempt, asked, request);
             self.tell(id, attempt.slot);
         } else {
             let shows_beginning = part.index == 0 && is_news && incoming.is_long();

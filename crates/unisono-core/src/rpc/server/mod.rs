@@ -55,6 +55,8 @@ use slow::Slow;
 const SERVICES_MAX: usize = 256;
 /// An address is entitled for a minute, or up to twice as long, after a request of it showed a right.
 const ENTITLED_FOR: Duration = Duration::from_secs(60);
+/// For this long after a request of an entitled address the number of requests of the others is limited.
+const ENTITLED_ASK_WITHIN: Duration = Duration::from_secs(1);
 /// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
 const RETIRED_MAX: usize = 64;
 
@@ -98,8 +100,12 @@ struct Service {
     options: ServeOptions,
     /// Requests that wait: session, slot and attempt number. Those of entitled addresses go first.
     queue: FavouredFirst<(SessionId, u16, u64)>,
-    /// Addresses whose requests have lately shown a right: they got a reply that denies them none.
+    /// Addresses whose requests have lately shown a right: they got a reply, and no denial.
     entitled: Lately,
+    /// When one of them asked last, or was answered.
+    entitled_at: Option<Time>,
+    /// Limits the requests of the others while they ask.
+    strangers: WorkBudget,
     /// Large requests whose beginnings wait to be looked at, likewise.
     beginnings: Lanes<(SessionId, u16, u64)>,
     /// True if the application got a beginning last: it gets a whole request next, if one waits.
@@ -137,6 +143,18 @@ struct InHand {
     is_of_share: bool,
     /// It is only the beginning of a request.
     is_beginning: bool,
+}
+
+impl Service {
+    /// True if this address, which asks now, has shown no right while others ask that have.
+    #[inline]
+    fn is_stranger(&mut self, now: Time, source: Source) -> bool {
+        if self.entitled.has(now, source) {
+            self.entitled_at = Some(now);
+            return false;
+        }
+        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+    }
 }
 
 impl Server {
@@ -205,7 +223,8 @@ impl Server {
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
         let (queue, beginnings, gave_beginning) = (FavouredFirst::default(), Lanes::default(), false);
-        let entitled = Lately::new(Time::ZERO, ENTITLED_FOR);
+        let (entitled, entitled_at) = (Lately::new(Time::ZERO, ENTITLED_FOR), None);
+        let strangers = WorkBudget::new(Time::ZERO);
         let (finished, of_sources) = (Finished::default(), Counts::default());
         let incomplete = 0;
         let service = Service {
@@ -213,6 +232,8 @@ impl Server {
             options,
             queue,
             entitled,
+            entitled_at,
+            strangers,
             beginnings,
             gave_beginning,
             pending,
@@ -275,7 +296,7 @@ impl Server {
             let service = self.services.get_mut(port)?;
             if service.gives_beginning() {
                 return self
-                    .poll_beginning(now, common, port)
+                    .poll_beginning(common, port)
                     .or_else(|| self.poll_request_for(now, common, port));
             }
             let (id, slot, number) = service.queue.pop()?;
@@ -294,13 +315,13 @@ impl Server {
             self.change(id, slot, State::InHand);
             common.counters.requests += 1;
             self.hand_over(source, payload.len());
-            return Some(self.hand_out(now, (id, slot, number), source, asked, payload, None));
+            return Some(self.hand_out((id, slot, number), source, asked, payload, None));
         }
     }
 
     /// Returns the next beginning of a large request for this port that is not whole yet.
     #[cold]
-    fn poll_beginning(&mut self, now: Time, common: &mut Common, port: Port) -> Option<Request> {
+    fn poll_beginning(&mut self, common: &mut Common, port: Port) -> Option<Request> {
         loop {
             let (id, slot, number) = self.services.get_mut(port)?.beginnings.pop()?;
             self.budget.queued -= 1;
@@ -313,7 +334,7 @@ impl Server {
             let Some(payload) = incoming.beginning() else { continue };
             let (asked, whole) = (asked.clone(), incoming.total());
             common.probe(Probe::BeginningHandedOut);
-            return Some(self.hand_out(now, (id, slot, number), source, asked, payload, Some(whole)));
+            return Some(self.hand_out((id, slot, number), source, asked, payload, Some(whole)));
         }
     }
 
@@ -321,7 +342,6 @@ impl Server {
     #[inline]
     fn hand_out(
         &mut self,
-        now: Time,
         (session, slot, number): (SessionId, u16, u64),
         source: Source,
         asked: Asked,
@@ -331,9 +351,7 @@ impl Server {
         let bytes = if whole.is_some() { 0 } else { payload.len() };
         self.generation += 1;
         let (generation, is_beginning) = (self.generation, whole.is_some());
-        let Asked { port, hops, is_of_share, .. } = asked;
-        let is_stranger =
-            self.services.get_mut(port).is_some_and(|service| !service.entitled.has(now, source));
+        let Asked { port, hops, is_of_share, is_stranger, .. } = asked;
         let held = InHand {
             generation,
             session,
@@ -399,12 +417,15 @@ impl Server {
         }
         let in_hand = self.take_in_hand(id).ok_or(AnswerError::Over)?;
         let is_large = reply.len() > common.whole_bytes_max();
-        let options = self.services.get(in_hand.port).filter(|_| is_large).map(|service| service.options);
-        let parts_max = options.unwrap_or_default().reply_parts_max;
-        if verdict == Verdict::Replied
-            && let Some(service) = self.services.get_mut(in_hand.port)
-        {
-            service.entitled.add(now, in_hand.source);
+        let mut parts_max = ServeOptions::default().reply_parts_max;
+        if let Some(service) = self.services.get_mut(in_hand.port) {
+            if is_large {
+                parts_max = service.options.reply_parts_max;
+            }
+            if verdict == Verdict::Replied {
+                service.entitled.add(now, in_hand.source);
+                service.entitled_at = Some(now);
+            }
         }
         let has_bytes = !reply.is_empty();
         let refused = verdict == Verdict::Refused;

@@ -127,6 +127,8 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) again: bool,
     /// It has one of the places that are kept for the shares of addresses.
     pub(in crate::rpc) is_of_share: bool,
+    /// Its address had shown no right when it came, while others asked that had.
+    pub(in crate::rpc) is_stranger: bool,
     pub(in crate::rpc) deadline: Time,
     pub(in crate::rpc) wishes: Option<Box<Wishes>>,
 }

@@ -1,0 +1,98 @@
+//! Requests of addresses that have shown no right wait behind those of addresses that have, and few of them are taken.
+
+use crate::trickle::{Trickler, is_busy};
+use crate::world::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::Payload;
+use unisono_core::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+
+/// Returns a server, and its port.
+fn server() -> (World, Port) {
+    let mut world = World::new();
+    let port = world.start(1).endpoint.serve(PRIVATE, ServeOptions::default()).unwrap();
+    (world, port)
+}
+
+/// Lets host 2 call, and get this answer.
+fn call_answered(world: &mut World, port: Port, answer: fn(&mut Endpoint, Time, RequestId)) {
+    let call = world.call(2, port, b"mine", Duration::from_secs(10));
+    world.run(MS);
+    let (request, now) = (world.take(1).unwrap(), world.now);
+    answer(&mut world.host(1).endpoint, now, request.id);
+    assert!(world.wait(2, call).1.is_ok());
+}
+
+fn replies(endpoint: &mut Endpoint, now: Time, id: RequestId) {
+    endpoint.reply(now, id, "yours".into()).unwrap();
+}
+
+fn denies(endpoint: &mut Endpoint, now: Time, id: RequestId) {
+    endpoint.deny(now, id, "not yours".into()).unwrap();
+}
+
+/// Lets this many other addresses ask, and then host 2. Returns after how many of the others it has its turn, and whether it
+/// counts as a stranger then.
+fn turn_of_2(world: &mut World, port: Port, others: &mut [Trickler], number: u64) -> (usize, bool) {
+    for other in others.iter_mut() {
+        other.request(world, port, (0, number), Payload::Whole("worthless".into()));
+    }
+    world.call(2, port, b"mine", Duration::from_secs(10));
+    world.run(MS);
+    let client = world.host(2).endpoint.uid();
+    let taken: Vec<Request> = std::iter::from_fn(|| world.take(1)).collect();
+    let turn = taken.iter().position(|request| request.client == client).unwrap();
+    let now = world.now;
+    taken.iter().for_each(|request| denies(&mut world.host(1).endpoint, now, request.id));
+    (turn, taken[turn].is_stranger)
+}
+
+#[test]
+fn an_address_that_has_shown_a_right_goes_before_others() {
+    for (answer, expected) in [(replies as fn(&mut _, _, _), 0), (denies, 20)] {
+        let (mut world, port) = server();
+        let mut others: Vec<_> = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+        world.start(2);
+        call_answered(&mut world, port, answer);
+        assert_eq!(turn_of_2(&mut world, port, &mut others, 2), (expected, false));
+        // That it was denied something since takes nothing from it for a while.
+        assert_eq!(turn_of_2(&mut world, port, &mut others, 3), (expected, false));
+        world.run(Duration::from_secs(130));
+        let mut others: Vec<_> = (40..60).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+        assert_eq!(turn_of_2(&mut world, port, &mut others, 4), (20, false), "that was long ago");
+    }
+}
+
+#[test]
+fn few_strangers_are_taken_a_second_while_an_address_asks_that_has_shown_a_right() {
+    for (answer, most) in [(replies as fn(&mut _, _, _), 64), (denies, 512)] {
+        let (mut world, port) = server();
+        let mut stranger = Trickler::new(&mut world, port, 20);
+        world.start(2);
+        call_answered(&mut world, port, answer);
+        call_answered(&mut world, port, answer);
+        let mut taken = 0;
+        for slot in 0..512 {
+            let answers = stranger.request(&mut world, port, (slot, 2), Payload::Whole("worthless".into()));
+            taken += usize::from(!is_busy(&answers));
+        }
+        assert_eq!(taken, most);
+        // Another one has its share.
+        let mut newcomer = Trickler::new(&mut world, port, 21);
+        assert!(!is_busy(&newcomer.request(&mut world, port, (0, 2), Payload::Whole("new".into()))));
+        call_answered_in_turn(&mut world, port);
+    }
+}
+
+/// Lets host 2 call, and answers all requests.
+fn call_answered_in_turn(world: &mut World, port: Port) {
+    let call = world.call(2, port, b"mine", Duration::from_secs(10));
+    world.run(MS);
+    while let Some(request) = world.take(1) {
+        let now = world.now;
+        replies(&mut world.host(1).endpoint, now, request.id);
+    }
+    assert!(world.wait(2, call).1.is_ok());
+}
