@@ -167,6 +167,7 @@ impl<S: StateMachine> Replica<S> {
         if let Some(wishes) = &mut request.wishes {
             wishes.quality = Quality::ORDERED;
         }
+        request.again = true;
         self.let_through(request);
     }
 
@@ -211,7 +212,7 @@ impl<S: StateMachine> Replica<S> {
         let known = self.known_outcome(&request);
         let outcome = match self.refusal_of(&request) {
             // It has taken effect, whatever the state and the handlers are now.
-            _ if let Some(known) = known => known,
+            _ if let Some(known) = known => return self.answer_judged(&request, &known),
             _ if !is_repeat && request.whole_bytes.is_none() && self.lacks_holder(&request) => {
                 return self.refuse_for_want_of_holder(&request);
             }
@@ -238,7 +239,9 @@ impl<S: StateMachine> Replica<S> {
             return self.answer(Asked::of(&request), &refusal);
         }
         let cost = S::cost(&request.payload);
-        self.waiting.add_request(request, cost);
+        // Neither a repeat nor one more request for a command that waits was admitted.
+        let is_denied = (waits || request.again) && !self.shows_right(&request);
+        self.waiting.add_request(request, cost, is_denied);
         self.submit_in_turn();
     }
 
@@ -342,8 +345,12 @@ impl<S: StateMachine> Replica<S> {
 
     /// Answers a read, or refuses a command before the order, and notes whether it showed a right.
     fn answer_judged(&mut self, request: &Request, outcome: &Outcome) {
-        let is_denied = self.machine().is_some_and(|machine| !machine.shows_right(&request.payload));
+        let is_denied = !self.shows_right(request);
         self.answer(Asked { is_denied, ..Asked::of(request) }, outcome);
+    }
+
+    fn shows_right(&self, request: &Request) -> bool {
+        self.machine().is_none_or(|machine| machine.shows_right(&request.payload))
     }
 
     /// Answers requests whose turn it is: a few at a time, since everything else waits meanwhile. The others follow at once,

@@ -704,6 +704,21 @@ fn a_request_that_shows_no_right_is_denied() {
 }
 
 #[test]
+fn a_repeat_without_a_right_is_denied_too_and_so_are_copies_of_it() {
+    let mut made = Made::of(&[1, 2]);
+    made.replica(1).handle_request(NOW, asked(1, 77, 1, true, "break in"));
+    made.replica(1).handle_request(NOW, asked(2, 77, 1, false, "break in"));
+    made.settle();
+    made.replica(1).handle_request(NOW, asked(3, 77, 1, false, "break in"));
+    made.settle();
+    let seqno = made.seqno;
+    made.replica(1).handle_confirmed(seqno);
+    made.settle();
+    let answers = [1, 2, 3].map(|index| made.answer(index).unwrap());
+    assert_eq!(answers, ["denied: no entry"; 3], "it was ordered, and its outcome is known");
+}
+
+#[test]
 fn a_beginning_under_the_number_of_a_command_that_waits_is_looked_at_too() {
     let mut made = Made::of(&[1, 2]);
     made.replica(1).handle_request(NOW, asked(1, 77, 1, false, "shut"));

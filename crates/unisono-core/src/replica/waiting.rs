@@ -167,9 +167,9 @@ impl Waiting {
 
     /// Adds a caller's request. One whose command waits here waits for the same outcome, and orders nothing, however often a client
     /// repeats its call. What may have dropped the command, such as a reset, submits it again (`Replica::submit_all_commands`).
-    pub(super) fn add_request(&mut self, request: Request, cost: u32) {
+    pub(super) fn add_request(&mut self, request: Request, cost: u32, is_denied: bool) {
         let key = (request.client, request.call);
-        let (asked, deadline) = (Asked::of(&request), request.deadline);
+        let (asked, deadline) = (Asked { is_denied, ..Asked::of(&request) }, request.deadline);
         let (source, length) = (request.source, request.payload.len() + COMMAND_HEAD_BYTES);
         let (is_new, cost) = (!self.commands.contains_key(&key), cost.max(1));
         if is_new {
@@ -437,7 +437,7 @@ mod tests {
     fn with(window: u32, requests: &[(u8, CallNumber)]) -> Waiting {
         let mut waiting = Waiting::new(Uid(77), window);
         for (host, call) in requests {
-            waiting.add_request(request(*host, *call), 1);
+            waiting.add_request(request(*host, *call), 1, false);
         }
         waiting
     }
@@ -446,7 +446,7 @@ mod tests {
     fn an_address_with_many_commands_holds_up_another_for_one_turn() {
         let mut waiting = with(2, &[(1, 1), (1, 2), (1, 3), (1, 4)]);
         assert_eq!(turns(&mut waiting), [(1, 1), (1, 2)]);
-        waiting.add_request(request(2, 1), 1);
+        waiting.add_request(request(2, 1), 1, false);
         assert_eq!(turns(&mut waiting), [], "two have no place");
         waiting.note_placed(Uid(1), 1);
         waiting.note_placed(Uid(1), 1);
@@ -465,9 +465,9 @@ mod tests {
         let large =
             |host, call| Request { payload: Bytes::from(alloc::vec![0; 300 << 10]), ..request(host, call) };
         let mut waiting = Waiting::new(Uid(77), 256);
-        (1..=5).for_each(|host| waiting.add_request(large(host, 1), 76));
+        (1..=5).for_each(|host| waiting.add_request(large(host, 1), 76, false));
         assert_eq!(turns(&mut waiting), [(1, 1), (2, 1)]);
-        waiting.add_request(request(9, 1), 1);
+        waiting.add_request(request(9, 1), 1, false);
         waiting.note_placed(Uid(1), 1);
         assert_eq!(turns(&mut waiting), [], "both wait for their outcomes");
         waiting.take(Uid(1), 1).unwrap();
@@ -480,7 +480,7 @@ mod tests {
     fn an_earlier_attempt_that_gets_its_place_late_takes_no_turn_from_a_repeat() {
         let mut waiting = with(1, &[(2, 1), (1, 1)]);
         assert_eq!(turns(&mut waiting), [(2, 1)]);
-        waiting.add_request(request(1, 2), 50);
+        waiting.add_request(request(1, 2), 50, false);
         waiting.note_placed(Uid(1), 2);
         waiting.take(Uid(1), 2).unwrap();
         assert_eq!((waiting.unplaced, waiting.under_way_cost), (1, 0));
@@ -492,8 +492,8 @@ mod tests {
     fn repeats_order_nothing_more_and_are_all_answered() {
         let mut waiting = with(1, &[(1, 1), (1, 2)]);
         assert_eq!(turns(&mut waiting), [(1, 1)]);
-        waiting.add_request(request(1, 1), 1);
-        waiting.add_request(request(1, 2), 1);
+        waiting.add_request(request(1, 1), 1, false);
+        waiting.add_request(request(1, 2), 1, false);
         assert_eq!(turns(&mut waiting), []);
         let submitted: Vec<CallNumber> = waiting.commands(NOW).iter().map(|ordered| ordered.call).collect();
         assert_eq!(submitted, [1], "after a reset; the other one waits for its turn");
@@ -507,12 +507,12 @@ mod tests {
         assert_eq!(turns(&mut waiting), [(1, 1)]);
         let (_, requests) = waiting.drop_expired(LATER);
         assert_eq!((requests.len(), waiting.is_empty(), waiting.unplaced), (3, true, 0));
-        waiting.add_request(request(3, 1), 1);
+        waiting.add_request(request(3, 1), 1, false);
         assert_eq!(turns(&mut waiting), [(3, 1)]);
         assert_eq!((waiting.take_requests().len(), waiting.unplaced), (1, 0));
         // Own commands wait for no turn, and take part in the number.
         waiting.add_own(NOW, Bytes::new(), LATER, None);
-        waiting.add_request(request(1, 1), 1);
+        waiting.add_request(request(1, 1), 1, false);
         assert_eq!(turns(&mut waiting), []);
         waiting.note_placed(Uid(77), 1);
         assert_eq!(turns(&mut waiting), [(1, 1)]);
