@@ -24,7 +24,7 @@ fn call_of(world: &mut World, host: u16, port: Port, answer: fn(&mut Endpoint, T
     world.run(MS);
     let (request, now) = (world.take(1).unwrap(), world.now);
     answer(&mut world.host(1).endpoint, now, request.id);
-    world.wait(host, call);
+    let _answer = world.wait(host, call);
 }
 
 fn call_answered(world: &mut World, port: Port, answer: fn(&mut Endpoint, Time, RequestId)) {
