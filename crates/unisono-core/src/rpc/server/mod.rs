@@ -104,8 +104,6 @@ struct Service {
     entitled: Lately,
     /// When one of them asked last, or was answered.
     entitled_at: Option<Time>,
-    /// True if the application has denied a request: only such a service tells those apart that show a right.
-    denies: bool,
     /// Limits the requests of the others while they ask.
     strangers: WorkBudget,
     /// Large requests whose beginnings wait to be looked at, likewise.
@@ -155,7 +153,7 @@ impl Service {
             self.entitled_at = Some(now);
             return false;
         }
-        self.denies && self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
     }
 }
 
@@ -226,7 +224,7 @@ impl Server {
         let pending = self.requests_in_hand(port);
         let (queue, beginnings, gave_beginning) = (FavouredFirst::default(), Lanes::default(), false);
         let (entitled, entitled_at) = (Lately::new(Time::ZERO, ENTITLED_FOR), None);
-        let (denies, strangers) = (false, WorkBudget::new(Time::ZERO));
+        let strangers = WorkBudget::new(Time::ZERO);
         let (finished, of_sources) = (Finished::default(), Counts::default());
         let incomplete = 0;
         let service = Service {
@@ -235,7 +233,6 @@ impl Server {
             queue,
             entitled,
             entitled_at,
-            denies,
             strangers,
             beginnings,
             gave_beginning,
@@ -425,7 +422,6 @@ impl Server {
             if is_large {
                 parts_max = service.options.reply_parts_max;
             }
-            service.denies |= verdict == Verdict::Denied;
             if verdict == Verdict::Replied {
                 service.entitled.add(now, in_hand.source);
                 service.entitled_at = Some(now);
