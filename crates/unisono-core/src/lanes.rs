@@ -109,13 +109,19 @@ pub(crate) fn is_costly(cost: u32) -> bool {
 pub(crate) struct FavouredFirst<T> {
     favoured: Lanes<T>,
     others: Lanes<T>,
-    /// Number of turns of favoured requests since the last one of another.
+    /// Number of turns of favoured requests since the last one of another, and what it was before the last turn.
     favoured_in_a_row: u32,
+    before: u32,
 }
 
 impl<T> Default for FavouredFirst<T> {
     fn default() -> FavouredFirst<T> {
-        FavouredFirst { favoured: Lanes::default(), others: Lanes::default(), favoured_in_a_row: 0 }
+        FavouredFirst {
+            favoured: Lanes::default(),
+            others: Lanes::default(),
+            favoured_in_a_row: 0,
+            before: 0,
+        }
     }
 }
 
@@ -134,17 +140,23 @@ impl<T> FavouredFirst<T> {
     pub(crate) fn pop(&mut self) -> Option<T> {
         let is_due = self.favoured.len() == 0 || self.favoured_in_a_row >= FAVOURED_IN_A_ROW;
         if is_due && let Some(other) = self.others.pop() {
-            self.favoured_in_a_row = 0;
+            (self.before, self.favoured_in_a_row) = (self.favoured_in_a_row, 0);
             return Some(other);
         }
-        let favoured = self.favoured.pop()?;
-        self.favoured_in_a_row = self.favoured_in_a_row.saturating_add(1);
-        Some(favoured)
+        self.pop_favoured()
     }
 
     /// Removes the first favoured request of the lane whose turn it is.
     pub(crate) fn pop_favoured(&mut self) -> Option<T> {
-        self.favoured.pop()
+        let favoured = self.favoured.pop()?;
+        self.before = self.favoured_in_a_row;
+        self.favoured_in_a_row = self.favoured_in_a_row.saturating_add(1);
+        Some(favoured)
+    }
+
+    /// Notes that the request that was removed last is over: it had no turn.
+    pub(crate) fn take_back_turn(&mut self) {
+        self.favoured_in_a_row = self.before;
     }
 
     /// Returns the first request of this address: a favoured one, if it has one.
@@ -233,8 +245,16 @@ mod tests {
         let next: Vec<u32> = core::iter::from_fn(|| lanes.pop()).take(20).collect();
         let expected = (300..308).chain([2]).chain(308..316).chain([3]).chain([316, 317]);
         assert_eq!(next, expected.collect::<Vec<u32>>());
-        lanes.retain(|request| *request > 198);
-        assert_eq!((lanes.len(), lanes.pop()), (4, Some(318)));
+        // The next turn but one of a favoured request is another's, unless what had it was over.
+        let expected: Vec<u32> = (318..320).collect();
+        assert_eq!([lanes.pop_favoured(), lanes.pop_favoured()].map(Option::unwrap).as_slice(), expected);
+        (0..20).for_each(|number| lanes.push(Source::of_host(201), 320 + number, true));
+        assert_eq!([lanes.pop(), lanes.pop(), lanes.pop(), lanes.pop()], [320, 321, 322, 323].map(Some));
+        assert_eq!(lanes.pop(), Some(4));
+        lanes.take_back_turn();
+        assert_eq!((lanes.pop(), lanes.pop()), (Some(5), Some(324)));
+        lanes.retain(|request| *request > 198 && *request < 326);
+        assert_eq!((lanes.len(), lanes.pop()), (3, Some(325)));
     }
 
     #[test]

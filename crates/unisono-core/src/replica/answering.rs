@@ -92,12 +92,11 @@ impl<S: StateMachine> Replica<S> {
             _ => {}
         }
         let answer = match outcome {
-            Outcome::Reply(reply) if asked.is_denied => Answer::Deny(reply.clone()),
-            Outcome::Reply(reply) => Answer::Reply(reply.clone()),
+            Outcome::Reply(reply) => asked.replied(reply.clone()),
             Outcome::Refuse(reason) => Answer::Refuse(reason.clone()),
             Outcome::Pass(word) | Outcome::Handler(_, word) => match self.others().first() {
                 Some(other) if asked.hops == 0 => Answer::Forward(other.address),
-                _ => Answer::Reply(self.taken_over(word)),
+                _ => asked.replied(self.taken_over(word)),
             },
         };
         self.outputs.push_back(Output::Answer(asked.id, answer));

@@ -174,7 +174,7 @@ impl<S: StateMachine> Replica<S> {
         let answer = match holder {
             None => Answer::Refuse(Bytes::from_static(HELD_NO_LONGER)),
             Some(holder) if holder == self.me || self.answers_for_another(asked.hops) => {
-                Answer::Reply(self.taken_over(outcome.bytes()))
+                asked.replied(self.taken_over(outcome.bytes()))
             }
             Some(holder) => match self.address_of(holder) {
                 // It cannot be forwarded any further.

@@ -6,7 +6,7 @@
 //! first one for a few places of the order alone, and costly commands of any number of addresses hold up a cheap one for those
 //! under way and one more.
 
-use super::types::CommandNumber;
+use super::types::{Answer, CommandNumber};
 use super::word::{COMMAND_HEAD_BYTES, Ordered};
 use crate::identity::{EpochId, Uid};
 use crate::lanes::{FavouredFirst, is_costly};
@@ -104,6 +104,11 @@ impl Asked {
         let handler = request.handler().map(Box::from);
         let Request { id, source, hops, deadline, .. } = *request;
         Asked { id, source, hops, deadline, handler, is_denied: false }
+    }
+
+    /// Returns the answer with this reply.
+    pub(super) fn replied(&self, reply: Bytes) -> Answer {
+        if self.is_denied { Answer::Deny(reply) } else { Answer::Reply(reply) }
     }
 }
 

@@ -5,13 +5,15 @@
 //! or invents new ones, must not occupy the thread that also serves the groups of this process. Work beyond the budget
 //! is not done; the processes that wait for it ask again. One source address cannot spend all of it: the other ones have a
 //! reserve of the same size, of which each has a share. Many addresses together can. So those that got nothing for a second
-//! have a budget of their own, and those that got nothing for ten seconds another: addresses that ask without end spend little
-//! of these.
+//! have a budget of their own, and those that got less than three tasks in ten seconds another: addresses that ask without end
+//! spend little of these, and a newcomer has its first tasks.
 
 use super::lately::Lately;
 use crate::shares::{Bound, Source};
 use crate::time::Time;
 use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Unbounded};
 use core::time::Duration;
 
@@ -23,8 +25,9 @@ const EVERY_OF_IDLE: Duration = Duration::from_millis(2);
 const TASKS_AT_ONCE: u32 = 128;
 const AT_ONCE: Bound = Bound { most: TASKS_AT_ONCE as usize, part: 4 };
 
-/// A source that has spent nothing for this long, or up to twice this long, has the other budgets besides.
-const IDLE_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// The other budgets are for sources that spent fewer tasks than this in this time, or in up to twice this time.
+const IDLE: [(usize, Duration); 2] = [(1, Duration::from_secs(1)), (3, Duration::from_secs(10))];
+
 /// A budget of tasks.
 #[derive(Clone, Debug)]
 pub(super) struct WorkBudget {
@@ -34,9 +37,9 @@ pub(super) struct WorkBudget {
 
 impl WorkBudget {
     pub(super) fn new(now: Time) -> WorkBudget {
-        let of_idle = IDLE_AFTER.map(|after| OfIdle {
+        let of_idle = IDLE.map(|(tasks, within)| OfIdle {
             budget: Budget::new(now, EVERY_OF_IDLE),
-            spenders: Lately::new(now, after),
+            spenders: vec![Lately::new(now, within); tasks],
         });
         WorkBudget { of_all: Budget::new(now, BUDGET_EVERY), of_idle }
     }
@@ -46,22 +49,31 @@ impl WorkBudget {
         let is_admitted = self.of_all.spend(now, source)
             || self.of_idle.iter_mut().any(|of_idle| of_idle.spend(now, source));
         if is_admitted {
-            self.of_idle.iter_mut().for_each(|of_idle| of_idle.spenders.add(now, source));
+            self.of_idle.iter_mut().for_each(|of_idle| of_idle.note(now, source));
         }
         is_admitted
     }
 }
 
-/// The budget of sources that have spent nothing for a while.
+/// The budget of sources that have spent little for a while.
 #[derive(Clone, Debug)]
 struct OfIdle {
     budget: Budget,
-    spenders: Lately,
+    /// Those that have lately spent one task, two, and so on.
+    spenders: Vec<Lately>,
 }
 
 impl OfIdle {
     fn spend(&mut self, now: Time, source: Source) -> bool {
-        !self.spenders.has(now, source) && self.budget.spend(now, source)
+        self.spenders.iter_mut().any(|spenders| !spenders.has(now, source)) && self.budget.spend(now, source)
+    }
+
+    fn note(&mut self, now: Time, source: Source) {
+        for spenders in &mut self.spenders {
+            if !spenders.has(now, source) {
+                return spenders.add(now, source);
+            }
+        }
     }
 }
 
@@ -167,6 +179,16 @@ mod tests {
         assert_eq!(all.count(), 3 * 128);
     }
 
+    #[test]
+    fn a_newcomer_has_three_tasks_beside_many_that_ask_for_all() {
+        let mut budget = WorkBudget::new(at(0));
+        for index in 0..4_000 {
+            budget.spend(at(u64::from(index) * 125), numbered(index % 300));
+        }
+        let now = at(500_000);
+        assert_eq!((0..10).filter(|_| budget.spend(now, numbered(1000))).count(), 3);
+    }
+
     fn numbered(index: u32) -> Source {
         core::net::IpAddr::from((0x0a00_0000 + index).to_be_bytes()).into()
     }
@@ -189,7 +211,7 @@ mod tests {
         }
         assert_eq!((missed, later), (0, 0));
         assert!((7_000..11_700).contains(&done), "{done}");
-        assert!(again < 300, "only from the first budget: {again}");
+        assert!(again > 850, "a newcomer has a second task: {again}");
         // One of them that asks no longer is new again after a while.
         let later = at(29_000_000);
         (0..128).for_each(|index| _ = budget.spend(later, numbered(2000 + index)));

@@ -90,6 +90,33 @@ fn few_strangers_are_taken_a_second_while_an_address_asks_that_has_shown_a_right
     }
 }
 
+#[test]
+fn strangers_have_half_of_the_places_while_the_application_stands_still() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 64, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    let mut strangers: Vec<_> = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    world.start(2);
+    call_answered(&mut world, port, replies);
+    call_answered(&mut world, port, replies);
+    let mut taken = 0;
+    for slot in 0..4 {
+        for stranger in &mut strangers {
+            let answers = stranger.request(&mut world, port, (slot, 2), Payload::Whole("worthless".into()));
+            taken += usize::from(!is_busy(&answers));
+        }
+    }
+    assert_eq!(taken, 25, "the last of the 32 are for addresses that have none");
+    let mut newcomer = Trickler::new(&mut world, port, 40);
+    assert!(!is_busy(&newcomer.request(&mut world, port, (0, 2), Payload::Whole("new".into()))));
+    let calls: Vec<_> = (0..40).map(|_| world.call(2, port, b"mine", Duration::from_secs(10))).collect();
+    world.run(MS);
+    assert_eq!(world.host(1).endpoint.requests_waiting(port), 26 + calls.len());
+    // Their places are free again.
+    call_answered_in_turn(&mut world, port);
+    assert!(!is_busy(&strangers[0].request(&mut world, port, (0, 3), Payload::Whole("again".into()))));
+}
+
 /// Lets host 2 call, and answers all requests.
 fn call_answered_in_turn(world: &mut World, port: Port) {
     let call = world.call(2, port, b"mine", Duration::from_secs(10));

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unisono::rpc::{PrivatePort, Server};
+use unisono::rpc::{PrivatePort, Request, Server};
 use unisono_table::{
     CAPABILITY_BYTES, Capability, Check, ObjectNumber, Port, Query, Request as TableRequest, Rights,
 };
@@ -41,6 +41,13 @@ pub(crate) struct Begun {
     pub(crate) bytes: u64,
     /// Number of the last command in it.
     pub(crate) number: u64,
+}
+
+/// Why a question has no answer.
+enum Refusal {
+    /// The reply of the table: its client does not own the root.
+    NotOwner(Bytes),
+    Reason(&'static str),
 }
 
 /// A backup that is being fetched.
@@ -74,17 +81,38 @@ fn serve(shared: &Shared, server: &Server) {
     while shared.is_serving() {
         let Ok(request) = server.get_request_aside(Some(LOOKS_EVERY)) else { return };
         kept.retain(|backup: &Kept| backup.asked_at.elapsed() < KEPT_FOR);
-        let Some(request) = request else { continue };
-        let answer = match PieceQuestion::decode(request.payload()) {
-            Some(question) => give(shared, &mut kept, &question),
-            None => begin(shared, &mut kept, request.payload(), server.address()),
-        };
-        // If an answer fails, the client does not wait any longer.
-        let _ = match answer {
-            Ok(reply) => request.reply(reply),
-            Err(reason) => request.refuse(reason),
-        };
+        // All that wait share one confirmation: anyone with the clients' key may ask.
+        let more = std::iter::from_fn(|| server.get_request_aside(Some(Duration::ZERO)).ok().flatten());
+        let waiting: Vec<Request> =
+            request.into_iter().chain(more.take(usize::from(QUESTIONS_MAX))).collect();
+        let (pieces, others): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|request| PieceQuestion::decode(request.payload()).is_some());
+        for request in pieces {
+            if let Some(question) = PieceQuestion::decode(request.payload()) {
+                answer(request, give(shared, &mut kept, &question));
+            }
+        }
+        if !others.is_empty() {
+            // After this the state has everything that was answered before.
+            let is_confirmed = shared.replica.barrier().is_ok();
+            for request in others {
+                let begun = match is_confirmed {
+                    true => begin(shared, &mut kept, request.payload(), server.address()),
+                    false => Err(Refusal::Reason(NOT_HERE)),
+                };
+                answer(request, begun);
+            }
+        }
     }
+}
+
+/// Answers a question. If that fails, the client does not wait any longer.
+fn answer(request: Request, answer: Result<Bytes, Refusal>) {
+    let _ = match answer {
+        Ok(reply) => request.reply(reply),
+        Err(Refusal::NotOwner(reply)) => request.deny(reply),
+        Err(Refusal::Reason(reason)) => request.refuse(reason),
+    };
 }
 
 /// Begins a backup for an owner of the root. The question is one for files that owners may ask, with the same refusals.
@@ -93,23 +121,24 @@ fn begin(
     kept: &mut VecDeque<Kept>,
     question: &Bytes,
     at: SocketAddr,
-) -> Result<Bytes, &'static str> {
+) -> Result<Bytes, Refusal> {
     let owner = match TableRequest::decode(question) {
         Some(TableRequest::Query(Query::Files { owner, .. })) => owner,
-        _ => return Err(NO_QUESTION),
+        _ => return Err(Refusal::Reason(NO_QUESTION)),
     };
-    // After this the state has everything that was answered before.
-    shared.replica.barrier().map_err(|_| NOT_HERE)?;
     let refusal = shared.replica.look(|directory| match directory.table().require_owner(&owner) {
         Ok(()) => None,
         Err(_) => Some(directory.table().answer(question)),
     });
     if let Some(refusal) = refusal {
-        return Ok(refusal);
+        return Err(Refusal::NotOwner(refusal));
     }
-    let state = shared.replica.disk_state().ok_or(NOT_HERE)?;
-    let number = number_in(&state.parts).ok_or(NOT_HERE)?;
-    let id = crate::random_check().map_err(|_| NOT_HERE)?.to_bits() as u64;
+    let not_here = Refusal::Reason(NOT_HERE);
+    let Some(state) = shared.replica.disk_state() else { return Err(not_here) };
+    let (Some(number), Ok(check)) = (number_in(&state.parts), crate::random_check()) else {
+        return Err(not_here);
+    };
+    let id = check.to_bits() as u64;
     let backup = Kept::new(id, Backup { number, state }.pieces());
     let begun = Begun { at, id, bytes: backup.bytes, number };
     kept.push_back(backup);
@@ -120,9 +149,10 @@ fn begin(
 }
 
 /// Returns a piece, to an owner of the root: a question does not prove that it comes from the client that began.
-fn give(shared: &Shared, kept: &mut VecDeque<Kept>, question: &PieceQuestion) -> Result<Bytes, &'static str> {
+fn give(shared: &Shared, kept: &mut VecDeque<Kept>, question: &PieceQuestion) -> Result<Bytes, Refusal> {
     let owns = shared.replica.look(|directory| directory.table().require_owner(&question.owner)).is_ok();
-    let backup = kept.iter_mut().find(|backup| owns && backup.id == question.id).ok_or(NOT_KEPT)?;
+    let backup = kept.iter_mut().find(|backup| owns && backup.id == question.id);
+    let backup = backup.ok_or(Refusal::Reason(NOT_KEPT))?;
     backup.asked_at = Instant::now();
     Ok(backup.read(question.offset))
 }

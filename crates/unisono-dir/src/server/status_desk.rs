@@ -53,14 +53,12 @@ impl StatusDesk {
         let server = Server::new(port, serve, reach)?;
         let (requests, answering) = (server.clone(), self.answering.clone());
         let begun = spawn("status", move || {
-            let mut last: Option<(Instant, Bytes)> = None;
+            let mut last = None;
             while let Ok(Some(request)) = requests.get_request_aside(None) {
-                // If this fails, the caller does not wait any longer.
+                // If this fails, the caller does not wait any longer. Anyone may ask, so no question shows a right.
                 let _ = match request.payload()[..] == STATUS_QUESTION {
                     true => {
-                        let known = last.take().filter(|(made_at, _)| made_at.elapsed() < ANSWER_LASTS);
-                        let known = known.unwrap_or_else(|| (Instant::now(), answering.status().encode()));
-                        request.reply(last.insert(known).1.clone())
+                        request.deny(given_again(&mut last, Instant::now(), || answering.status().encode()))
                     }
                     false => request.refuse("this port answers for the status of a server"),
                 };
@@ -88,6 +86,12 @@ impl StatusDesk {
             let _ = server.drain(CLOSES_WITHIN);
         }
     }
+}
+
+/// Returns the last answer, or makes one if that is too old.
+fn given_again(last: &mut Option<(Instant, Bytes)>, now: Instant, make: impl FnOnce() -> Bytes) -> Bytes {
+    let known = last.take().filter(|(made_at, _)| now.duration_since(*made_at) < ANSWER_LASTS);
+    last.insert(known.unwrap_or_else(|| (now, make()))).1.clone()
 }
 
 impl Answering {
@@ -182,4 +186,22 @@ fn empty_beside_others(block: &Block, hears: &[u8], useless_disks: &[u8]) -> Opt
 fn others_in_group(present: &Status, server: u8) -> Vec<u8> {
     let ids = present.members.iter().filter_map(|member| member.name.as_str().parse().ok());
     ids.filter(|id| *id != server).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_given_again_for_ten_milliseconds() {
+        let (begun, mut last, mut made) = (Instant::now(), None, 0_u8);
+        let mut at = |millis| {
+            let make = || {
+                made += 1;
+                Bytes::copy_from_slice(&[made])
+            };
+            given_again(&mut last, begun + Duration::from_millis(millis), make)[0]
+        };
+        assert_eq!([at(0), at(5), at(9), at(10), at(19), at(40)], [1, 1, 1, 2, 2, 3]);
+    }
 }

@@ -72,15 +72,19 @@ fn take(shared: &Shared, watches: &mut Held, now: Duration, new: Vec<Request>) {
     while new.len() > 0 {
         let some = new.by_ref().take(TAKEN_MAX);
         let not_held: Vec<_> = shared.replica.look(|directory| {
+            let table = directory.table();
             let take = |request: Request| {
                 let (question, client) = (request.payload().clone(), request.client().0);
-                watches.take(now, (client, request.source()), request, &question, directory.table()).err()
+                let (request, reply) =
+                    watches.take(now, (client, request.source()), request, &question, table).err()?;
+                Some((request, reply, table.shows_right(&question)))
             };
             some.filter_map(take).collect()
         });
-        for (request, reply) in not_held {
+        for (request, reply, shows_right) in not_held {
             match reply {
-                Some(reply) => drop(request.reply(reply)),
+                Some(reply) if shows_right => drop(request.reply(reply)),
+                Some(reply) => drop(request.deny(reply)),
                 None => drop(request.refuse(TOO_MANY)),
             }
         }

@@ -418,6 +418,22 @@ impl Request {
     pub fn reply(mut self, reply: impl Into<Bytes>) -> Result<(), AnswerError> {
         let (id, reply) = (self.asked.id, reply.into());
         let replied = self.give(|calls, now| calls.endpoint.reply(now, id, reply));
+        self.replied(replied)
+    }
+
+    /// Answers the request like [`reply`](Request::reply), and notes that it showed no right. Requests of its address wait behind those
+    /// of addresses that this service has lately given another reply, and few of them are taken while those ask: so clients
+    /// without rights, from many addresses, do not hold up the others.
+    ///
+    /// # Errors
+    /// As for [`reply`](Request::reply).
+    pub fn deny(mut self, reply: impl Into<Bytes>) -> Result<(), AnswerError> {
+        let (id, reply) = (self.asked.id, reply.into());
+        let replied = self.give(|calls, now| calls.endpoint.deny(now, id, reply));
+        self.replied(replied)
+    }
+
+    fn replied(&mut self, replied: Result<(), AnswerError>) -> Result<(), AnswerError> {
         if let Err(AnswerError::TooLarge { .. }) = replied {
             self.turn_down(TOO_LARGE.into()).ok();
         }

@@ -275,35 +275,31 @@ impl Server {
             self.change(id, attempt.slot, State::Done);
         }
         let unbounded = common.broken(Planted::QueueUnbounded);
-        let (mut place, mut is_stranger) = (None, false);
         // The client may mean a service of another instance that was at this port before.
-        if let Some(service) =
-            self.services.get_mut(port).filter(|service| service.options.instance == instance)
-        {
-            is_stranger = service.is_stranger(now, source);
-            if is_stranger && !service.strangers.spend(now, source) {
-                common.counters.rejected += 1;
-                return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
-            }
-            place = Some(service.place_for(common, source, of_life));
+        let service = self.services.get_mut(port).filter(|service| service.options.instance == instance);
+        let Some(service) = service else {
+            common.counters.rejected += 1;
+            return self.settle(id, attempt.slot, State::Rejected(Rejection::NotServed));
+        };
+        let is_stranger = service.strangers.has(now, source);
+        let mut place = match is_stranger {
+            false => service.place_for(common, source, of_life),
+            true => service.place_for_stranger(now, source),
+        };
+        if place.is_none() && !is_stranger && self.drops_expired(now, common, port, source) {
+            place = self.services.get(port).and_then(|service| service.place_for(common, source, of_life));
         }
-        if place == Some(None) && self.drops_expired(now, common, port, source) {
-            place = self.services.get(port).map(|service| service.place_for(common, source, of_life));
-        }
-        if unbounded && place == Some(None) {
-            place = Some(Some(Place::Any));
-        }
-        let is_of_share = place == Some(Some(Place::OfShare));
-        let asked =
-            Asked { port, call, finished_below, hops, again, is_of_share, is_stranger, deadline, wishes };
-        let state = match (place, payload) {
-            (None, _) => State::Rejected(Rejection::NotServed),
-            (Some(None), _) => State::Rejected(Rejection::Busy),
-            (_, Payload::Whole(bytes)) => return self.queue(id, attempt, asked, bytes),
-            (_, Payload::Parts { total, .. }) if total > self.request_bytes_max(port) => {
+        let Some(place) = place.or(unbounded.then_some(Place::Any)) else {
+            common.counters.rejected += 1;
+            return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
+        };
+        let asked = Asked { port, call, finished_below, hops, again, place, deadline, wishes };
+        let state = match payload {
+            Payload::Whole(bytes) => return self.queue(id, attempt, asked, bytes),
+            Payload::Parts { total, .. } if total > self.request_bytes_max(port) => {
                 return self.refuse_as_too_long(now, common, (id, attempt), port);
             }
-            (_, Payload::Parts { total, part }) => {
+            Payload::Parts { total, part } => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
                     && (self.has_room_for(port, source) || self.makes_place(now, common, port, source));
                 if is_welcome {
@@ -317,7 +313,7 @@ impl Server {
                 State::Rejected(Rejection::Busy)
             }
             // The client asks about a request that this session never received.
-            (_, Payload::Omitted) => State::Lost,
+            Payload::Omitted => State::Lost,
         };
         common.counters.rejected += 1;
         self.settle(id, attempt.slot, state);
@@ -350,7 +346,7 @@ impl Server {
     }
 
     fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
-        let (port, is_favoured) = (asked.port, !asked.is_stranger);
+        let (port, is_favoured) = (asked.port, asked.place != Place::OfStranger);
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(source) = self.sessions.get(id).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };

@@ -43,6 +43,8 @@ pub(super) enum Place {
     Any,
     /// One that is kept for the shares of addresses.
     OfShare,
+    /// One of the places for strangers.
+    OfStranger,
 }
 
 /// Amounts in use.
@@ -153,23 +155,27 @@ impl Server {
         }
     }
 
-    fn take_place(&mut self, (port, is_of_share): (Port, bool), source: Source) {
+    fn take_place(&mut self, (port, place): (Port, Place), source: Source) {
         self.budget.pending += 1;
         if let Some(service) = self.services.get_mut(port) {
             service.pending += 1;
-            if is_of_share {
-                service.of_sources.add(source, 1);
+            match place {
+                Place::Any => {}
+                Place::OfShare => service.of_sources.add(source, 1),
+                Place::OfStranger => service.strangers.take_place(source),
             }
         }
     }
 
     /// Notes that a request for this port neither waits nor is worked on any longer.
-    pub(super) fn release_place(&mut self, (port, is_of_share): (Port, bool), source: Source) {
+    pub(super) fn release_place(&mut self, (port, place): (Port, Place), source: Source) {
         self.budget.pending = self.budget.pending.saturating_sub(1);
         if let Some(service) = self.services.get_mut(port) {
             service.pending = service.pending.saturating_sub(1);
-            if is_of_share {
-                service.of_sources.subtract(source, 1);
+            match place {
+                Place::Any => {}
+                Place::OfShare => service.of_sources.subtract(source, 1),
+                Place::OfStranger => service.strangers.release_place(source),
             }
         }
     }
@@ -460,6 +466,14 @@ impl Service {
             return Some(Place::Any);
         }
         self.place_of_share(common, source, of_life)
+    }
+
+    /// The same for a stranger, whose request counts among those that are taken a second.
+    #[cold]
+    pub(super) fn place_for_stranger(&mut self, now: Time, source: Source) -> Option<Place> {
+        let places = usize::from(self.options.queue_max);
+        let is_taken = self.pending < self.options.places() && self.strangers.admits(now, source, places);
+        is_taken.then_some(Place::OfStranger)
     }
 
     /// Beyond the maximum, each address has a share of the other places, so that no client keeps the others out.

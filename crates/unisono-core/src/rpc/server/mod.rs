@@ -13,6 +13,7 @@ mod finished;
 mod session;
 mod sessions;
 mod slow;
+mod strangers;
 mod telling;
 mod timeouts;
 
@@ -23,7 +24,6 @@ pub(super) use timeouts::SESSION_IDLE;
 
 use super::agreement::Pair;
 use super::common::Common;
-use super::lately::Lately;
 use super::proof::{PortProver, PrivatePort};
 use super::slab::Slab;
 use super::types::{
@@ -41,22 +41,18 @@ use crate::wire::{HOPS_MAX, Rejection};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use answered::Answered;
-use budget::{Budget, OfSource};
+use budget::{Budget, OfSource, Place};
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
-use core::time::Duration;
 use finished::Finished;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
 use slow::Slow;
+use strangers::Strangers;
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
-/// An address is entitled for a minute, or up to twice as long, after a request of it showed a right.
-const ENTITLED_FOR: Duration = Duration::from_secs(60);
-/// For this long after a request of an entitled address the number of requests of the others is limited.
-const ENTITLED_ASK_WITHIN: Duration = Duration::from_secs(1);
 /// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
 const RETIRED_MAX: usize = 64;
 
@@ -98,14 +94,9 @@ pub(super) struct Server {
 struct Service {
     prover: Box<dyn PortProver>,
     options: ServeOptions,
-    /// Requests that wait: session, slot and attempt number. Those of entitled addresses go first.
+    /// Requests that wait: session, slot and attempt number. Those of strangers wait behind the others.
     queue: FavouredFirst<(SessionId, u16, u64)>,
-    /// Addresses whose requests have lately shown a right: they got a reply, and no denial.
-    entitled: Lately,
-    /// When one of them asked last, or was answered.
-    entitled_at: Option<Time>,
-    /// Limits the requests of the others while they ask.
-    strangers: WorkBudget,
+    strangers: Strangers,
     /// Large requests whose beginnings wait to be looked at, likewise.
     beginnings: Lanes<(SessionId, u16, u64)>,
     /// True if the application got a beginning last: it gets a whole request next, if one waits.
@@ -140,21 +131,9 @@ struct InHand {
     hops: u8,
     source: Source,
     bytes: usize,
-    is_of_share: bool,
+    place: Place,
     /// It is only the beginning of a request.
     is_beginning: bool,
-}
-
-impl Service {
-    /// True if this address, which asks now, has shown no right while others ask that have.
-    #[inline]
-    fn is_stranger(&mut self, now: Time, source: Source) -> bool {
-        if self.entitled.has(now, source) {
-            self.entitled_at = Some(now);
-            return false;
-        }
-        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
-    }
 }
 
 impl Server {
@@ -223,16 +202,13 @@ impl Server {
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
         let (queue, beginnings, gave_beginning) = (FavouredFirst::default(), Lanes::default(), false);
-        let (entitled, entitled_at) = (Lately::new(Time::ZERO, ENTITLED_FOR), None);
-        let strangers = WorkBudget::new(Time::ZERO);
+        let strangers = Strangers::default();
         let (finished, of_sources) = (Finished::default(), Counts::default());
         let incomplete = 0;
         let service = Service {
             prover,
             options,
             queue,
-            entitled,
-            entitled_at,
             strangers,
             beginnings,
             gave_beginning,
@@ -301,10 +277,14 @@ impl Server {
             }
             let (id, slot, number) = service.queue.pop()?;
             self.budget.queued -= 1;
-            let Some(session) = self.sessions.get_mut(id) else { continue };
-            let source = session.source;
-            let Some(attempt) = session.attempt(slot, number) else { continue };
-            let State::Queued(asked, payload) = &attempt.state else { continue };
+            let Some((source, asked, payload)) = self.sessions.get_mut(id).and_then(|session| {
+                let source = session.source;
+                let (asked, payload) = session.attempt(slot, number)?.state.queued()?;
+                Some((source, asked, payload))
+            }) else {
+                service.queue.take_back_turn();
+                continue;
+            };
             if asked.deadline <= now && !common.broken(Planted::ExpiredHandedOut) {
                 common.counters.rejected += 1;
                 common.probe(Probe::RequestExpired);
@@ -351,26 +331,16 @@ impl Server {
         let bytes = if whole.is_some() { 0 } else { payload.len() };
         self.generation += 1;
         let (generation, is_beginning) = (self.generation, whole.is_some());
-        let Asked { port, hops, is_of_share, is_stranger, .. } = asked;
-        let held = InHand {
-            generation,
-            session,
-            slot,
-            number,
-            port,
-            hops,
-            source,
-            bytes,
-            is_of_share,
-            is_beginning,
-        };
+        let Asked { port, hops, place, .. } = asked;
+        let held =
+            InHand { generation, session, slot, number, port, hops, source, bytes, place, is_beginning };
         let index = self.in_hand.insert(held);
         Request {
             id: RequestId { index, generation },
             port,
             client: session.client,
             source,
-            is_stranger,
+            is_stranger: place == Place::OfStranger,
             call: asked.call,
             finished_below: asked.finished_below,
             hops,
@@ -423,8 +393,7 @@ impl Server {
                 parts_max = service.options.reply_parts_max;
             }
             if verdict == Verdict::Replied {
-                service.entitled.add(now, in_hand.source);
-                service.entitled_at = Some(now);
+                service.strangers.entitle(now, in_hand.source);
             }
         }
         let has_bytes = !reply.is_empty();
@@ -494,7 +463,7 @@ impl Server {
         self.in_hand.remove(id.index);
         self.take_back(held.source, held.bytes);
         if !held.is_beginning {
-            self.release_place((held.port, held.is_of_share), held.source);
+            self.release_place((held.port, held.place), held.source);
         }
         let attempt = self.sessions.get_mut(held.session)?.attempt(held.slot, held.number)?;
         let is_there = match held.is_beginning {

@@ -3,6 +3,7 @@
 //! In each slot only the highest attempt counts: a higher one supersedes it, the same one is answered from what is
 //! kept, a lower one is dropped. So nothing has to be forgotten within a session, and its slots bound its cost.
 
+use super::budget::Place;
 use crate::identity::{Port, Uid};
 use crate::rpc::agreement::Pair;
 use crate::rpc::transfer::{Incoming, Outgoing};
@@ -125,10 +126,7 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) finished_below: CallNumber,
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) again: bool,
-    /// It has one of the places that are kept for the shares of addresses.
-    pub(in crate::rpc) is_of_share: bool,
-    /// Its address had shown no right when it came, while others asked that had.
-    pub(in crate::rpc) is_stranger: bool,
+    pub(super) place: Place,
     pub(in crate::rpc) deadline: Time,
     pub(in crate::rpc) wishes: Option<Box<Wishes>>,
 }
@@ -220,11 +218,20 @@ impl State {
         !self.is_in_progress() && !matches!(self, State::Done)
     }
 
-    /// Returns the service in whose queue it counts, and whether in the share of its address.
-    pub(super) fn place(&self) -> Option<(Port, bool)> {
+    /// Returns a request that waits for the application.
+    #[inline]
+    pub(super) fn queued(&self) -> Option<(&Asked, &Bytes)> {
         match self {
-            State::Receiving(receiving) => Some((receiving.asked.port, receiving.asked.is_of_share)),
-            State::Queued(asked, _) => Some((asked.port, asked.is_of_share)),
+            State::Queued(asked, payload) => Some((asked, payload)),
+            _ => None,
+        }
+    }
+
+    /// Returns the service in whose queue it counts, and its place there.
+    pub(super) fn place(&self) -> Option<(Port, Place)> {
+        match self {
+            State::Receiving(receiving) => Some((receiving.asked.port, receiving.asked.place)),
+            State::Queued(asked, _) => Some((asked.port, asked.place)),
             _ => None,
         }
     }

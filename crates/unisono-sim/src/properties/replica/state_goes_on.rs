@@ -1,9 +1,10 @@
 //! The state goes on: a reset of a group that keeps its state in memory goes on with a member that has it, unless an
-//! operator forces it. A member that joined has the state from when it has fetched it, a founder from the beginning.
+//! operator forces it. A member that joined has the state from when it has fetched it, a founder from the beginning. The state ends
+//! with the last member that has it, if that leaves: a joiner of which this member did not know yet is alone then.
 
 use super::{Property, Violation, broken, content};
 use crate::properties::Facts;
-use crate::record::{Kind, Life, Record, ReplicaRecord};
+use crate::record::{Kind, Life, Record, ReplicaRecord, What};
 use std::collections::BTreeSet;
 
 /// The checker of `state_goes_on`.
@@ -13,7 +14,25 @@ pub(super) struct StateGoesOn {
     /// Lives that joined, and those that had the state at some time.
     joined: BTreeSet<Life>,
     informed: BTreeSet<Life>,
+    /// Members of the latest view that have the state, and did not leave.
+    holders: BTreeSet<Life>,
+    /// The members that the group last went on with.
+    view: Vec<Life>,
     checked: u64,
+}
+
+impl StateGoesOn {
+    /// True if the last member that had the state left by itself.
+    fn has_ended(&self) -> bool {
+        !self.informed.is_empty() && self.holders.is_empty()
+    }
+
+    fn install(&mut self, members: &[Life]) {
+        if self.view != members {
+            self.view = members.to_vec();
+            self.holders.retain(|life| members.contains(life));
+        }
+    }
 }
 
 impl Property for StateGoesOn {
@@ -22,20 +41,27 @@ impl Property for StateGoesOn {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit()
+        Kind::Replica.bit() | Kind::Left.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
+        if let What::Left { member, .. } = &record.what {
+            self.holders.remove(member);
+        }
         match content(record) {
             Some(ReplicaRecord::Terms { disks, .. }) => self.on_disk = disks.is_some(),
             Some(ReplicaRecord::Joined { life, .. }) => _ = self.joined.insert(*life),
-            Some(ReplicaRecord::Informed(_)) => _ = self.informed.insert(record.life),
-            Some(ReplicaRecord::WentOn { members, forced: false }) if !self.on_disk => {
-                self.checked += 1;
+            Some(ReplicaRecord::Informed(_)) => {
+                self.informed.insert(record.life);
+                self.holders.insert(record.life);
+            }
+            Some(ReplicaRecord::WentOn { members, forced }) if !self.on_disk => {
+                self.checked += u64::from(!forced);
                 let lacks_it = |life: &Life| self.joined.contains(life) && !self.informed.contains(life);
-                if members.iter().all(lacks_it) {
+                if !forced && members.iter().all(lacks_it) && !self.has_ended() {
                     return broken(self, record, || format!("none of {members:?} has the state"));
                 }
+                self.install(members);
             }
             _ => {}
         }
@@ -49,7 +75,7 @@ impl Property for StateGoesOn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{A, Fixture, SERVICE};
+    use super::super::fixture::{A, B, C, Fixture, SERVICE};
     use super::*;
 
     const D: Life = Life(4);
@@ -74,6 +100,22 @@ mod tests {
         fixture.record(E, ReplicaRecord::Informed(fixture.place(A)));
         goes_on_with(&mut fixture, &[D, E], false);
         fixture.good(StateGoesOn::default());
+    }
+
+    #[test]
+    fn accepts_newcomers_alone_after_the_last_member_with_the_state_left() {
+        for leavers in [vec![A, B, C], vec![C, A], vec![]] {
+            let mut fixture = two_newcomers();
+            goes_on_with(&mut fixture, &[A, B, D], false);
+            for member in leavers.iter().copied() {
+                fixture.note(member, What::Left { seqno: 9, member, members: 2, successor: None });
+            }
+            goes_on_with(&mut fixture, &[D], false);
+            match leavers.contains(&A) && leavers.contains(&B) {
+                true => fixture.good(StateGoesOn::default()),
+                false => fixture.bad(StateGoesOn::default()),
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! Which addresses a service knows to have shown a right, and how little it takes of the others while those ask: the others are
+//! *strangers* then. docs/protocol/rpc.md says why, under *Shares*.
+
+use crate::rpc::lately::Lately;
+use crate::rpc::work::WorkBudget;
+use crate::shares::{Bound, Counts, Source};
+use crate::time::Time;
+use core::time::Duration;
+
+/// An address is entitled for a minute, or up to twice as long, after a request of it showed a right.
+const ENTITLED_FOR: Duration = Duration::from_secs(60);
+/// For this long after a request of an entitled address all others are strangers.
+const ENTITLED_ASK_WITHIN: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Strangers {
+    /// Addresses whose requests have lately shown a right: they got a reply, and no denial.
+    entitled: Lately,
+    /// When one of them asked last, or was answered.
+    entitled_at: Option<Time>,
+    /// Limits the requests of strangers that are taken a second.
+    budget: WorkBudget,
+    /// Number of requests of strangers that have a place, and of each address.
+    pending: usize,
+    of_sources: Counts<Source>,
+}
+
+impl Default for Strangers {
+    fn default() -> Strangers {
+        Strangers {
+            entitled: Lately::new(Time::ZERO, ENTITLED_FOR),
+            entitled_at: None,
+            budget: WorkBudget::new(Time::ZERO),
+            pending: 0,
+            of_sources: Counts::default(),
+        }
+    }
+}
+
+impl Strangers {
+    /// Notes that a request of this address has shown a right.
+    #[inline]
+    pub(super) fn entitle(&mut self, now: Time, source: Source) {
+        self.entitled.add(now, source);
+        self.entitled_at = Some(now);
+    }
+
+    /// True if this address, which asks now, has shown no right while others ask that have.
+    #[inline]
+    pub(super) fn has(&mut self, now: Time, source: Source) -> bool {
+        if self.entitled.has(now, source) {
+            self.entitled_at = Some(now);
+            return false;
+        }
+        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+    }
+
+    /// True if one more request of this stranger is taken, at a service with this many places for requests of all. Strangers have
+    /// half of these at most: while the application stands still, the others find room.
+    #[cold]
+    pub(super) fn admits(&mut self, now: Time, source: Source, places: usize) -> bool {
+        let bound = Bound { most: places.div_ceil(2), part: 4 };
+        bound.admits(self.pending, self.of_sources.get(&source), 1) && self.budget.spend(now, source)
+    }
+
+    #[cold]
+    pub(super) fn take_place(&mut self, source: Source) {
+        self.pending += 1;
+        self.of_sources.add(source, 1);
+    }
+
+    #[cold]
+    pub(super) fn release_place(&mut self, source: Source) {
+        self.pending = self.pending.saturating_sub(1);
+        self.of_sources.subtract(source, 1);
+    }
+}
