@@ -159,6 +159,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Begun { id, name, mode, .. } => fold([1, u64::from(id.0), named(name), *mode as u64]),
         ReplicaRecord::Ended { id, outcome } => fold([2, u64::from(id.0), of_op_outcome(outcome)]),
         ReplicaRecord::Joined { service, life: joined } => fold([3, u64::from(service.0), life(joined)]),
+        ReplicaRecord::Left { life: left } => fold([25, life(left)]),
         ReplicaRecord::WentOn { members, forced } => {
             fold([4, fold(members.iter().map(life)), u64::from(*forced)])
         }

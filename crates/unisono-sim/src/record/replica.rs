@@ -122,6 +122,11 @@ pub enum ReplicaRecord {
         /// The life that joined.
         life: Life,
     },
+    /// A member left by itself.
+    Left {
+        /// The life that left.
+        life: Life,
+    },
     /// These members founded a service, and have its state.
     Founded {
         /// The service.

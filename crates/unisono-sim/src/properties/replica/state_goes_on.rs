@@ -4,7 +4,7 @@
 
 use super::{Property, Violation, broken, content};
 use crate::properties::Facts;
-use crate::record::{Kind, Life, Record, ReplicaRecord, What};
+use crate::record::{Kind, Life, Record, ReplicaRecord};
 use std::collections::BTreeSet;
 
 /// The checker of `state_goes_on`.
@@ -16,8 +16,9 @@ pub(super) struct StateGoesOn {
     informed: BTreeSet<Life>,
     /// Members of the latest view that have the state, and did not leave.
     holders: BTreeSet<Life>,
-    /// The members that the group last went on with.
+    /// The members that the group last went on with, and those that have said so.
     view: Vec<Life>,
+    said_by: BTreeSet<Life>,
     checked: u64,
 }
 
@@ -27,11 +28,13 @@ impl StateGoesOn {
         !self.informed.is_empty() && self.holders.is_empty()
     }
 
-    fn install(&mut self, members: &[Life]) {
-        if self.view != members {
-            self.view = members.to_vec();
+    /// Notes that the group went on with these. Each member says so once of each reset.
+    fn install(&mut self, said_by: Life, members: &[Life]) {
+        if self.view != members || self.said_by.contains(&said_by) {
+            (self.view, self.said_by) = (members.to_vec(), BTreeSet::new());
             self.holders.retain(|life| members.contains(life));
         }
+        self.said_by.insert(said_by);
     }
 }
 
@@ -41,16 +44,14 @@ impl Property for StateGoesOn {
     }
 
     fn interests(&self) -> u64 {
-        Kind::Replica.bit() | Kind::Left.bit()
+        Kind::Replica.bit()
     }
 
     fn observe(&mut self, record: &Record, _: &Facts) -> Result<(), Violation> {
-        if let What::Left { member, .. } = &record.what {
-            self.holders.remove(member);
-        }
         match content(record) {
             Some(ReplicaRecord::Terms { disks, .. }) => self.on_disk = disks.is_some(),
             Some(ReplicaRecord::Joined { life, .. }) => _ = self.joined.insert(*life),
+            Some(ReplicaRecord::Left { life }) => _ = self.holders.remove(life),
             Some(ReplicaRecord::Informed(_)) => {
                 self.informed.insert(record.life);
                 self.holders.insert(record.life);
@@ -61,7 +62,7 @@ impl Property for StateGoesOn {
                 if !forced && members.iter().all(lacks_it) && !self.has_ended() {
                     return broken(self, record, || format!("none of {members:?} has the state"));
                 }
-                self.install(members);
+                self.install(record.life, members);
             }
             _ => {}
         }
@@ -107,8 +108,8 @@ mod tests {
         for leavers in [vec![A, B, C], vec![C, A], vec![]] {
             let mut fixture = two_newcomers();
             goes_on_with(&mut fixture, &[A, B, D], false);
-            for member in leavers.iter().copied() {
-                fixture.note(member, What::Left { seqno: 9, member, members: 2, successor: None });
+            for life in leavers.iter().copied() {
+                fixture.record(life, ReplicaRecord::Left { life });
             }
             goes_on_with(&mut fixture, &[D], false);
             match leavers.contains(&A) && leavers.contains(&B) {

@@ -47,6 +47,10 @@ impl Server {
                 let life = cx.recorder.names.life(member.uid);
                 joins(cx, life);
             }
+            Event::Left { member, .. } => {
+                let life = cx.recorder.names.life(member.uid);
+                cx.note(ReplicaRecord::Left { life });
+            }
             Event::Reset { view, forced, .. } => {
                 let names = &mut cx.recorder.names;
                 let members = view.members.iter().map(|member| names.life(member.uid)).collect();
