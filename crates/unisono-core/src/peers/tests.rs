@@ -231,25 +231,20 @@ fn a_ring_multicasts_sooner() {
 
 /// A look at `millisecond`, at a peer for which no message waits.
 fn look(peer: &mut Peer, millisecond: u64) -> Finding {
-    let knobs = Look {
-        silence: SILENCE,
-        patience: DETECTOR_PATIENCE,
-        burst: DETECTOR_PATIENCE,
-        is_watched: true,
-        waits_since: None,
-        term: 0,
-        nonce: 77,
-    };
-    peer.look(at(millisecond), &knobs)
+    look_at(peer, millisecond, true)
 }
 
 /// A look at `millisecond`, at a peer that is not watched.
 fn glance(peer: &mut Peer, millisecond: u64) -> Finding {
+    look_at(peer, millisecond, false)
+}
+
+fn look_at(peer: &mut Peer, millisecond: u64, is_watched: bool) -> Finding {
     let knobs = Look {
         silence: SILENCE,
         patience: DETECTOR_PATIENCE,
         burst: DETECTOR_PATIENCE,
-        is_watched: false,
+        is_watched,
         waits_since: None,
         term: 0,
         nonce: 77,
