@@ -574,7 +574,8 @@ impl<S: StateMachine> Replica<S> {
                 durable.note_snapshot_due();
             }
             // Commands wait for what is prepared: once for all that are applied now.
-            if let Some(durable) = self.durable.as_mut().filter(|durable| durable.is_snapshot_due())
+            let place = state.ledger().map_or(0, |ledger| ledger.applied());
+            if let Some(durable) = self.durable.as_mut().filter(|durable| durable.is_snapshot_due(place))
                 && !core::mem::replace(&mut has_prepared, true)
                 && durable.note_prepared(state.prepare())
                 && let Some(ledger) = state.ledger()

@@ -66,6 +66,9 @@ pub struct Loaded {
     pub snapshot_at: Position,
     /// Entries of the log with the positions `snapshot_at + 1` and so on.
     pub entries: Vec<Bytes>,
+    /// Position after which the last file of the log begins. It is beyond the snapshot if a later one was begun, and a crash kept
+    /// it from counting. The next one may not be of an earlier position.
+    pub log_after: Position,
     /// What was heard of other servers' disks, by id.
     pub heard: BTreeMap<u8, Heard>,
     /// Generation in which the last record of the log was written; 0 if the log is empty.
@@ -242,7 +245,8 @@ impl<F: Files> Store<F> {
             false => self.remove_what_does_not_count()?,
         }
         let block = self.block.clone().unwrap_or(block);
-        Ok(Some(Loaded { block, parts, snapshot_at, entries, heard, last_generation: generation }))
+        let log_after = self.log.after;
+        Ok(Some(Loaded { block, parts, snapshot_at, entries, log_after, heard, last_generation: generation }))
     }
 
     /// Reads a log through its reach. Returns also that, if it is known, and the length of the file.

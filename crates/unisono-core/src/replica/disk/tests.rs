@@ -623,6 +623,24 @@ fn snapshots_that_are_interrupted_leave_few_logs() {
     assert_eq!((loaded.snapshot_at, loaded.parts, loaded.entries), (end, parts(end), vec![]));
 }
 
+/// A crash between the two steps of a snapshot: the log goes on in a second file, and the next snapshot may not be of an earlier
+/// position than the second file begins after.
+#[test]
+fn a_store_says_where_its_log_begins_after_a_snapshot_that_does_not_count() {
+    let (mut store, _) = open(MemoryFiles::new()).unwrap();
+    store.commit(sample()).unwrap();
+    store.append(1, &entries(1, 5), &heard(1)).unwrap();
+    store.begin_snapshot(4, parts(4), &entries(5, 5)).unwrap();
+    let (mut store, loaded) = open(store.into_files()).unwrap();
+    let loaded = loaded.unwrap();
+    assert_eq!((loaded.snapshot_at, loaded.entries.len(), loaded.log_after), (0, 5, 4));
+    let begun = store.begin_snapshot(3, parts(3), &entries(4, 5));
+    assert_eq!(begun.map(|_| ()), Err(StoreError::Misplaced { position: 3, end: 5 }));
+    snapshot(&mut store, 4, parts(4), &entries(5, 5)).unwrap();
+    let (_, loaded) = open(store.into_files()).unwrap();
+    assert_eq!(loaded.map(|loaded| (loaded.snapshot_at, loaded.log_after)), Some((4, 4)));
+}
+
 #[test]
 fn only_the_snapshot_that_was_begun_last_can_count() {
     let (mut store, _) = open(MemoryFiles::new()).unwrap();

@@ -183,6 +183,9 @@ pub(super) struct Durable {
     beside: Option<UnderWay>,
     /// Number of times that the state has been prepared for the snapshot that is due, if one is.
     prepared: Option<u32>,
+    /// Place after which the present file of the log begins. After a crash during a snapshot, the state that was loaded is an
+    /// earlier one, and the next snapshot waits until that place is applied.
+    log_after: Place,
     begun: JobNumber,
     /// Entries that are not in a job yet.
     unwritten: Vec<Bytes>,
@@ -259,6 +262,7 @@ impl Durable {
             under_way: None,
             beside: None,
             prepared: None,
+            log_after: start.loaded.as_ref().map_or(0, |loaded| loaded.log_after),
             begun: 0,
             unwritten: Vec::new(),
             is_urgent: false,
@@ -449,7 +453,8 @@ impl Durable {
             *after = After::Nothing;
         }
         self.beside = None;
-        self.end = snapshot.as_ref().map_or(0, |(place, _)| *place) + entries.len() as Place;
+        self.log_after = snapshot.as_ref().map_or(0, |(place, _)| *place);
+        self.end = self.log_after + entries.len() as Place;
         (self.synced, self.adopted) = (0, Some(self.end));
         self.survives = self.block.view.is_some();
         let block = self.block.clone();
@@ -474,9 +479,9 @@ impl Durable {
         }
     }
 
-    /// True if a snapshot is due.
-    pub(super) fn is_snapshot_due(&self) -> bool {
-        self.prepared.is_some()
+    /// True if a snapshot of the state is due that contains everything through `applied`.
+    pub(super) fn is_snapshot_due(&self, applied: Place) -> bool {
+        self.prepared.is_some() && applied >= self.log_after
     }
 
     /// Notes that the state was prepared for the snapshot that is due. Returns true if it is to be taken now: `is_ready`, or
@@ -497,6 +502,7 @@ impl Durable {
         heard: &BTreeMap<u8, Heard>,
     ) {
         self.flush(heard);
+        self.log_after = place;
         self.jobs.push_back((Job::Snapshot { place, parts, entries }, After::SnapshotBegun));
     }
 

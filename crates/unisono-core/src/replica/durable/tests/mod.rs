@@ -270,6 +270,7 @@ impl Made {
                     parts: Vec::new(),
                     snapshot_at: 0,
                     entries: Vec::new(),
+                    log_after: 0,
                     heard: BTreeMap::new(),
                     last_generation: 0,
                 };
@@ -277,8 +278,10 @@ impl Made {
             }
             Job::Adopt { block, snapshot, entries, heard } => {
                 let (snapshot_at, parts) = snapshot.unwrap_or_default();
-                self.disks
-                    .insert(id, Loaded { block, parts, snapshot_at, entries, heard, last_generation: 0 });
+                let log_after = snapshot_at;
+                let loaded =
+                    Loaded { block, parts, snapshot_at, entries, log_after, heard, last_generation: 0 };
+                self.disks.insert(id, loaded);
             }
             Job::Snapshot { .. } | Job::Name => unreachable!("these tests write little"),
         }

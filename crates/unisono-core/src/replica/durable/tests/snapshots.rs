@@ -1,7 +1,7 @@
 //! A snapshot is written beside the jobs that follow it.
 
 use super::super::super::Watched;
-use super::super::super::disk::DiskDurability;
+use super::super::super::disk::{DiskDurability, Loaded};
 use super::super::{
     After, DISK_HANGS_AFTER, DISK_LOOK_AGAIN_AFTER, DiskStart, Durable, Job, JobNumber, PREPARES_MAX, Stage,
     WRITES_WITHIN,
@@ -9,13 +9,14 @@ use super::super::{
 use crate::time::Time;
 use alloc::collections::BTreeMap;
 use alloc::vec;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 
 const NOW: Time = Time::from_nanos(1_000_000_000);
 
-fn durable() -> Durable {
-    let start = DiskStart {
+fn start() -> DiskStart {
+    DiskStart {
         name: "service".into(),
         server: 1,
         servers: 3,
@@ -25,8 +26,11 @@ fn durable() -> Durable {
         nonce: 8,
         replaces: false,
         begins_anew: None,
-    };
-    Durable::new(&start, 0)
+    }
+}
+
+fn durable() -> Durable {
+    Durable::new(&start(), 0)
 }
 
 fn entry(text: &'static str) -> Bytes {
@@ -94,18 +98,41 @@ fn what_no_caller_waits_for_is_written_with_what_comes_next_or_soon() {
 fn a_snapshot_waits_until_its_state_is_prepared_but_not_for_ever() {
     let mut durable = durable();
     durable.note_snapshot_due();
-    assert!(!durable.note_prepared(false) && durable.is_snapshot_due());
+    assert!(!durable.note_prepared(false) && durable.is_snapshot_due(9));
     durable.note_snapshot_due();
-    assert!(durable.note_prepared(true) && !durable.is_snapshot_due());
+    assert!(durable.note_prepared(true) && !durable.is_snapshot_due(9));
     durable.note_snapshot_due();
     assert_eq!((1..).find(|_| durable.note_prepared(false)), Some(PREPARES_MAX));
-    assert!(!durable.is_snapshot_due());
+    assert!(!durable.is_snapshot_due(9));
     durable.note_snapshot_due();
     durable.adopt(None, vec![], BTreeMap::new(), After::Joined, Watched::default());
-    assert!(!durable.is_snapshot_due(), "that state is gone");
+    assert!(!durable.is_snapshot_due(9), "that state is gone");
     let (mut durable, _) = with_a_snapshot_begun();
     durable.note_snapshot_due();
-    assert!(!durable.is_snapshot_due(), "one is being written");
+    assert!(!durable.is_snapshot_due(9), "one is being written");
+}
+
+/// All servers were killed while they wrote a snapshot, whose log begins after place 5. They begin again with the one before, and
+/// the next is due at 3.
+#[test]
+fn after_a_crash_during_a_snapshot_the_next_one_waits_for_the_place_of_that_one() {
+    let loaded = Loaded {
+        block: durable().block,
+        parts: Vec::new(),
+        snapshot_at: 0,
+        entries: vec![entry("entry"); 7],
+        log_after: 5,
+        heard: BTreeMap::new(),
+        last_generation: 0,
+    };
+    let mut durable = Durable::new(&DiskStart { loaded: Some(loaded), ..start() }, 7);
+    durable.note_snapshot_due();
+    assert!(!durable.is_snapshot_due(3) && !durable.is_snapshot_due(4), "the disk would refuse it");
+    assert!(durable.is_snapshot_due(5));
+    assert!(durable.note_prepared(true));
+    durable.adopt(Some((2, vec![])), vec![], BTreeMap::new(), After::Joined, Watched::default());
+    durable.note_snapshot_due();
+    assert!(durable.is_snapshot_due(3), "its log begins after 2");
 }
 
 #[test]
