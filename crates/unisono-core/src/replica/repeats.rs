@@ -34,8 +34,8 @@ pub(super) struct Repeats {
     /// Bytes of large ones, and since when.
     large_bytes: Count,
     bytes_since: Time,
-    /// Those of which only the beginning has come, and when.
-    begun: BTreeMap<(Uid, CallNumber), Time>,
+    /// Those of which only the beginning has come: when, and the length that was counted.
+    begun: BTreeMap<(Uid, CallNumber), (Time, usize)>,
 }
 
 /// What is ordered of one kind.
@@ -50,7 +50,7 @@ impl Repeats {
     pub(super) fn take(&mut self, now: Time, request: &Request) -> bool {
         if now.since(self.since) >= REPEATS_EVERY {
             let mut begun = core::mem::take(&mut self.begun);
-            begun.retain(|_, at| now.since(*at) < COMES_WITHIN);
+            begun.retain(|_, (at, _)| now.since(*at) < COMES_WITHIN);
             let (large_bytes, bytes_since) = (core::mem::take(&mut self.large_bytes), self.bytes_since);
             *self = Repeats { since: now, begun, large_bytes, bytes_since, ..Repeats::default() };
         }
@@ -58,10 +58,13 @@ impl Repeats {
             (self.large_bytes, self.bytes_since) = (Count::default(), now);
         }
         let name = (request.client, request.call);
-        if request.whole_bytes.is_none() && self.begun.remove(&name).is_some() {
+        let bytes = request.whole_bytes.unwrap_or(request.payload.len());
+        // The client may send something longer than it announced.
+        let has_begun = |(_, counted): &mut (Time, usize)| bytes <= *counted;
+        if request.whole_bytes.is_none() && self.begun.get_mut(&name).is_some_and(has_begun) {
+            self.begun.remove(&name);
             return true;
         }
-        let bytes = request.whole_bytes.unwrap_or(request.payload.len());
         let is_taken = match bytes.div_ceil(BLOCK_BYTES).max(1) {
             blocks if blocks > BLOCKS.most / 2 => {
                 self.large_bytes.admits(LARGE_BYTES, request.source, bytes)
@@ -71,7 +74,7 @@ impl Repeats {
             blocks => self.blocks.take(BLOCKS, request.source, blocks),
         };
         if is_taken && request.whole_bytes.is_some() {
-            self.begun.insert(name, now);
+            self.begun.insert(name, (now, bytes));
         }
         is_taken
     }
@@ -115,6 +118,20 @@ mod tests {
             repeats.take(late, &beginning) && repeats.begun.len() == 1,
             "one that never came is forgotten"
         );
+    }
+
+    #[test]
+    fn a_repeat_that_is_longer_than_its_beginning_said_is_counted() {
+        let mut repeats = Repeats::default();
+        let second = Time::ZERO + REPEATS_EVERY;
+        let beginning = Request { whole_bytes: Some(4), ..asked(1, 77, 1, true, "") };
+        let whole = Request {
+            whole_bytes: None,
+            payload: bytes::Bytes::from(alloc::vec![0; 1 << 20]),
+            ..beginning.clone()
+        };
+        assert!(repeats.take(second, &beginning) && repeats.take(second, &whole));
+        assert!(!repeats.take(second, &whole), "its address has had its large one");
     }
 
     #[test]

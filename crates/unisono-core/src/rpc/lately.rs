@@ -27,6 +27,11 @@ impl Lately {
 
     pub(super) fn has(&mut self, now: Time, source: Source) -> bool {
         self.forget(now);
+        self.has_noted(source)
+    }
+
+    /// The same as of the last time that it was asked: for the one or two intervals after that.
+    pub(super) fn has_noted(&self, source: Source) -> bool {
         self.last == Some(source) || self.now.contains(&source) || self.before.contains(&source)
     }
 

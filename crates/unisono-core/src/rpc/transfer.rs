@@ -20,6 +20,8 @@ pub(super) const RECEIVING_BYTES_MAX: usize = 64 << 20;
 const PARTS_WORD_BITS: usize = u64::BITS as usize;
 /// Parts that may be under way at the beginning.
 const WINDOW_FIRST: usize = 16;
+/// A longer message has more than the first window of datagrams of Ethernet's size.
+const LONG_BYTES: usize = 24 << 10;
 /// Minimum window: with fewer parts under way, the receiver would wait for more before it reports.
 const PARTS_WINDOW_MIN: usize = PARTS_TELL_EVERY;
 /// Maximum window: a receiver can report on no more parts.
@@ -357,9 +359,9 @@ impl Incoming {
         (WINDOW_FIRST..self.parts()).contains(&index.into()) && !self.has(0)
     }
 
-    /// True if the sender has more to send than its first window.
+    /// True if the sender has more to send than its first window, or than that has with parts of Ethernet's size.
     pub(super) fn is_long(&self) -> bool {
-        self.parts() > WINDOW_FIRST
+        self.parts() > WINDOW_FIRST || self.total() > LONG_BYTES
     }
 
     pub(super) fn is_whole(&self) -> bool {

@@ -117,6 +117,75 @@ fn strangers_have_half_of_the_places_while_the_application_stands_still() {
     assert!(!is_busy(&strangers[0].request(&mut world, port, (0, 3), Payload::Whole("again".into()))));
 }
 
+/// Incomplete requests of strangers leave places to whole ones.
+#[test]
+fn strangers_that_begin_requests_and_never_go_on_do_not_keep_a_newcomer_out() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 64, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    let mut strangers: Vec<_> = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    world.start(2);
+    call_answered(&mut world, port, replies);
+    call_answered(&mut world, port, replies);
+    let mut begun = 0;
+    for stranger in &mut strangers {
+        begun += usize::from(!is_busy(&stranger.announce(&mut world, port, 0, 10_000)));
+        stranger.part(&mut world, 0, 0);
+    }
+    assert_eq!(begun, 16);
+    let mut newcomer = Trickler::new(&mut world, port, 40);
+    assert!(!is_busy(&newcomer.request(&mut world, port, (0, 2), Payload::Whole("new".into()))));
+    // When they are given up, there is room again.
+    world.run(Duration::from_secs(10));
+    call_answered_in_turn(&mut world, port);
+    assert!(!is_busy(&strangers[0].announce(&mut world, port, 1, 10_000)));
+}
+
+/// Three addresses have taken 56 of the 64 MiB for large requests just now.
+#[test]
+fn large_requests_of_strangers_give_way_to_one_of_an_address_that_has_shown_a_right() {
+    for is_entitled in [true, false] {
+        let mut world = World::new();
+        let port = world.start_echo(1, PRIVATE);
+        let mut strangers: Vec<_> = (20..23).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+        world.start(2);
+        if is_entitled {
+            let call = world.call(2, port, b"mine", Duration::from_secs(10));
+            assert!(world.wait(2, call).1.is_ok());
+        }
+        for (uid, slot, mib) in [(20, 0, 16), (20, 1, 16), (21, 0, 16), (22, 0, 8)] {
+            let one: &mut Trickler = &mut strangers[uid - 20];
+            one.announce(&mut world, port, slot, mib << 20);
+            assert!(!is_busy(&one.part(&mut world, slot, 0)));
+        }
+        let call = world.call(2, port, &vec![5; 16 << 20], Duration::from_secs(60));
+        let (took, outcome) = world.wait(2, call);
+        assert!(outcome.is_ok());
+        assert_eq!(
+            took < 100 * MS && world.host(2).endpoint.counters().pushed_back == 0,
+            is_entitled,
+            "{took:?}"
+        );
+    }
+}
+
+/// Lives are free: many of them with one request each leave less than one place for each.
+#[test]
+fn a_client_whose_request_is_held_gets_on_beside_many_lives() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 200, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    let mut lives: Vec<_> = (20..170).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    for one in &mut lives {
+        assert!(!is_busy(&one.announce(&mut world, port, 0, 10_000)));
+        one.part(&mut world, 0, 0);
+    }
+    world.start(2);
+    (0..2).for_each(|_| _ = world.call(2, port, b"mine", Duration::from_secs(10)));
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.host(1).endpoint.requests_waiting(port), 2);
+}
+
 /// Lets host 2 call, and answers all requests.
 fn call_answered_in_turn(world: &mut World, port: Port) {
     let call = world.call(2, port, b"mine", Duration::from_secs(10));

@@ -82,7 +82,7 @@ impl Trickler {
         self.say(world, Frame::Request(request))
     }
 
-    fn part(&mut self, world: &mut World, slot: u16, index: u16) -> Vec<Frame> {
+    pub(crate) fn part(&mut self, world: &mut World, slot: u16, index: u16) -> Vec<Frame> {
         let attempt = Attempt { to: SERVER, slot, number: 1 };
         let bytes = vec![7; usize::from(PART)].into();
         self.say(world, Frame::Part(Part { attempt, reply: false, index, bytes }))

@@ -284,7 +284,7 @@ impl Server {
         let is_stranger = service.strangers.has(now, source);
         let mut place = match is_stranger {
             false => service.place_for(common, source, of_life),
-            true => service.place_for_stranger(now, source),
+            true => service.place_for_stranger(now, source, matches!(payload, Payload::Whole(_))),
         };
         if place.is_none() && !is_stranger && self.drops_expired(now, common, port, source) {
             place = self.services.get(port).and_then(|service| service.place_for(common, source, of_life));

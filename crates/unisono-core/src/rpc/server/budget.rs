@@ -133,15 +133,17 @@ impl Server {
         place.state = state;
         self.change_bytes(source, bytes_left, bytes_taken);
         if was_incomplete != is_incomplete {
-            if let Some((port, _)) = left.filter(|_| was_incomplete.is_some())
+            if let Some((port, place)) = left.filter(|_| was_incomplete.is_some())
                 && let Some(service) = self.services.get_mut(port)
             {
                 service.incomplete -= 1;
+                service.strangers.release_incomplete(place);
             }
-            if let Some((port, _)) = taken.filter(|_| is_incomplete.is_some())
+            if let Some((port, place)) = taken.filter(|_| is_incomplete.is_some())
                 && let Some(service) = self.services.get_mut(port)
             {
                 service.incomplete += 1;
+                service.strangers.take_incomplete(place);
             }
             self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
         }
@@ -180,11 +182,12 @@ impl Server {
         }
     }
 
-    /// Returns a client's grant: its requests in progress plus a fair share of what the queues still take; and the
-    /// load.
+    /// Returns a client's grant: its requests in progress plus a fair share of what the queues still take, at least one if there
+    /// is any; and the load. Lives are free, and many of them leave less than one each: a client with requests that are held for
+    /// long would not get on with none.
     pub(super) fn grant(&self, in_progress: u16) -> Grant {
         let left = self.budget.queues_max.saturating_sub(self.budget.pending);
-        let share = left / self.budget.busy_sessions.max(1) + usize::from(in_progress);
+        let share = (left / self.budget.busy_sessions.max(1)).max(left.min(1)) + usize::from(in_progress);
         Grant {
             slots: share.clamp(1, SLOTS_MAX) as u16,
             load: u16::try_from(self.budget.pending).unwrap_or(u16::MAX),
@@ -470,10 +473,11 @@ impl Service {
 
     /// The same for a stranger, whose request counts among those that are taken a second.
     #[cold]
-    pub(super) fn place_for_stranger(&mut self, now: Time, source: Source) -> Option<Place> {
+    pub(super) fn place_for_stranger(&mut self, now: Time, source: Source, is_whole: bool) -> Option<Place> {
         let places = usize::from(self.options.queue_max);
-        let is_taken = self.pending < self.options.places() && self.strangers.admits(now, source, places);
-        is_taken.then_some(Place::OfStranger)
+        let has_place = self.pending < self.options.places()
+            && (is_whole || self.strangers.has_room_for_incomplete(places));
+        (has_place && self.strangers.admits(now, source, places)).then_some(Place::OfStranger)
     }
 
     /// Beyond the maximum, each address has a share of the other places, so that no client keeps the others out.

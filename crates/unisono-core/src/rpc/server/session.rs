@@ -23,7 +23,7 @@ const BEGINNING_WITHIN: Duration = Duration::from_millis(250);
 /// An incomplete request is given up when no part of it has come for 4 s.
 const RECEIVING_LIFE: Duration = Duration::from_secs(4);
 /// A request is slow of which fewer bytes have come in each second, once it is older than this.
-const SLOW_PACE: u128 = 64 << 10;
+const SLOW_PACE: u64 = 64 << 10;
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -112,9 +112,14 @@ impl Receiving {
 
     /// Returns the bytes that came in each second, if those are few and it has had time: then it may give way to another.
     pub(super) fn slow_pace(&self, now: Time) -> Option<u64> {
-        let age = now.since(self.since);
-        let pace = self.incoming.arrived_bytes() as u128 * 1_000_000_000 / age.as_nanos().max(1);
-        (age > SLOW_AFTER && pace < SLOW_PACE).then_some(pace as u64)
+        let pace = self.pace(now);
+        (now.since(self.since) > SLOW_AFTER && pace < SLOW_PACE).then_some(pace)
+    }
+
+    /// Returns the bytes that came in each second.
+    pub(super) fn pace(&self, now: Time) -> u64 {
+        let age = now.since(self.since).as_nanos().max(1);
+        u64::try_from(self.incoming.arrived_bytes() as u128 * 1_000_000_000 / age).unwrap_or(u64::MAX)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Slow requests: large ones of which parts are missing and few bytes have come in each second. They give way, the slowest
-//! first, to a request of another address for which there is no room.
+//! Slow requests: large ones of which parts are missing and few bytes have come in each second; and those of strangers, whatever
+//! their pace. They give way, the slowest first, to a request of another address for which there is no room.
 //!
 //! A client may have thousands of them, and each large request of others may ask for room. So they are listed only now and
 //! then: in between, requests give way in the order of the list.
@@ -116,11 +116,15 @@ impl Server {
         self.slow = Slow::of(now, listed);
     }
 
-    /// Returns the pace of the request in this slot if it is slow, its port and its address.
+    /// Returns the pace of the request in this slot if it gives way, its port and its address.
     fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, Port, Source)> {
         let session = self.sessions.get(id)?;
         let State::Receiving(receiving) = &session.slots.get(usize::from(slot))?.state else { return None };
-        Some((receiving.slow_pace(now)?, receiving.asked.port, session.source))
+        let (port, source) = (receiving.asked.port, session.source);
+        let is_stranger =
+            self.services.get(port).is_some_and(|service| service.strangers.would_have(now, source));
+        let pace = receiving.slow_pace(now).or_else(|| is_stranger.then(|| receiving.pace(now)))?;
+        Some((pace, port, source))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which addresses a service knows to have shown a right, and how little it takes of the others while those ask: the others are
 //! *strangers* then. docs/protocol/rpc.md says why, under *Shares*.
 
+use super::budget::Place;
 use crate::rpc::lately::Lately;
 use crate::rpc::work::WorkBudget;
 use crate::shares::{Bound, Counts, Source};
@@ -23,6 +24,8 @@ pub(super) struct Strangers {
     /// Number of requests of strangers that have a place, and of each address.
     pending: usize,
     of_sources: Counts<Source>,
+    /// How many of them are incomplete.
+    incomplete: usize,
 }
 
 impl Default for Strangers {
@@ -33,6 +36,7 @@ impl Default for Strangers {
             budget: WorkBudget::new(Time::ZERO),
             pending: 0,
             of_sources: Counts::default(),
+            incomplete: 0,
         }
     }
 }
@@ -53,6 +57,28 @@ impl Strangers {
             return false;
         }
         self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+    }
+
+    /// True if this address, which need not ask now, would be a stranger if it asked.
+    pub(super) fn would_have(&self, now: Time, source: Source) -> bool {
+        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+            && !self.entitled.has_noted(source)
+    }
+
+    /// True if one more request of a stranger may be incomplete, at a service with this many places: those have half of the
+    /// strangers' places at most, so that whole ones find some.
+    pub(super) fn has_room_for_incomplete(&self, places: usize) -> bool {
+        self.incomplete < places.div_ceil(4)
+    }
+
+    /// Notes that a request with this place is incomplete.
+    pub(super) fn take_incomplete(&mut self, place: Place) {
+        self.incomplete += usize::from(place == Place::OfStranger);
+    }
+
+    /// Notes that it is no longer.
+    pub(super) fn release_incomplete(&mut self, place: Place) {
+        self.incomplete = self.incomplete.saturating_sub(usize::from(place == Place::OfStranger));
     }
 
     /// True if one more request of this stranger is taken, at a service with this many places for requests of all. Strangers have
