@@ -131,7 +131,7 @@ impl Server {
         let proof = service.prover.prove(&claim.bytes());
         let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
         let in_progress = session.map_or(0, |session| session.in_progress);
-        let grant = self.grant(in_progress);
+        let grant = self.grant(from.address.ip().into(), in_progress);
         let here = Box::new(PortHere { nonce, port, cookie, grant, repeats, instance, key: mine, proof });
         self.answered.keep(now, from, key, here.clone());
         common.post(from.address, Frame::PortHere(here));
@@ -251,7 +251,8 @@ impl Server {
     fn reject(&mut self, common: &mut Common, id: SessionId, attempt: Attempt, reason: Rejection) {
         common.counters.rejected += 1;
         let attempt = Attempt { to: id.client, ..attempt };
-        let grant = self.grant(0);
+        let Some(session) = self.sessions.get(id) else { return };
+        let grant = self.grant(session.source, 0);
         common.post_to(To::Client(id), Frame::Reject { attempt, grant, reason });
     }
 

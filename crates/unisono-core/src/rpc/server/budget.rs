@@ -56,8 +56,8 @@ pub(super) struct Budget {
     pub(super) queued: usize,
     /// Requests that wait, are incomplete or are being worked on.
     pub(super) pending: usize,
-    /// Sessions with requests in progress.
-    pub(super) busy_sessions: usize,
+    /// Source addresses of sessions with requests in progress.
+    pub(super) busy_sources: usize,
     pub(super) slots: usize,
     pub(super) receiving_bytes: usize,
     /// Bytes of requests that wait or are being worked on.
@@ -74,6 +74,8 @@ pub(super) type KeptList = VecDeque<(SessionId, u16, u64)>;
 #[derive(Debug, Default)]
 pub(super) struct OfSource {
     pub(super) sessions: usize,
+    /// How many of them have requests in progress.
+    busy_sessions: usize,
     pub(super) slots: usize,
     /// Bytes of requests that are incomplete, wait or are being worked on.
     pub(super) bytes: usize,
@@ -117,12 +119,22 @@ impl Server {
         }
         match (left.is_in_progress(), taken.is_in_progress()) {
             (false, true) => {
-                budget.busy_sessions += usize::from(session.in_progress == 0);
+                if session.in_progress == 0
+                    && let Some(of_source) = self.sources.get_mut(&source)
+                {
+                    budget.busy_sources += usize::from(of_source.busy_sessions == 0);
+                    of_source.busy_sessions += 1;
+                }
                 session.in_progress += 1;
             }
             (true, false) => {
                 session.in_progress -= 1;
-                budget.busy_sessions -= usize::from(session.in_progress == 0);
+                if session.in_progress == 0
+                    && let Some(of_source) = self.sources.get_mut(&source)
+                {
+                    of_source.busy_sessions -= 1;
+                    budget.busy_sources -= usize::from(of_source.busy_sessions == 0);
+                }
             }
             _ => {}
         }
@@ -182,12 +194,14 @@ impl Server {
         }
     }
 
-    /// Returns a client's grant: its requests in progress plus a fair share of what the queues still take, at least one if there
-    /// is any; and the load. Lives are free, and many of them leave less than one each: a client with requests that are held for
-    /// long would not get on with none.
-    pub(super) fn grant(&self, in_progress: u16) -> Grant {
+    /// Returns the grant of a client of this address: its requests in progress plus a fair share of what the queues still take;
+    /// and the load. The addresses that have requests in progress share equally, and so do the lives of each: lives are free. The
+    /// share is at least one if there is any place: a client with requests that are held for long would not get on with none.
+    pub(super) fn grant(&self, source: Source, in_progress: u16) -> Grant {
         let left = self.budget.queues_max.saturating_sub(self.budget.pending);
-        let share = (left / self.budget.busy_sessions.max(1)).max(left.min(1)) + usize::from(in_progress);
+        let lives = self.sources.get(&source).map_or(0, |of_source| of_source.busy_sessions);
+        let share = left / self.budget.busy_sources.max(1) / lives.max(1);
+        let share = share.max(left.min(1)) + usize::from(in_progress);
         Grant {
             slots: share.clamp(1, SLOTS_MAX) as u16,
             load: u16::try_from(self.budget.pending).unwrap_or(u16::MAX),

@@ -44,12 +44,12 @@ impl Server {
     ) -> Option<Letter> {
         loop {
             let id = *self.due.front()?;
-            let in_progress = self.sessions.get(id).map_or(0, |session| session.in_progress);
-            let grant = self.grant(in_progress);
-            let Some(session) = self.sessions.get_mut(id) else {
+            let Some(session) = self.sessions.get(id) else {
                 self.due.pop_front();
                 continue;
             };
+            let grant = self.grant(session.source, session.in_progress);
+            let Some(session) = self.sessions.get_mut(id) else { continue };
             let mut writer = packet.for_client(id.client);
             let mut written = false;
             while let Some(&number) = session.to_tell.front() {
