@@ -245,7 +245,7 @@ mod tests {
         let next: Vec<u32> = core::iter::from_fn(|| lanes.pop()).take(20).collect();
         let expected = (300..308).chain([2]).chain(308..316).chain([3]).chain([316, 317]);
         assert_eq!(next, expected.collect::<Vec<u32>>());
-        // The next turn but one of a favoured request is another's, unless what had it was over.
+        // Favoured requests that are taken apart have turns too; one that is over has none.
         let expected: Vec<u32> = (318..320).collect();
         assert_eq!([lanes.pop_favoured(), lanes.pop_favoured()].map(Option::unwrap).as_slice(), expected);
         (0..20).for_each(|number| lanes.push(Source::of_host(201), 320 + number, true));

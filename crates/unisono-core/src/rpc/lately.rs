@@ -30,7 +30,7 @@ impl Lately {
         self.has_noted(source)
     }
 
-    /// The same as of the last time that it was asked: for the one or two intervals after that.
+    /// The same, but what is too old by now counts until the next address is noted or asked for.
     pub(super) fn has_noted(&self, source: Source) -> bool {
         self.last == Some(source) || self.now.contains(&source) || self.before.contains(&source)
     }

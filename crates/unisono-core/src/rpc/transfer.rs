@@ -391,6 +391,17 @@ mod tests {
 
     const ATTEMPT: Attempt = Attempt { to: Uid(1), slot: 0, number: 1 };
 
+    #[test]
+    fn a_message_of_few_large_parts_is_long_too() {
+        let is_long = |total, part| Incoming::new(Time::ZERO, total, part).is_long();
+        assert_eq!([is_long(16 * 1024, 1024), is_long(17 * 1024, 1024)], [false, true], "by its parts");
+        assert_eq!(
+            [is_long(24 << 10, 61_000), is_long((24 << 10) + 1, 61_000)],
+            [false, true],
+            "by its length"
+        );
+    }
+
     fn transfer(parts: usize) -> Outgoing {
         Outgoing::new(at(0), vec![0; parts * 256].into(), 256, PARTS_WINDOW_MAX)
     }

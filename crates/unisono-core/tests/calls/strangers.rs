@@ -90,15 +90,21 @@ fn few_strangers_are_taken_a_second_while_an_address_asks_that_has_shown_a_right
     }
 }
 
-#[test]
-fn strangers_have_half_of_the_places_while_the_application_stands_still() {
+/// Returns a service with 64 places, at which host 2 has shown a right and twenty other addresses have not.
+fn twenty_strangers() -> (World, Port, Vec<Trickler>) {
     let mut world = World::new();
     let options = ServeOptions { queue_max: 64, ..ServeOptions::default() };
     let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
-    let mut strangers: Vec<_> = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    let strangers = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
     world.start(2);
     call_answered(&mut world, port, replies);
     call_answered(&mut world, port, replies);
+    (world, port, strangers)
+}
+
+#[test]
+fn strangers_have_half_of_the_places_while_the_application_stands_still() {
+    let (mut world, port, mut strangers) = twenty_strangers();
     let mut taken = 0;
     for slot in 0..4 {
         for stranger in &mut strangers {
@@ -120,13 +126,7 @@ fn strangers_have_half_of_the_places_while_the_application_stands_still() {
 /// Incomplete requests of strangers leave places to whole ones.
 #[test]
 fn strangers_that_begin_requests_and_never_go_on_do_not_keep_a_newcomer_out() {
-    let mut world = World::new();
-    let options = ServeOptions { queue_max: 64, ..ServeOptions::default() };
-    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
-    let mut strangers: Vec<_> = (20..40).map(|uid| Trickler::new(&mut world, port, uid)).collect();
-    world.start(2);
-    call_answered(&mut world, port, replies);
-    call_answered(&mut world, port, replies);
+    let (mut world, port, mut strangers) = twenty_strangers();
     let mut begun = 0;
     for stranger in &mut strangers {
         begun += usize::from(!is_busy(&stranger.announce(&mut world, port, 0, 10_000)));

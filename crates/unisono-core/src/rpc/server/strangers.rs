@@ -56,13 +56,17 @@ impl Strangers {
             self.entitled_at = Some(now);
             return false;
         }
-        self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
+        self.entitled_ask(now)
     }
 
     /// True if this address, which need not ask now, would be a stranger if it asked.
     pub(super) fn would_have(&self, now: Time, source: Source) -> bool {
+        self.entitled_ask(now) && !self.entitled.has_noted(source)
+    }
+
+    #[inline]
+    fn entitled_ask(&self, now: Time) -> bool {
         self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
-            && !self.entitled.has_noted(source)
     }
 
     /// True if one more request of a stranger may be incomplete, at a service with this many places: those have half of the
