@@ -95,7 +95,7 @@ impl Outsiders {
         let mut random = Random::from_u64(OUTSIDE ^ seed ^ (profile as u64 + 1) << 56);
         // A client that goes from one group to another of the same name sends twice what the other lacks. There may be two if
         // quorums do not intersect, and where two groups form apart before one of them gives way.
-        let takes_part = matches!(profile, Profile::Swarm | Profile::Crash | Profile::Token)
+        let takes_part = profile != Profile::Perf
             && random.chance(0.125)
             && plan.config.quorums_intersect()
             && !matches!(plan.beginning, Beginning::Apart { .. });

@@ -21,8 +21,7 @@ impl Scope {
     /// Draws the choices for a seed.
     pub(crate) fn draw(seed: u64, profile: Profile) -> Scope {
         let mut random = Random::from_u64(SCOPE ^ seed ^ (profile as u64 + 1) << 56);
-        let takes_part =
-            matches!(profile, Profile::Swarm | Profile::Crash | Profile::Token) && random.chance(0.125);
+        let takes_part = profile != Profile::Perf && random.chance(0.125);
         Scope { random, takes_part }
     }
 

@@ -188,9 +188,7 @@ fn of_replica(record: &ReplicaRecord) -> u64 {
         ReplicaRecord::Looked { service, name } => fold([10, u64::from(service.0), named(name)]),
         ReplicaRecord::EndedAtOnce => 11,
         ReplicaRecord::SentAfterEnd => 12,
-        ReplicaRecord::Stopped { at, reason } => {
-            fold([13, at.as_ref().map_or(0, of_place), of_stop(*reason)])
-        }
+        ReplicaRecord::Stopped { at, reason } => fold([13, at.as_ref().map_or(0, of_place), of_stop(reason)]),
         ReplicaRecord::Out => 14,
         ReplicaRecord::Corrupted => 15,
         ReplicaRecord::Amount { used, max, .. } => fold([16, *used as u64, *max as u64]),
@@ -257,9 +255,9 @@ fn of_op_outcome(outcome: &OpOutcome) -> u64 {
     }
 }
 
-fn of_stop(reason: Stop) -> u64 {
+fn of_stop(reason: &Stop) -> u64 {
     match reason {
-        Stop::Differs(since, through) => fold([0, since, through]),
+        Stop::Differs(since, through) => fold([0, *since, *through]),
         Stop::GivesWay => 1,
         Stop::StateLost => 2,
         Stop::DiskHangs { .. } => 3,
@@ -268,6 +266,7 @@ fn of_stop(reason: Stop) -> u64 {
         Stop::ReplaceNeeded => 6,
         Stop::GivenUp => 7,
         Stop::NothingLost => 8,
+        Stop::DiskRefused(_) => 9,
     }
 }
 

@@ -334,7 +334,7 @@ pub struct LogEntry {
 }
 
 /// Why a copy stopped by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It differs from the majority: after the first position, and no later than the second.
     Differs(u64, u64),
@@ -349,6 +349,8 @@ pub enum Stop {
     },
     /// The disk has failed.
     DiskFailed,
+    /// The storage refused a job, whose words do not fit what is on the disk: why.
+    DiskRefused(String),
     /// Its disk is blank and takes the place of another one, which no operator has said.
     ReplaceNeeded,
     /// Its disk is of an instance that was given up.

@@ -350,7 +350,7 @@ impl Director {
             Over::JoinFailed => server.entry.clone(),
             Over::Gone | Over::Stopped => self.plan.entry(&mut self.app_random),
         };
-        let stop = server.stop;
+        let stop = server.stop.clone();
         let former = self.world.take_former(process);
         stop.into_iter().for_each(|stop| self.heed_stop(process, stop));
         let goes_on = matches!(over, Over::Excluded | Over::JoinFailed | Over::Reenters);

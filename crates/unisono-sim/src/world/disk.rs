@@ -102,6 +102,8 @@ pub(crate) struct DiskInUse {
     is_slow: bool,
     /// The time that each job takes, if it is not drawn.
     steady: Option<Duration>,
+    /// True if it refused a job that does not fit what it has.
+    has_refused: bool,
 }
 
 /// A job under way, or a snapshot whose parts are being written.
@@ -307,6 +309,7 @@ impl Disk {
             untold: None,
             is_slow: false,
             steady: None,
+            has_refused: false,
         };
         Ok((in_use, loaded))
     }
@@ -379,6 +382,11 @@ impl Image {
 }
 
 impl DiskInUse {
+    /// True if it has refused a job that does not fit what it has.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
     /// Takes a job, which is done after a while.
     pub(crate) fn begin(
         &mut self,
@@ -543,8 +551,12 @@ impl DiskInUse {
         Some(self.finished(number, Did::Parts, done))
     }
 
-    fn finished(&self, number: u64, done: Did, outcome: Result<(), StoreError>) -> Finished {
+    fn finished(&mut self, number: u64, done: Did, outcome: Result<(), StoreError>) -> Finished {
         let state = self.store.block().map_or((0, 0), |block| (block.service, block.generation));
+        let refuses = |error: &StoreError| {
+            matches!(error, StoreError::Blank | StoreError::Misplaced { .. } | StoreError::TooLarge { .. })
+        };
+        self.has_refused |= outcome.as_ref().is_err_and(refuses);
         Finished { number, done, outcome: outcome.map_err(|error| error.to_string()), state }
     }
 }

@@ -51,13 +51,16 @@ impl CopiesAgree {
         }
     }
 
-    fn check_stop(&mut self, record: &Record, reason: Stop) -> Result<(), Violation> {
+    fn check_stop(&mut self, record: &Record, reason: &Stop) -> Result<(), Violation> {
         let corrupted = self.corrupted.get(&record.life).copied();
         match (reason, corrupted) {
-            (Stop::Differs(since, through), Some(bad)) if since <= bad && bad < through => Ok(()),
+            (Stop::Differs(since, through), Some(bad)) if *since <= bad && bad < *through => Ok(()),
             (Stop::Differs(..), bad) => broken(self, record, || format!("its memory went bad at {bad:?}")),
             (Stop::NothingLost, _) if !self.begins_anew => {
                 broken(self, record, || "no operator lets the service begin anew".into())
+            }
+            (Stop::DiskRefused(why), _) => {
+                broken(self, record, || format!("its storage refused a job: {why}"))
             }
             (Stop::Other(_), _) => broken(self, record, || "no copy has a reason for that".into()),
             (
@@ -97,7 +100,7 @@ impl Property for CopiesAgree {
                 self.corrupted.insert(record.life, position);
             }
             Some(ReplicaRecord::BeginsAnew) => self.begins_anew = true,
-            Some(ReplicaRecord::Stopped { reason, .. }) => return self.check_stop(record, *reason),
+            Some(ReplicaRecord::Stopped { reason, .. }) => return self.check_stop(record, reason),
             _ => {}
         }
         Ok(())
@@ -154,6 +157,19 @@ mod tests {
         fixture.record(Life::WORLD, ReplicaRecord::BeginsAnew);
         fixture.record(A, refused);
         fixture.good(CopiesAgree::default());
+    }
+
+    #[test]
+    fn rejects_a_copy_that_asks_its_disk_for_what_does_not_fit() {
+        for (reason, is_good) in [(Stop::DiskFailed, true), (Stop::DiskRefused("it is blank".into()), false)]
+        {
+            let mut fixture = Fixture::three_copies();
+            fixture.record(A, ReplicaRecord::Stopped { at: None, reason });
+            match is_good {
+                true => fixture.good(CopiesAgree::default()),
+                false => fixture.bad(CopiesAgree::default()),
+            }
+        }
     }
 
     #[test]

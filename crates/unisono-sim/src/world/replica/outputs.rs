@@ -6,6 +6,7 @@ use super::server::{Over, Server, Waiting};
 use crate::record::{DirectoryRecord, OpOutcome, ReplicaRecord, Stop};
 use crate::replica::Reply;
 use crate::world::CallService;
+use crate::world::disk::DiskInUse;
 use bytes::Bytes;
 use std::time::Duration;
 use unisono_core::Phase;
@@ -104,7 +105,10 @@ impl Server {
                 let idle = self.disk.as_ref().map_or(Duration::ZERO, |disk| disk.idle(cx.local));
                 Stop::DiskHangs { idle }
             }
-            StopReason::DiskFailed(_) => Stop::DiskFailed,
+            StopReason::DiskFailed(reason) => match self.disk.as_ref().is_some_and(DiskInUse::has_refused) {
+                true => Stop::DiskRefused(reason.clone()),
+                false => Stop::DiskFailed,
+            },
             StopReason::ReplaceNeeded => Stop::ReplaceNeeded,
             StopReason::DiskGivenUp => Stop::GivenUp,
             StopReason::NothingLost => Stop::NothingLost,
@@ -112,7 +116,7 @@ impl Server {
             _ => Stop::Other("for a reason that the simulator does not know"),
         };
         let at = self.place(cx);
-        self.stop = Some(stop);
+        self.stop = Some(stop.clone());
         cx.note(ReplicaRecord::Stopped { at, reason: stop });
         self.leave_service(cx, endpoint);
         self.end_part(cx, Over::Stopped);
