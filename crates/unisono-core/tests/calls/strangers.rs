@@ -8,6 +8,8 @@ use unisono_core::wire::Payload;
 use unisono_core::*;
 
 const PRIVATE: PrivatePort = PrivatePort(77);
+/// Length of a large request.
+const LARGE: usize = 100_000;
 
 /// Returns a server, and its port.
 fn server() -> (World, Port) {
@@ -141,17 +143,73 @@ fn strangers_that_begin_requests_and_never_go_on_do_not_keep_a_newcomer_out() {
     assert!(!is_busy(&strangers[0].announce(&mut world, port, 1, 10_000)));
 }
 
+/// Lets a stranger begin this many requests. Returns how many it may.
+fn begin(world: &mut World, port: Port, stranger: &mut Trickler, requests: u16) -> usize {
+    let mut begun = 0;
+    for slot in 0..requests {
+        begun += usize::from(!is_busy(&stranger.announce(world, port, slot, LARGE)));
+        stranger.part(world, slot, 0);
+    }
+    begun
+}
+
+/// Returns how many of the first requests of a stranger have given way or were not taken.
+fn lost(world: &mut World, stranger: &mut Trickler, requests: u16) -> usize {
+    (0..requests).filter(|slot| is_busy(&stranger.part(world, *slot, 1))).count()
+}
+
+#[test]
+fn a_stranger_leaves_places_for_large_requests_of_others() {
+    let (mut world, port, mut strangers) = twenty_strangers();
+    assert_eq!(begin(&mut world, port, &mut strangers[0], 16), 8, "half of the 16 places");
+    let mut newcomer = Trickler::new(&mut world, port, 40);
+    assert_eq!(begin(&mut world, port, &mut newcomer, 1), 1);
+    assert_eq!(lost(&mut world, &mut strangers[0], 8), 0, "there are others");
+}
+
+/// All are as young as can be.
+#[test]
+fn large_requests_of_a_stranger_that_has_many_give_way_to_the_first_of_others() {
+    let (mut world, port, mut strangers) = twenty_strangers();
+    let mut begun = vec![begin(&mut world, port, &mut strangers[0], 8)];
+    begun.extend(strangers[1..].iter_mut().map(|one| begin(&mut world, port, one, 1)));
+    // The last four find that each other one has one.
+    assert_eq!(begun, [[8].as_slice(), &[1; 15], &[0; 4]].concat());
+    assert_eq!(lost(&mut world, &mut strangers[0], 8), 7);
+    for one in &mut strangers[1..16] {
+        assert_eq!(lost(&mut world, one, 1), 0);
+    }
+}
+
+#[test]
+fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another() {
+    let (mut world, port, mut strangers) = twenty_strangers();
+    for one in &mut strangers[..16] {
+        assert_eq!(begin(&mut world, port, one, 1), 1);
+    }
+    assert_eq!(begin(&mut world, port, &mut strangers[16], 1), 0, "they are young");
+    for _ in 0..3 {
+        world.run(500 * MS);
+        call_answered_in_turn(&mut world, port);
+    }
+    assert_eq!(begin(&mut world, port, &mut strangers[17], 1), 1);
+    let lost: usize = strangers[..16].iter_mut().map(|one| lost(&mut world, one, 1)).sum();
+    assert_eq!(lost, 1);
+}
+
 /// Three addresses have taken 56 of the 64 MiB for large requests just now.
 #[test]
 fn large_requests_of_strangers_give_way_to_one_of_an_address_that_has_shown_a_right() {
-    for is_entitled in [true, false] {
+    for (is_entitled, other_is) in [(true, false), (false, false), (false, true)] {
         let mut world = World::new();
         let port = world.start_echo(1, PRIVATE);
         let mut strangers: Vec<_> = (20..23).map(|uid| Trickler::new(&mut world, port, uid)).collect();
         world.start(2);
-        if is_entitled {
-            let call = world.call(2, port, b"mine", Duration::from_secs(10));
-            assert!(world.wait(2, call).1.is_ok());
+        world.start(ELSEWHERE);
+        for (host, shows) in [(2, is_entitled), (ELSEWHERE, other_is)] {
+            if shows {
+                world.answered(host, port);
+            }
         }
         for (uid, slot, mib) in [(20, 0, 16), (20, 1, 16), (21, 0, 16), (22, 0, 8)] {
             let one: &mut Trickler = &mut strangers[uid - 20];

@@ -302,7 +302,8 @@ impl Server {
             }
             Payload::Parts { total, part } => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && (self.has_room_for(port, source) || self.makes_place(now, common, port, source));
+                    && (self.has_room_for((port, place), source)
+                        || self.makes_place(now, common, (port, place), source));
                 if is_welcome {
                     let incoming = Incoming::new(now, total, part);
                     let is_let_on = !incoming.is_long() || !self.looks_at_beginnings(port);

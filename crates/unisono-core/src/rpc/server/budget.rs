@@ -2,7 +2,7 @@
 
 use super::session::{Receiving, State};
 use super::sessions::SessionId;
-use super::slow::Wanted;
+use super::slow::{Kind, Wanted};
 use super::{Server, Service};
 use crate::identity::Port;
 use crate::planted::Planted;
@@ -149,13 +149,13 @@ impl Server {
                 && let Some(service) = self.services.get_mut(port)
             {
                 service.incomplete -= 1;
-                service.strangers.release_incomplete(place);
+                service.strangers.release_incomplete(source, place);
             }
             if let Some((port, place)) = taken.filter(|_| is_incomplete.is_some())
                 && let Some(service) = self.services.get_mut(port)
             {
                 service.incomplete += 1;
-                service.strangers.take_incomplete(place);
+                service.strangers.take_incomplete(source, place);
             }
             self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
         }
@@ -222,14 +222,17 @@ impl Server {
         SLOTS.admits(self.budget.slots, own, more)
     }
 
-    /// True if a large request may come from this address for this port, to be incomplete for a while.
-    pub(super) fn has_room_for(&self, port: Port, source: Source) -> bool {
-        self.has_bytes_for(source, 0) && self.has_place_beside(port, source, 0)
+    /// True if a large request may come from this address for this port, with this place, to be incomplete for a while.
+    pub(super) fn has_room_for(&self, at: (Port, Place), source: Source) -> bool {
+        self.has_bytes_for(source, 0) && self.has_place_beside(at, source, 0)
     }
 
-    /// True if one more request of this address for this port may be incomplete, as soon as `fewer` of others are.
-    fn has_place_beside(&self, port: Port, source: Source, fewer: usize) -> bool {
+    /// True if one more request of this address for this port, with this place, may be incomplete as soon as `fewer` of others are.
+    fn has_place_beside(&self, (port, place): (Port, Place), source: Source, fewer: usize) -> bool {
         let Some(service) = self.services.get(port) else { return false };
+        if place == Place::OfStranger && !service.has_room_for_stranger(source, fewer) {
+            return false;
+        }
         let own = self.sources.get(&source).map_or(0, |own| own.incomplete);
         // Requests that are whole have half of the places of each service in any case: those drain.
         let places = Bound { most: (service.options.places() / 2).max(1), part: 4 };
@@ -246,6 +249,7 @@ impl Server {
     /// others. Returns false if its address has no room for that.
     pub(super) fn count_part(&mut self, now: Time, common: &mut Common, id: SessionId, slot: u16) -> bool {
         let Some((source, receiving)) = self.receiving(id, slot) else { return true };
+        let port = receiving.asked.port;
         let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
         let counts = match is_wanted {
             true => receiving.incoming.total(),
@@ -254,7 +258,7 @@ impl Server {
         let more = counts.saturating_sub(counted);
         let has_room = more == 0
             || self.has_bytes_for(source, more)
-            || is_wanted && self.makes_room(now, common, (source, counted), more);
+            || is_wanted && self.makes_room(now, common, (port, source, counted), more);
         if has_room && let Some((_, receiving)) = self.receiving(id, slot) {
             receiving.counted = counts;
             self.budget.receiving_bytes += more;
@@ -271,18 +275,18 @@ impl Server {
         }
     }
 
-    /// Lets slow requests give way until a request of this address, for which some bytes count, may take as many more. Returns
-    /// false if it may not even then.
+    /// Lets slow requests give way until a request of this address for this port, for which some bytes count, may take as many more.
+    /// Returns false if it may not even then.
     #[cold]
     fn makes_room(
         &mut self,
         now: Time,
         common: &mut Common,
-        (source, counted): (Source, usize),
+        (port, source, counted): (Port, Source, usize),
         more: usize,
     ) -> bool {
         while !self.has_bytes_for(source, more) {
-            let Some((id, slot)) = self.gives_way(now, source, counted) else { return false };
+            let Some((id, slot)) = self.gives_way(now, port, source, counted) else { return false };
             common.counters.rejected += 1;
             self.settle(id, slot, State::Rejected(Rejection::Busy));
         }
@@ -290,29 +294,55 @@ impl Server {
     }
 
     /// Lets the slowest incomplete request for this port, of another address with more of them, give way to a large request of
-    /// this address, which has no place. Returns true if it has one now.
+    /// this address, which lacks one beside them. Returns true if it has one now.
     #[cold]
-    pub(super) fn makes_place(&mut self, now: Time, common: &mut Common, port: Port, source: Source) -> bool {
-        if !self.has_bytes_for(source, 0) || !self.has_place_beside(port, source, 1) {
+    pub(super) fn makes_place(
+        &mut self,
+        now: Time,
+        common: &mut Common,
+        (port, place): (Port, Place),
+        source: Source,
+    ) -> bool {
+        if !self.has_bytes_for(source, 0) || !self.has_place_beside((port, place), source, 1) {
             return false;
         }
-        let incomplete_of =
-            |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete);
+        let Some(service) = self.services.get(port) else { return false };
+        let is_among_strangers = place == Place::OfStranger && !service.has_room_for_stranger(source, 0);
+        let is_entitled = service.strangers.is_entitled(source);
+        let incomplete_of = |server: &Server, source| match server.services.get(port) {
+            Some(service) if is_among_strangers => service.strangers.incomplete_of(source),
+            _ => server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete),
+        };
         let own = incomplete_of(self, source);
-        let has_more =
-            |server: &Server, other, asked: Port| asked == port && incomplete_of(server, other) > own;
-        let Some((id, slot)) = self.slowest(now, source, Wanted::Place, has_more) else { return false };
+        let gives_way = |server: &Server, kind: &Kind| {
+            // Of its requests that are not slow, a stranger gives up to another only what it has more than that will have.
+            let least = if kind.is_slow || is_entitled { own } else { own + 1 };
+            kind.port == port
+                && (kind.is_among_strangers || !is_among_strangers)
+                && incomplete_of(server, kind.source) > least
+        };
+        let Some((id, slot)) = self.slowest(now, source, Wanted::Place, gives_way) else { return false };
         common.counters.rejected += 1;
         self.settle(id, slot, State::Rejected(Rejection::Busy));
-        self.has_room_for(port, source)
+        self.has_room_for((port, place), source)
     }
 
     /// Returns the slowest request of the other addresses that have no less than this one has besides what is `counted` here.
-    fn gives_way(&mut self, now: Time, source: Source, counted: usize) -> Option<(SessionId, u16)> {
+    fn gives_way(
+        &mut self,
+        now: Time,
+        port: Port,
+        source: Source,
+        counted: usize,
+    ) -> Option<(SessionId, u16)> {
         let bytes_of =
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
         let own = bytes_of(self, source).saturating_sub(counted);
-        self.slowest(now, source, Wanted::Bytes, |server, other, _| bytes_of(server, other) >= own)
+        let is_entitled =
+            self.services.get(port).is_some_and(|service| service.strangers.is_entitled(source));
+        self.slowest(now, source, Wanted::Bytes, |server, kind| {
+            (kind.is_slow || is_entitled) && bytes_of(server, kind.source) >= own
+        })
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the
@@ -489,9 +519,16 @@ impl Service {
     #[cold]
     pub(super) fn place_for_stranger(&mut self, now: Time, source: Source, is_whole: bool) -> Option<Place> {
         let places = usize::from(self.options.queue_max);
-        let has_place = self.pending < self.options.places()
-            && (is_whole || self.strangers.has_room_for_incomplete(places));
+        // If it is incomplete and lacks room, another may give way.
+        let has_place =
+            self.pending < self.options.places() && (is_whole || self.has_room_for_stranger(source, 1));
         (has_place && self.strangers.admits(now, source, places)).then_some(Place::OfStranger)
+    }
+
+    /// True if one more request of this stranger may be incomplete as soon as `fewer` of other strangers are.
+    #[cold]
+    fn has_room_for_stranger(&self, source: Source, fewer: usize) -> bool {
+        self.strangers.has_room_for_incomplete(source, usize::from(self.options.queue_max), fewer)
     }
 
     /// Beyond the maximum, each address has a share of the other places, so that no client keeps the others out.

@@ -1,10 +1,12 @@
-//! Slow requests: large ones of which parts are missing and few bytes have come in each second; and those of strangers, whatever
-//! their pace. They give way, the slowest first, to a request of another address for which there is no room.
+//! Slow requests: large ones of which parts are missing and few bytes have come in each second. They give way, the slowest first,
+//! to a request of another address for which there is no room. Those of strangers are listed with them, whatever their pace: they
+//! give way to addresses that have shown a right, and those of a stranger that has many to other strangers.
 //!
 //! A client may have thousands of them, and each large request of others may ask for room. So they are listed only now and
 //! then: in between, requests give way in the order of the list.
 
 use super::Server;
+use super::budget::Place;
 use super::session::State;
 use super::sessions::SessionId;
 use crate::identity::Port;
@@ -30,46 +32,56 @@ pub(super) enum Wanted {
 /// A slow request: bytes per second, session and slot.
 type Request = (u64, SessionId, u16);
 
-/// The slow requests of one address for one port. They give way or not together.
+/// What requests have in common that give way or not together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kind {
+    pub(super) source: Source,
+    pub(super) port: Port,
+    /// They are slow. Otherwise they are of a stranger.
+    pub(super) is_slow: bool,
+    /// They have places of strangers.
+    pub(super) is_among_strangers: bool,
+}
+
+/// The slow requests of one kind.
 #[derive(Debug)]
-struct OfPort {
-    source: Source,
-    port: Port,
+struct OfKind {
+    kind: Kind,
     /// Those of the last listing that have not given way, the slowest last.
     requests: Vec<Request>,
 }
 
-/// The slow requests of all clients, by address and port.
+/// The slow requests of all clients, by kind.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
     listed_at: Option<Time>,
-    listed: Vec<OfPort>,
+    listed: Vec<OfKind>,
 }
 
 impl Slow {
-    fn of(now: Time, requests: impl Iterator<Item = ((Source, Port), Request)>) -> Slow {
-        let mut of_ports: BTreeMap<(Source, Port), Vec<Request>> = BTreeMap::new();
-        for (of, request) in requests {
-            of_ports.entry(of).or_default().push(request);
+    fn of(now: Time, requests: impl Iterator<Item = (Kind, Request)>) -> Slow {
+        let mut of_kinds: BTreeMap<Kind, Vec<Request>> = BTreeMap::new();
+        for (kind, request) in requests {
+            of_kinds.entry(kind).or_default().push(request);
         }
-        let with_slowest_last = |((source, port), mut requests): (_, Vec<Request>)| {
+        let with_slowest_last = |(kind, mut requests): (_, Vec<Request>)| {
             requests.sort_unstable_by_key(|request| Reverse(*request));
-            OfPort { source, port, requests }
+            OfKind { kind, requests }
         };
-        Slow { listed_at: Some(now), listed: of_ports.into_iter().map(with_slowest_last).collect() }
+        Slow { listed_at: Some(now), listed: of_kinds.into_iter().map(with_slowest_last).collect() }
     }
 
-    /// Takes the slowest request of those that `may_give_way`, and that `is_slow` still.
+    /// Takes the slowest request of the kinds that `may_give_way`, and that `is_still` of its kind.
     fn take(
         &mut self,
-        may_give_way: impl Fn(Source, Port) -> bool,
-        is_slow: impl Fn(Request) -> bool,
+        may_give_way: impl Fn(&Kind) -> bool,
+        is_still: impl Fn(&Kind, Request) -> bool,
     ) -> Option<(SessionId, u16)> {
-        let slowest_of = |of: &mut OfPort| {
-            while of.requests.pop_if(|request| !is_slow(*request)).is_some() {}
+        let slowest_of = |of: &mut OfKind| {
+            while of.requests.pop_if(|request| !is_still(&of.kind, *request)).is_some() {}
             of.requests.last().copied()
         };
-        let those = self.listed.iter_mut().filter(|of| may_give_way(of.source, of.port));
+        let those = self.listed.iter_mut().filter(|of| may_give_way(&of.kind));
         let slowest = those.filter_map(|of| Some((slowest_of(of)?, of))).min_by_key(|(slowest, _)| *slowest);
         let (_, id, slot) = slowest?.1.requests.pop()?;
         Some((id, slot))
@@ -77,13 +89,13 @@ impl Slow {
 }
 
 impl Server {
-    /// Returns the slowest request of the other addresses of which `may_be` is true, to give way now.
+    /// Returns the slowest request of the kinds of other addresses of which `may_be` is true, to give way now.
     pub(super) fn slowest(
         &mut self,
         now: Time,
         source: Source,
         wanted: Wanted,
-        may_be: impl Fn(&Server, Source, Port) -> bool,
+        may_be: impl Fn(&Server, &Kind) -> bool,
     ) -> Option<(SessionId, u16)> {
         let none_gives_way =
             |server: &Server| Some(server.sources.get(&source)?.none_gives_way[wanted as usize]);
@@ -93,8 +105,10 @@ impl Server {
         self.list_slow(now);
         let mut slow = core::mem::take(&mut self.slow);
         let slowest = slow.take(
-            |other, port| other != source && may_be(self, other, port),
-            |(_, id, slot)| self.slow_request(now, id, slot).is_some(),
+            |kind| kind.source != source && may_be(self, kind),
+            |kind, (_, id, slot)| {
+                self.slow_request(now, id, slot).is_some_and(|(_, is)| is.is_slow || !kind.is_slow)
+            },
         );
         self.slow = slow;
         if slowest.is_none()
@@ -110,21 +124,23 @@ impl Server {
             return;
         }
         let listed = self.incomplete.iter().filter_map(|&(_, id, slot)| {
-            let (pace, port, source) = self.slow_request(now, id, slot)?;
-            Some(((source, port), (pace, id, slot)))
+            let (pace, kind) = self.slow_request(now, id, slot)?;
+            Some((kind, (pace, id, slot)))
         });
         self.slow = Slow::of(now, listed);
     }
 
-    /// Returns the pace of the request in this slot if it gives way, its port and its address.
-    fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, Port, Source)> {
+    /// Returns the pace of the request in this slot if it is slow or of a stranger, and its kind.
+    fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, Kind)> {
         let session = self.sessions.get(id)?;
         let State::Receiving(receiving) = &session.slots.get(usize::from(slot))?.state else { return None };
         let (port, source) = (receiving.asked.port, session.source);
         let is_stranger =
             self.services.get(port).is_some_and(|service| service.strangers.would_have(now, source));
-        let pace = receiving.slow_pace(now).or_else(|| is_stranger.then(|| receiving.pace(now)))?;
-        Some((pace, port, source))
+        let slow_pace = receiving.slow_pace(now);
+        let pace = slow_pace.or_else(|| is_stranger.then(|| receiving.pace(now)))?;
+        let is_among_strangers = receiving.asked.place == Place::OfStranger;
+        Some((pace, Kind { source, port, is_slow: slow_pace.is_some(), is_among_strangers }))
     }
 }
 
@@ -135,7 +151,9 @@ mod tests {
     /// The slow requests of `clients`, each with its host, its port and its pace.
     fn listed(clients: impl IntoIterator<Item = (u8, u128, u64)>) -> Slow {
         let requests = clients.into_iter().enumerate().map(|(client, (host, port, pace))| {
-            ((Source::of_host(host), Port(port)), (pace, SessionId::of_client(client as u64), 0))
+            let (source, port) = (Source::of_host(host), Port(port));
+            let kind = Kind { source, port, is_slow: true, is_among_strangers: false };
+            (kind, (pace, SessionId::of_client(client as u64), 0))
         });
         Slow::of(Time::ZERO, requests)
     }
@@ -148,7 +166,8 @@ mod tests {
     fn the_slowest_gives_way_first_of_those_that_are_slow_still() {
         let mut slow = listed([(1, 7, 30), (2, 7, 10), (1, 7, 20), (2, 7, 40), (3, 7, 5)]);
         let mut next = |gone: u64| {
-            client(slow.take(|source, _| source != Source::of_host(3), |(_, id, _)| id.client.0 != gone))
+            let may_give_way = |kind: &Kind| kind.source != Source::of_host(3);
+            client(slow.take(may_give_way, |_, (_, id, _)| id.client.0 != gone))
         };
         assert_eq!([next(9), next(9), next(0), next(0)], [Some(1), Some(2), Some(3), None]);
     }
@@ -157,7 +176,8 @@ mod tests {
     fn many_requests_that_may_not_give_way_shelter_no_others() {
         let sheltering = (3..250).flat_map(|host| (0..4).map(move |pace| (host, 7, pace)));
         let mut slow = listed(sheltering.chain([(2, 8, 5000), (2, 7, 6000)]));
-        let taken = slow.take(|source, port| source == Source::of_host(2) && port == Port(7), |_| true);
+        let may_give_way = |kind: &Kind| kind.source == Source::of_host(2) && kind.port == Port(7);
+        let taken = slow.take(may_give_way, |_, _| true);
         assert_eq!(client(taken), Some(989));
     }
 }

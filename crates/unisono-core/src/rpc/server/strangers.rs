@@ -24,8 +24,9 @@ pub(super) struct Strangers {
     /// Number of requests of strangers that have a place, and of each address.
     pending: usize,
     of_sources: Counts<Source>,
-    /// How many of them are incomplete.
+    /// How many of them are incomplete, and of each address.
     incomplete: usize,
+    incomplete_of: Counts<Source>,
 }
 
 impl Default for Strangers {
@@ -37,6 +38,7 @@ impl Default for Strangers {
             pending: 0,
             of_sources: Counts::default(),
             incomplete: 0,
+            incomplete_of: Counts::default(),
         }
     }
 }
@@ -61,7 +63,12 @@ impl Strangers {
 
     /// True if this address, which need not ask now, would be a stranger if it asked.
     pub(super) fn would_have(&self, now: Time, source: Source) -> bool {
-        self.entitled_ask(now) && !self.entitled.has_noted(source)
+        self.entitled_ask(now) && !self.is_entitled(source)
+    }
+
+    /// True if this address has lately shown a right.
+    pub(super) fn is_entitled(&self, source: Source) -> bool {
+        self.entitled.has_noted(source)
     }
 
     #[inline]
@@ -69,20 +76,32 @@ impl Strangers {
         self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
     }
 
-    /// True if one more request of a stranger may be incomplete, at a service with this many places: those have half of the
-    /// strangers' places at most, so that whole ones find some.
-    pub(super) fn has_room_for_incomplete(&self, places: usize) -> bool {
-        self.incomplete < places.div_ceil(4)
+    /// True if one more request of this stranger may be incomplete as soon as `fewer` of others are, at a service with this many
+    /// places: those have half of the strangers' places at most, so that whole ones find some.
+    pub(super) fn has_room_for_incomplete(&self, source: Source, places: usize, fewer: usize) -> bool {
+        let bound = Bound { most: places.div_ceil(4), part: 4 };
+        bound.admits(self.incomplete.saturating_sub(fewer), self.incomplete_of(source), 1)
     }
 
-    /// Notes that a request with this place is incomplete.
-    pub(super) fn take_incomplete(&mut self, place: Place) {
-        self.incomplete += usize::from(place == Place::OfStranger);
+    /// Returns how many incomplete requests of this address have a place for strangers.
+    pub(super) fn incomplete_of(&self, source: Source) -> usize {
+        self.incomplete_of.get(&source)
+    }
+
+    /// Notes that a request of this address with this place is incomplete.
+    pub(super) fn take_incomplete(&mut self, source: Source, place: Place) {
+        if place == Place::OfStranger {
+            self.incomplete += 1;
+            self.incomplete_of.add(source, 1);
+        }
     }
 
     /// Notes that it is no longer.
-    pub(super) fn release_incomplete(&mut self, place: Place) {
-        self.incomplete = self.incomplete.saturating_sub(usize::from(place == Place::OfStranger));
+    pub(super) fn release_incomplete(&mut self, source: Source, place: Place) {
+        if place == Place::OfStranger {
+            self.incomplete = self.incomplete.saturating_sub(1);
+            self.incomplete_of.subtract(source, 1);
+        }
     }
 
     /// True if one more request of this stranger is taken, at a service with this many places for requests of all. Strangers have
