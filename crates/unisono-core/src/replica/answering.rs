@@ -155,7 +155,10 @@ impl<S: StateMachine> Replica<S> {
     /// Orders a command that is not refused; lets the rest come of one whose beginning is not.
     fn let_through(&mut self, request: Request) {
         match request.whole_bytes {
-            Some(_) => self.outputs.push_back(Output::Answer(request.id, Answer::GoOn)),
+            Some(_) => {
+                let shows_right = self.shows_right(&request);
+                self.outputs.push_back(Output::Answer(request.id, Answer::GoOn { shows_right }));
+            }
             None => self.order(request),
         }
     }

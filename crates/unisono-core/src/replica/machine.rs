@@ -74,7 +74,8 @@ pub trait StateMachine {
     /// True if a caller's request shows in the present state that its client has a right to something, whether or not to what it asks
     /// for. Requests of addresses that have lately shown none wait behind those of the others, and few of them are taken. So a client
     /// with a right is not held up by many addresses without one. It is asked for each read, each repeat of a command,
-    /// and each command that [`StateMachine::admit`] refuses, so it must be quick. The default says that every request shows a right.
+    /// each command that [`StateMachine::admit`] refuses, and each beginning that is let on, of which it gets the first bytes alone;
+    /// so it must be quick. The default says that every request shows a right.
     fn shows_right(&self, request: &Bytes) -> bool {
         let _ = request;
         true

@@ -366,7 +366,8 @@ impl Made {
             Answer::Deny(bytes) => format!("denied: {}", String::from_utf8_lossy(bytes)),
             Answer::Refuse(bytes) => format!("refused: {}", String::from_utf8_lossy(bytes)),
             Answer::NoCopy => "no copy".into(),
-            Answer::GoOn => "go on".into(),
+            Answer::GoOn { shows_right: true } => "go on".into(),
+            Answer::GoOn { shows_right: false } => "go on, without a right".into(),
             Answer::Forward(address) => format!("to {}", address.port()),
         })
     }

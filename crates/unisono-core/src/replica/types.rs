@@ -196,7 +196,10 @@ pub enum Answer {
     /// Pass the request on to the server at this address.
     Forward(SocketAddr),
     /// Let the rest of the request come: its beginning was looked at ([`Endpoint::go_on`](crate::rpc::Endpoint::go_on)).
-    GoOn,
+    GoOn {
+        /// The beginning showed a right.
+        shows_right: bool,
+    },
 }
 
 impl Answer {
@@ -204,7 +207,7 @@ impl Answer {
     pub fn is_for_another_server(&self) -> bool {
         match self {
             Answer::Forward(_) | Answer::NoCopy => true,
-            Answer::Reply(_) | Answer::Deny(_) | Answer::Refuse(_) | Answer::GoOn => false,
+            Answer::Reply(_) | Answer::Deny(_) | Answer::Refuse(_) | Answer::GoOn { .. } => false,
         }
     }
 }

@@ -455,9 +455,10 @@ impl Endpoint {
         self.server.forward(&mut self.common, id, to)
     }
 
-    /// Lets the rest of a large request come whose beginning was looked at ([`Request::whole_bytes`]).
-    pub fn go_on(&mut self, id: RequestId) {
-        self.server.go_on(id);
+    /// Lets the rest of a large request come whose beginning was looked at ([`Request::whole_bytes`]). Notes whether the beginning
+    /// `shows_right`, as a reply that is no denial does.
+    pub fn go_on(&mut self, now: Time, id: RequestId, shows_right: bool) {
+        self.server.go_on(now, id, shows_right);
     }
 
     // --- outputs ---

@@ -71,7 +71,8 @@ fn a_large_request_that_is_refused_by_its_beginning_does_not_travel() {
 #[test]
 fn a_large_request_whose_beginning_is_let_through_comes_once_it_is_whole() {
     let (mut world, call) = looked_at(|world, id| {
-        world.host(1).endpoint.go_on(id);
+        let now = world.now;
+        world.host(1).endpoint.go_on(now, id, false);
         assert_eq!(world.reply(1, id, b"too late"), Err(AnswerError::Over));
     });
     world.run(SECONDS);

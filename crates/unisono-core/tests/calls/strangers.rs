@@ -197,6 +197,37 @@ fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another() {
     assert_eq!(lost, 1);
 }
 
+/// A client that has shown no right begins a large request, and goes on with another one.
+#[test]
+fn a_beginning_that_is_let_on_for_a_right_entitles_its_address() {
+    for shows_right in [true, false] {
+        let mut world = World::new();
+        let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+        let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+        world.start(2);
+        world.start(ELSEWHERE);
+        call_answered(&mut world, port, replies);
+        let next = |world: &mut World| {
+            let mut steps = 0..1000;
+            loop {
+                steps.next().expect("a request within a second");
+                world.run(MS / 10);
+                if let Some(request) = world.take(1) {
+                    break request;
+                }
+            }
+        };
+        world.call(ELSEWHERE, port, &vec![5; 1 << 20], Duration::from_secs(60));
+        let beginning = next(&mut world);
+        assert!(beginning.whole_bytes.is_some() && beginning.is_stranger);
+        let now = world.now;
+        world.host(1).endpoint.go_on(now, beginning.id, shows_right);
+        world.call(ELSEWHERE, port, b"small", Duration::from_secs(60));
+        let small = next(&mut world);
+        assert_eq!((small.whole_bytes, small.is_stranger), (None, !shows_right));
+    }
+}
+
 /// Three addresses have taken 56 of the 64 MiB for large requests just now.
 #[test]
 fn large_requests_of_strangers_give_way_to_one_of_an_address_that_has_shown_a_right() {

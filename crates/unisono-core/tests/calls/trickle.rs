@@ -138,7 +138,8 @@ fn what_the_application_has_not_let_on_counts_as_it_comes() {
     (0..3).for_each(|index| _ = one.part(&mut world, 0, index));
     assert_eq!(bytes(&mut world), 3 * usize::from(PART));
     let beginning = world.take(1).unwrap();
-    world.host(1).endpoint.go_on(beginning.id);
+    let now = world.now;
+    world.host(1).endpoint.go_on(now, beginning.id, false);
     one.part(&mut world, 0, 3);
     assert_eq!(bytes(&mut world), 16 * MIB);
     one.say(&mut world, Frame::Cancel { attempt: Attempt { to: SERVER, slot: 0, number: 1 } });

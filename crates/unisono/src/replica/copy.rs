@@ -133,7 +133,7 @@ impl Caller {
             Answer::Refuse(reason) => rpc::Answer::Refuse(reason),
             Answer::NoCopy => rpc::Answer::Refuse(Bytes::from_static(NO_COPY)),
             Answer::Forward(to) => rpc::Answer::Forward(to),
-            Answer::GoOn => rpc::Answer::GoOn,
+            Answer::GoOn { shows_right } => rpc::Answer::GoOn { shows_right },
         };
         (self.request, answer)
     }

@@ -308,7 +308,10 @@ pub enum Answer {
     Forward(SocketAddr),
     /// Lets the rest of a large request come whose beginning this is ([`Request::whole_bytes`]). As the answer to a whole
     /// request it is a refusal.
-    GoOn,
+    GoOn {
+        /// The beginning showed a right, as a request does that gets a reply and is not denied.
+        shows_right: bool,
+    },
 }
 
 impl<T: Into<Bytes>> From<T> for Answer {
@@ -369,9 +372,9 @@ impl Request {
         self.asked.whole_bytes
     }
 
-    /// Lets the rest of the request come, which is then a request of its own. Refuses a request that is whole.
+    /// Lets the rest of the request come, which is then a request of its own, and notes no right. Refuses a request that is whole.
     pub fn go_on(self) {
-        self.answer(Answer::GoOn);
+        self.answer(Answer::GoOn { shows_right: false });
     }
 
     /// Returns the uid of the client: one life of one process.
@@ -537,8 +540,8 @@ fn settle(calls: &mut Calls, now: Time, (id, is_beginning): (RequestId, bool), a
             _ => return,
         },
         Answer::Refuse(reason) => reason,
-        Answer::GoOn if is_beginning => return calls.endpoint.go_on(id),
-        Answer::GoOn => Bytes::from_static(NO_ANSWER.as_bytes()),
+        Answer::GoOn { shows_right } if is_beginning => return calls.endpoint.go_on(now, id, shows_right),
+        Answer::GoOn { .. } => Bytes::from_static(NO_ANSWER.as_bytes()),
         Answer::Forward(to) => match calls.endpoint.forward(id, to) {
             Ok(()) | Err(ForwardError::Over) => return,
             Err(reason) => reason.to_string().into(),

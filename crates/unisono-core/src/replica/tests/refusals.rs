@@ -25,6 +25,16 @@ fn the_beginning_of_a_command_is_refused_once_a_majority_confirms_it_and_let_thr
 }
 
 #[test]
+fn the_beginning_of_a_repeat_without_a_right_is_let_on_and_shows_none() {
+    let mut made = Made::of(&[1, 2]);
+    made.replica(1).handle_request(NOW, asked(1, 77, 1, true, "break in"));
+    let beginning = Request { whole_bytes: Some(1000), ..asked(2, 77, 2, true, "break in") };
+    made.replica(1).handle_request(NOW, beginning);
+    made.settle();
+    assert_eq!(made.answer(2).unwrap(), "go on, without a right");
+}
+
+#[test]
 fn a_request_that_shows_no_right_is_denied() {
     let mut made = Made::of(&[1, 2]);
     for (index, request) in (1..).zip(["break in", "pry", "peep", "read", "look"]) {

@@ -427,8 +427,8 @@ impl Server {
         Ok(())
     }
 
-    /// Lets the rest of a request come whose beginning the application has looked at.
-    pub(super) fn go_on(&mut self, id: RequestId) {
+    /// Lets the rest of a request come whose beginning the application has looked at, and which may have shown a right.
+    pub(super) fn go_on(&mut self, now: Time, id: RequestId, shows_right: bool) {
         let is_beginning = self.in_hand.get(id.index).is_some_and(|held| held.is_beginning);
         if is_beginning
             && let Some(held) = self.take_in_hand(id)
@@ -437,6 +437,10 @@ impl Server {
             && let State::Receiving(receiving) = &mut attempt.state
         {
             receiving.is_let_on = true;
+            // The rest may take long, and gives way to requests of others until its address is entitled.
+            if shows_right && let Some(service) = self.services.get_mut(held.port) {
+                service.strangers.entitle(now, held.source);
+            }
         }
     }
 

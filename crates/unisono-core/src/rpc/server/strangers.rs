@@ -15,7 +15,7 @@ const ENTITLED_ASK_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Strangers {
-    /// Addresses whose requests have lately shown a right: they got a reply, and no denial.
+    /// Addresses whose requests have lately shown a right: they got a reply, and no denial, or were let on for their beginnings.
     entitled: Lately,
     /// When one of them asked last, or was answered.
     entitled_at: Option<Time>,

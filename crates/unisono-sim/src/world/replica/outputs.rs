@@ -160,8 +160,8 @@ impl Server {
                 _ = endpoint.refuse(cx.local, id, Bytes::from_static(NO_COPY));
                 false
             }
-            Answer::GoOn => {
-                endpoint.go_on(id);
+            Answer::GoOn { shows_right } => {
+                endpoint.go_on(cx.local, id, shows_right);
                 false
             }
             Answer::Forward(to) => {
