@@ -7,9 +7,10 @@ use crate::bounds::{
     COLUMNS_MAX, FILE_BYTES_MAX, READ_BYTES_MAX, SERVICE_BYTES_MAX, SET_BYTES_MAX, SET_NAMES_MAX,
     SET_ROWS_MAX,
 };
-use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
+use crate::capability::{CAPABILITY_BYTES, Capability, Check, ObjectNumber, Port, Rights};
 use crate::codec::{Reader, Writer};
-use crate::name::{Name, Path};
+use crate::name::{NAME_BYTES_MAX, Name, PATH_BYTES_MAX, Path};
+use crate::refusal::Reason;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
@@ -17,10 +18,20 @@ use bytes::Bytes;
 pub const VERSION: u8 = 1;
 /// Code of the operation that makes the root directory.
 const FOUND: u8 = 1;
+/// Code of the operation that creates a directory, the first one that has a capability.
+const CREATE_DIRECTORY: u8 = 2;
 /// Code of the operation that creates a file.
 const CREATE_FILE: u8 = 3;
+/// Code of the operation that adds a row.
+const APPEND: u8 = 6;
+/// Code of the operation that replaces the masks of a row.
+const CHMOD: u8 = 7;
+/// Code of the operation that deletes a row.
+const DELETE_ROW: u8 = 8;
 /// Code of a command that replaces a set of rows.
 const REPLACE_SET: u8 = 9;
+/// Code of the operation that deletes what has no path, the last one.
+const DELETE_UNREACHABLE: u8 = 11;
 
 /// Code of the query that lists rows.
 const LIST: u8 = 1;
@@ -45,6 +56,14 @@ const SEARCH_COST: u32 = 100;
 const BYTES_OF_UNIT: usize = 40;
 /// Bytes of a file and its place of which the path may have all.
 const PATH_BYTES: usize = 600;
+/// Maximum length of a place. The length of each name takes the byte of the slash before it.
+const PLACE_BYTES_MAX: usize = CAPABILITY_BYTES + 2 + 1 + PATH_BYTES_MAX;
+/// Maximum length of a row of a replacement.
+const REPLACEMENT_BYTES_MAX: usize = PLACE_BYTES_MAX + 2 * CAPABILITY_BYTES + 1;
+/// Maximum length of a request but for a set and the content of a file: that of one which creates a directory, with its columns,
+/// masks and secret.
+const SHORT_BYTES_MAX: usize =
+    3 + PLACE_BYTES_MAX + 1 + COLUMNS_MAX * (1 + NAME_BYTES_MAX) + 2 + COLUMNS_MAX + 16;
 
 /// Where an operation applies: the object at the end of a path that begins at a directory. With an empty path it is the
 /// object of the capability, of any kind.
@@ -281,6 +300,9 @@ pub enum Request {
     LocalQuery(Query),
 }
 
+/// Where a file is to be created, the masks of its row, and its length.
+pub(crate) type FileHead = (Place, Option<Masks>, usize);
+
 /// What a request is, as its first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
@@ -342,9 +364,27 @@ impl Request {
         out.into_bytes()
     }
 
-    /// Reads the first bytes of a request of `bytes` bytes: if it creates a file, returns the place, the masks, and the length
-    /// of the file.
-    pub(crate) fn file_that_begins(beginning: &Bytes, bytes: usize) -> Option<(Place, Option<Masks>, usize)> {
+    /// Returns how long a request may be that begins with these bytes; 0 if none begins so.
+    pub(crate) fn bytes_max(beginning: &[u8]) -> usize {
+        let of_set = |rest: &[u8], entry: usize| {
+            let count = rest.first_chunk().map_or(0, |count| usize::from(u16::from_be_bytes(*count)));
+            let fits = count <= SET_ROWS_MAX;
+            if fits { 5 + (count * entry).min(SET_BYTES_MAX) } else { 0 }
+        };
+        match beginning {
+            [VERSION, 0, CREATE_FILE, ..] => SHORT_BYTES_MAX + FILE_BYTES_MAX,
+            [VERSION, 0, REPLACE_SET, rest @ ..] => of_set(rest, REPLACEMENT_BYTES_MAX),
+            [VERSION, 1 | 2, LOOKUP, rest @ ..] => of_set(rest, PLACE_BYTES_MAX),
+            [VERSION, 0, FOUND..=DELETE_UNREACHABLE, ..] | [VERSION, 1 | 2, LIST..=INFO, ..] => {
+                SHORT_BYTES_MAX
+            }
+            _ => 0,
+        }
+    }
+
+    /// Reads the first bytes of a request of `bytes` bytes: if it creates a file, returns what is known of the file, or an
+    /// error if the file does not end where the request does, or is too long.
+    pub(crate) fn file_that_begins(beginning: &Bytes, bytes: usize) -> Option<Result<FileHead, Reason>> {
         let mut from = Reader::new(beginning.clone());
         if [from.u8()?, from.u8()?, from.u8()?] != [VERSION, 0, CREATE_FILE] {
             return None;
@@ -353,16 +393,17 @@ impl Request {
         from.u128()?;
         let content_bytes = from.u32()? as usize;
         let before = beginning.len() - from.left();
-        (before + content_bytes == bytes).then_some((place, masks, content_bytes))
+        let fits = content_bytes <= FILE_BYTES_MAX && before + content_bytes == bytes;
+        Some(fits.then_some((place, masks, content_bytes)).ok_or(Reason::Unreadable))
     }
 
-    /// Returns the first capability of a command that creates a file or replaces a set of rows, and the number of names in the
-    /// path that begins there, without reading them.
+    /// Returns the first capability of a command, and the number of names in the path that begins there, without reading them.
+    /// The number means nothing for a command that has no path.
     pub(crate) fn first_capability(bytes: &Bytes) -> Option<(Capability, u16)> {
         let mut from = Reader::new(bytes.clone());
         match [from.u8()?, from.u8()?, from.u8()?] {
-            [VERSION, 0, CREATE_FILE] => {}
-            [VERSION, 0, REPLACE_SET] if from.u16()? > 0 => {}
+            [VERSION, 0, REPLACE_SET] if from.u16()? == 0 => return None,
+            [VERSION, 0, CREATE_DIRECTORY..=DELETE_UNREACHABLE] => {}
             _ => return None,
         }
         Some((Capability::read(&mut from)?, from.u16()?))
@@ -380,9 +421,14 @@ impl Request {
         Capability::read(&mut from)
     }
 
-    /// True if a request that begins with these bytes creates a file: only such a one may be longer than [`SET_BYTES_MAX`].
-    pub(crate) fn creates_file(beginning: &[u8]) -> bool {
-        beginning.starts_with(&[VERSION, 0, CREATE_FILE])
+    /// True if a request that begins with these bytes replaces a set of rows.
+    pub(crate) fn replaces_set(beginning: &[u8]) -> bool {
+        beginning.starts_with(&[VERSION, 0, REPLACE_SET])
+    }
+
+    /// True if a request that begins with these bytes is a command for a row, which needs a name.
+    pub(crate) fn needs_name(beginning: &[u8]) -> bool {
+        matches!(beginning, [VERSION, 0, APPEND | CHMOD | DELETE_ROW | REPLACE_SET, ..])
     }
 
     /// True if the request with these bytes is a question for changes of the server's own state.
@@ -501,7 +547,7 @@ impl Command {
                 out.long(service);
             }
             Command::CreateDirectory { place, columns, masks, secret } => {
-                out.u8(2);
+                out.u8(CREATE_DIRECTORY);
                 place.write(out);
                 write_columns(columns, out);
                 write_optional(masks.as_ref(), out, Masks::write);
@@ -523,18 +569,18 @@ impl Command {
                 place.write(out);
             }
             Command::Append { place, capability, masks } => {
-                out.u8(6);
+                out.u8(APPEND);
                 place.write(out);
                 capability.write(out);
                 write_optional(masks.as_ref(), out, Masks::write);
             }
             Command::Chmod { place, masks } => {
-                out.u8(7);
+                out.u8(CHMOD);
                 place.write(out);
                 masks.write(out);
             }
             Command::DeleteRow { place } => {
-                out.u8(8);
+                out.u8(DELETE_ROW);
                 place.write(out);
             }
             Command::ReplaceSet { rows } => {
@@ -547,7 +593,7 @@ impl Command {
                 out.u128(secret.to_bits());
             }
             Command::DeleteUnreachable { owner, created_through } => {
-                out.u8(11);
+                out.u8(DELETE_UNREACHABLE);
                 owner.write(out);
                 out.u64(*created_through);
             }
@@ -563,7 +609,7 @@ impl Command {
                 let fits = service.len() <= SERVICE_BYTES_MAX;
                 fits.then_some(Command::Found { port, secret, service })?
             }
-            2 => Command::CreateDirectory {
+            CREATE_DIRECTORY => Command::CreateDirectory {
                 place: Place::read(from)?,
                 columns: read_columns(from)?,
                 masks: from.optional(Masks::read)?,
@@ -577,16 +623,18 @@ impl Command {
             }
             4 => Command::DeleteDirectory { place: Place::read(from)? },
             5 => Command::DeleteFile { place: Place::read(from)? },
-            6 => Command::Append {
+            APPEND => Command::Append {
                 place: Place::read(from)?,
                 capability: Capability::read(from)?,
                 masks: from.optional(Masks::read)?,
             },
-            7 => Command::Chmod { place: Place::read(from)?, masks: Masks::read(from)? },
-            8 => Command::DeleteRow { place: Place::read(from)? },
+            CHMOD => Command::Chmod { place: Place::read(from)?, masks: Masks::read(from)? },
+            DELETE_ROW => Command::DeleteRow { place: Place::read(from)? },
             REPLACE_SET => Command::ReplaceSet { rows: read_set(from, Replacement::read, |row| &row.place)? },
             10 => Command::Revoke { place: Place::read(from)?, secret: check(from)? },
-            11 => Command::DeleteUnreachable { owner: Capability::read(from)?, created_through: from.u64()? },
+            DELETE_UNREACHABLE => {
+                Command::DeleteUnreachable { owner: Capability::read(from)?, created_through: from.u64()? }
+            }
             _ => return None,
         })
     }

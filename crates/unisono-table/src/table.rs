@@ -1,6 +1,6 @@
 //! The table: all directories and files of a service, and what a capability opens of them.
 
-use crate::bounds::{Limits, SET_BYTES_MAX};
+use crate::bounds::Limits;
 use crate::capability::{Capability, Check, ObjectNumber, Port, Rights};
 use crate::history::History;
 use crate::name::Name;
@@ -135,26 +135,25 @@ impl Table {
     /// rows.
     fn refusal_of_first(&self, request: &Bytes) -> Option<Refusal> {
         let (capability, names) = Request::first_capability(request)?;
-        let is_set = !Request::creates_file(request);
         let reason = match names {
-            0 if is_set => Reason::NoName,
+            0 if Request::needs_name(request) => Reason::NoName,
             _ => self.object(&capability).err()?,
         };
-        Some(Refusal { reason, entry: is_set.then_some(0) })
+        Some(Refusal { reason, entry: Request::replaces_set(request).then_some(0) })
     }
 
-    /// Looks at the first bytes of a request of `bytes` bytes, as [`Table::admit`] does at a whole command. Only a file may be
-    /// longer than [`SET_BYTES_MAX`], and only it is known by its first bytes.
+    /// Looks at the first bytes of a request of `bytes` bytes, as [`Table::admit`] does at a whole command. A lookup is not refused
+    /// for its capabilities: it shows of each place why there is nothing.
     pub fn admit_beginning(&self, beginning: &Bytes, bytes: usize) -> Option<Bytes> {
-        if !Request::creates_file(beginning) && bytes > SET_BYTES_MAX + 16 {
-            return self.early(Reason::Unreadable.into());
-        }
         if let Some(refusal) = self.refusal_of_first(beginning) {
             return self.early(refusal);
         }
-        let (place, masks, content_bytes) = Request::file_that_begins(beginning, bytes)?;
-        let refusal = Refusal::from(self.enterable_file(&place, masks, content_bytes).err()?);
-        self.early(refusal)
+        if bytes > Request::bytes_max(beginning) {
+            return self.early(Reason::Unreadable.into());
+        }
+        let file = Request::file_that_begins(beginning, bytes)?;
+        let enterable = |(place, masks, bytes)| self.enterable_file(&place, masks, bytes);
+        self.early(file.and_then(enterable).err()?.into())
     }
 
     /// Returns the bytes of the reply for a refusal before the order, if it is one of rights.

@@ -2,6 +2,7 @@
 
 use super::*;
 use ::bytes::Bytes;
+use alloc::string::String;
 use alloc::vec;
 
 #[test]
@@ -119,9 +120,142 @@ fn a_set_whose_first_capability_proves_nothing_is_refused_unread() {
         assert_eq!(table.admit(&cut), table.admit(&bytes), "its end is not looked at");
         assert_eq!(table.admit_beginning(&bytes.slice(..100), 30_000), table.admit(&bytes));
     }
-    let lookup = Request::Query(Query::Lookup { places: vec![at(root, &long)] }).encode();
-    assert_eq!(table.admit_beginning(&lookup, SET_BYTES_MAX), None);
-    assert!(table.admit_beginning(&lookup, SET_BYTES_MAX + 17).is_some(), "only a file is so long");
+}
+
+/// Returns a request of each kind, with this first capability.
+fn of_each_kind(first: Capability) -> (Vec<Command>, Vec<Query>) {
+    let (secret, owner, after) = (Check::from_bits(7), first, ObjectNumber(0));
+    let place = || at(first, "a/b");
+    let (columns, row_masks) = (columns(&["owner"]), masks(&[1]));
+    let rows = vec![Replacement { place: place(), capability: first, expected: None }];
+    let commands = vec![
+        Command::CreateDirectory { place: place(), columns, masks: None, secret },
+        Command::CreateFile { place: place(), masks: None, secret, content: Bytes::from_static(b"content") },
+        Command::DeleteDirectory { place: place() },
+        Command::DeleteFile { place: place() },
+        Command::Append { place: place(), capability: first, masks: None },
+        Command::Chmod { place: place(), masks: row_masks },
+        Command::DeleteRow { place: place() },
+        Command::ReplaceSet { rows },
+        Command::Revoke { place: place(), secret },
+        Command::DeleteUnreachable { owner, created_through: 7 },
+    ];
+    let queries = vec![
+        Query::List { place: place(), after: None },
+        Query::Lookup { places: vec![place(), place()] },
+        Query::Restrict { place: place(), rights: Rights::ALL },
+        Query::Read { place: place(), offset: 0, length: 7 },
+        Query::Size { place: place() },
+        Query::Files { owner, after },
+        Query::Unreachable { owner, after },
+        Query::Changes { place: place(), from: 7 },
+        Query::Info,
+    ];
+    (commands, queries)
+}
+
+#[test]
+fn the_beginning_of_any_command_whose_first_capability_proves_nothing_is_refused() {
+    let (mut table, root) = founded();
+    let a = table.mkdir(root, "a", 1).unwrap();
+    let file = table.put(a, "b", 2, "content").unwrap();
+    let forged = Capability { object: ObjectNumber(99), ..root };
+    let wrong = Capability { check: Check::from_bits(1), ..root };
+    for first in [forged, wrong, Capability { rights: Rights(1), ..file }] {
+        for command in of_each_kind(first).0 {
+            let refusal = table.execute(command.clone()).result.unwrap_err();
+            let bytes = Request::Command(command).encode();
+            for beginning in [bytes.clone(), bytes.slice(..50)] {
+                let reply = table.admit_beginning(&beginning, bytes.len()).expect("a refusal");
+                assert_eq!(Reply::decode(&reply).unwrap().result, Err(refusal), "{beginning:?}");
+            }
+        }
+    }
+    for command in of_each_kind(root).0 {
+        let bytes = Request::Command(command).encode();
+        assert_eq!(table.admit_beginning(&bytes.slice(..50), bytes.len()), None);
+    }
+}
+
+#[test]
+fn the_beginning_of_what_is_longer_than_any_such_request_is_refused() {
+    let (table, root) = founded();
+    let is_refused = |beginning: &Bytes, bytes: usize| {
+        let reply = table.admit_beginning(beginning, bytes)?;
+        assert_eq!(Reply::decode(&reply).unwrap().result, Err(Reason::Unreadable.into()));
+        Some(())
+    };
+    // With the capability, the path and the columns as long as they may be.
+    let name = |letter: &str| letter.repeat(NAME_BYTES_MAX);
+    let path = [vec![name("x"); 15], vec!["x".repeat(254), "x".into()]].concat().join("/");
+    assert_eq!(path.len(), PATH_BYTES_MAX);
+    let letters: Vec<String> = ["a", "b", "c", "d"].map(name).into();
+    let columns = columns(&letters.iter().map(String::as_str).collect::<Vec<_>>());
+    let (masks, secret) = (Some(masks(&[1; 4])), Check::from_bits(7));
+    let place = at(root, &path);
+    let longest = Command::CreateDirectory { place: place.clone(), columns, masks, secret };
+    let short_max = Request::Command(longest).encode().len();
+    let (commands, queries) = of_each_kind(root);
+    let commands = commands.into_iter().map(Request::Command);
+    let found = Command::Found { port: root.port, secret, service: Bytes::new() };
+    let of_query = |query: Query| [Request::Query(query.clone()), Request::LocalQuery(query)];
+    for request in commands.chain([Request::Command(found)]).chain(queries.into_iter().flat_map(of_query)) {
+        let bytes = request.encode();
+        let longest = match request {
+            Request::Command(Command::CreateFile { .. }) => continue,
+            Request::Command(Command::ReplaceSet { .. }) => {
+                let row = Replacement { place: place.clone(), capability: root, expected: Some(root) };
+                Request::Command(Command::ReplaceSet { rows: vec![row] }).encode().len()
+            }
+            Request::Query(Query::Lookup { .. }) | Request::LocalQuery(Query::Lookup { .. }) => {
+                Request::Query(Query::Lookup { places: vec![place.clone(); 2] }).encode().len()
+            }
+            _ => short_max,
+        };
+        assert_eq!(is_refused(&bytes, longest), None, "{request:?}");
+        assert_eq!(is_refused(&bytes, longest + 1), Some(()), "{request:?}");
+    }
+    // Sets of as many as there may be, and of none.
+    for (head, most) in [([1, 0, 9], 1024), ([1, 1, 2], 1024), ([1, 2, 2], 1024)] {
+        let with = |count: u16| Bytes::from([&head[..], &count.to_be_bytes(), &[0; 9]].concat());
+        assert_eq!(is_refused(&with(most), SET_BYTES_MAX + 5), None);
+        assert_eq!(is_refused(&with(most), SET_BYTES_MAX + 6), Some(()));
+        assert_eq!(is_refused(&with(most + 1), 30_000), Some(()));
+        assert_eq!(is_refused(&with(0), 30_000), Some(()));
+    }
+    for none in [&b"\x01\x00\x0c"[..], b"\x01\x01\x0a", b"\x01\x03\x01", b"\x02\x00\x03", b""] {
+        assert_eq!(is_refused(&Bytes::copy_from_slice(none), 5000), Some(()), "{none:?}");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_end_where_its_request_does_is_refused_by_its_beginning() {
+    let (table, root) = founded();
+    let create = |content: usize| {
+        let (place, secret, content) = (at(root, "x"), Check::from_bits(7), Bytes::from(vec![7; content]));
+        Request::Command(Command::CreateFile { place, masks: None, secret, content }).encode()
+    };
+    let bytes = create(30_000);
+    let beginning = bytes.slice(..1000);
+    assert_eq!(table.admit_beginning(&beginning, bytes.len()), None);
+    let refused = table.admit_beginning(&beginning, bytes.len() + 1);
+    assert_eq!(Reply::decode(&refused.unwrap()).unwrap().result, Err(Reason::Unreadable.into()));
+    for (content, is_refused) in [(FILE_BYTES_MAX, false), (FILE_BYTES_MAX + 1, true)] {
+        let bytes = create(content);
+        assert_eq!(table.admit_beginning(&bytes.slice(..1000), bytes.len()).is_some(), is_refused);
+    }
+}
+
+#[test]
+fn a_lookup_is_not_refused_for_its_capabilities() {
+    let (mut table, root) = founded();
+    table.mkdir(root, "a", 1).unwrap();
+    let forged = Capability { object: ObjectNumber(99), ..root };
+    let query = Query::Lookup { places: vec![at(forged, "a"), at(root, "a")] };
+    let bytes = Request::Query(query.clone()).encode();
+    assert_eq!(table.admit_beginning(&bytes, bytes.len()), None);
+    assert!(matches!(table.ask(&query).result, Ok(Answer::Looked(looked)) if looked[1].is_ok()));
+    assert!(!table.shows_right(&bytes), "it counts as its parts come");
 }
 
 #[test]
