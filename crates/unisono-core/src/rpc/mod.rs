@@ -455,8 +455,9 @@ impl Endpoint {
         self.server.forward(&mut self.common, id, to)
     }
 
-    /// Lets the rest of a large request come whose beginning was looked at ([`Request::whole_bytes`]). Notes whether the beginning
-    /// `shows_right`, as a reply that is no denial does.
+    /// Lets the rest of a large request come whose beginning was looked at ([`Request::whole_bytes`]). If the beginning
+    /// `shows_right`, the address has shown one, as by a reply that is no denial, and room is made for the whole request. Otherwise it
+    /// counts as its parts come, and no other gives way to it: clients without a right take no room by announcements.
     pub fn go_on(&mut self, now: Time, id: RequestId, shows_right: bool) {
         self.server.go_on(now, id, shows_right);
     }

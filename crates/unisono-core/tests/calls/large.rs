@@ -70,16 +70,18 @@ fn a_large_request_that_is_refused_by_its_beginning_does_not_travel() {
 
 #[test]
 fn a_large_request_whose_beginning_is_let_through_comes_once_it_is_whole() {
-    let (mut world, call) = looked_at(|world, id| {
-        let now = world.now;
-        world.host(1).endpoint.go_on(now, id, false);
-        assert_eq!(world.reply(1, id, b"too late"), Err(AnswerError::Over));
-    });
-    world.run(SECONDS);
-    let whole = world.take(1).expect("the whole request");
-    assert_eq!((whole.whole_bytes, whole.payload.len()), (None, MIB));
-    world.reply(1, whole.id, b"done").unwrap();
-    assert_eq!(world.wait(2, call).1.unwrap(), "done");
+    for shows_right in [true, false] {
+        let (mut world, call) = looked_at(|world, id| {
+            let now = world.now;
+            world.host(1).endpoint.go_on(now, id, shows_right);
+            assert_eq!(world.reply(1, id, b"too late"), Err(AnswerError::Over));
+        });
+        world.run(SECONDS);
+        let whole = world.take(1).expect("the whole request");
+        assert_eq!((whole.whole_bytes, whole.payload.len()), (None, MIB));
+        world.reply(1, whole.id, b"done").unwrap();
+        assert_eq!(world.wait(2, call).1.unwrap(), "done");
+    }
 }
 
 #[test]

@@ -139,11 +139,35 @@ fn what_the_application_has_not_let_on_counts_as_it_comes() {
     assert_eq!(bytes(&mut world), 3 * usize::from(PART));
     let beginning = world.take(1).unwrap();
     let now = world.now;
-    world.host(1).endpoint.go_on(now, beginning.id, false);
+    world.host(1).endpoint.go_on(now, beginning.id, true);
     one.part(&mut world, 0, 3);
     assert_eq!(bytes(&mut world), 16 * MIB);
     one.say(&mut world, Frame::Cancel { attempt: Attempt { to: SERVER, slot: 0, number: 1 } });
     assert_eq!(bytes(&mut world), 0);
+}
+
+#[test]
+fn what_shows_no_right_counts_as_it_comes_though_it_may_come() {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    // Each with the beginning of 16 MiB.
+    let mut begin = |uid: usize, shows_right: bool| {
+        let mut one = Trickler::new(&mut world, port, uid as u64);
+        one.announce(&mut world, port, 0, 16 * MIB);
+        one.part(&mut world, 0, 0);
+        let beginning = world.take(1).unwrap();
+        let now = world.now;
+        world.host(1).endpoint.go_on(now, beginning.id, shows_right);
+        let is_taken = !is_busy(&one.part(&mut world, 0, 1));
+        let account = world.host(1).endpoint.account();
+        (is_taken, account.receiving_bytes, account.in_hand)
+    };
+    for count in 1..=12 {
+        assert_eq!(begin(20 + count, false), (true, count * 2 * usize::from(PART), 0));
+    }
+    let shows_right = begin(40, true);
+    assert_eq!(shows_right, (true, 16 * MIB + 12 * 2 * usize::from(PART), 0), "it has room beside them");
 }
 
 /// Lets three addresses take 56 of 64 MiB, with a part of each request every 500 ms. Returns how long a call of another

@@ -309,7 +309,8 @@ pub enum Answer {
     /// Lets the rest of a large request come whose beginning this is ([`Request::whole_bytes`]). As the answer to a whole
     /// request it is a refusal.
     GoOn {
-        /// The beginning showed a right, as a request does that gets a reply and is not denied.
+        /// The beginning showed a right, as a request does that gets a reply and is not denied. Then the request takes room for the
+        /// whole at once, and otherwise as its parts come.
         shows_right: bool,
     },
 }
@@ -372,9 +373,10 @@ impl Request {
         self.asked.whole_bytes
     }
 
-    /// Lets the rest of the request come, which is then a request of its own, and notes no right. Refuses a request that is whole.
+    /// Lets the rest of the request come, which is then a request of its own: as a reply, this says that it has shown a right. Refuses a request
+    /// that is whole.
     pub fn go_on(self) {
-        self.answer(Answer::GoOn { shows_right: false });
+        self.answer(Answer::GoOn { shows_right: true });
     }
 
     /// Returns the uid of the client: one life of one process.

@@ -25,16 +25,6 @@ fn the_beginning_of_a_command_is_refused_once_a_majority_confirms_it_and_let_thr
 }
 
 #[test]
-fn the_beginning_of_a_repeat_without_a_right_is_let_on_and_shows_none() {
-    let mut made = Made::of(&[1, 2]);
-    made.replica(1).handle_request(NOW, asked(1, 77, 1, true, "break in"));
-    let beginning = Request { whole_bytes: Some(1000), ..asked(2, 77, 2, true, "break in") };
-    made.replica(1).handle_request(NOW, beginning);
-    made.settle();
-    assert_eq!(made.answer(2).unwrap(), "go on, without a right");
-}
-
-#[test]
 fn a_request_that_shows_no_right_is_denied() {
     let mut made = Made::of(&[1, 2]);
     for (index, request) in (1..).zip(["break in", "pry", "peep", "read", "look"]) {
@@ -61,6 +51,20 @@ fn a_repeat_without_a_right_is_denied_too_and_so_are_copies_of_it() {
     made.settle();
     let answers = [1, 2, 3].map(|index| made.answer(index).unwrap());
     assert_eq!(answers, ["denied: no entry"; 3], "it was ordered, and its outcome is known");
+}
+
+#[test]
+fn a_beginning_that_is_let_on_says_whether_it_shows_a_right() {
+    let mut made = Made::of(&[1, 2]);
+    for (index, again, word) in
+        [(1, false, "pry"), (2, true, "break in"), (3, true, "open"), (4, false, "shut")]
+    {
+        let beginning = asked(index, 77, index.into(), again, word);
+        made.replica(1).handle_request(NOW, Request { whole_bytes: Some(1000), ..beginning });
+    }
+    made.settle();
+    let answers = [1, 2, 3, 4].map(|index| made.answer(index).unwrap());
+    assert_eq!(answers, ["go on, without a right", "go on, without a right", "go on", "go on"]);
 }
 
 #[test]

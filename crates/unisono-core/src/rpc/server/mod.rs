@@ -436,7 +436,7 @@ impl Server {
             && let Some(attempt) = session.attempt(held.slot, held.number)
             && let State::Receiving(receiving) = &mut attempt.state
         {
-            receiving.is_let_on = true;
+            receiving.is_let_on = shows_right;
             // The rest may take long, and gives way to requests of others until its address is entitled.
             if shows_right && let Some(service) = self.services.get_mut(held.port) {
                 service.strangers.entitle(now, held.source);

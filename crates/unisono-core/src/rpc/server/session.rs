@@ -90,7 +90,7 @@ pub(in crate::rpc) struct Receiving {
     pub(super) incoming: Incoming,
     /// When it was announced.
     since: Time,
-    /// The application wants all of it: it has looked at the beginning, or does not look at beginnings.
+    /// The application wants all of it: the beginning shows a right, or it does not look at beginnings.
     pub(super) is_let_on: bool,
     /// The bytes that it counts: those that have come, or all once they are wanted.
     pub(super) counted: usize,
