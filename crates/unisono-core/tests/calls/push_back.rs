@@ -371,3 +371,38 @@ fn outcomes_not_taken_and_ports_being_located_count_among_the_calls() {
     assert!(endpoint.poll_outcome().is_some());
     assert!(endpoint.call(now, Port(1024), Bytes::new(), SECONDS).is_ok(), "in place of an unused port");
 }
+
+#[test]
+fn a_large_call_that_each_server_rejects_goes_round_ever_later() {
+    let mut world = World::new();
+    world.settings.message_bytes_max = 10_000;
+    world.start_echo(1, PRIVATE);
+    let port = world.start_echo(2, PRIVATE);
+    world.settings = CallSettings::default();
+    world.start(3);
+    let call = world.call(3, port, &[7; 10_001], 10 * SECONDS);
+    world.run(MS * 4);
+    assert_eq!(world.host(3).endpoint.counters().pushed_back, 2, "it moves to the other server at once");
+    world.run(MS * 4);
+    assert!(world.host(3).endpoint.counters().pushed_back > 2, "it comes back after 5 ms");
+    assert_eq!(world.wait(3, call).1, Err(CallFailure::Busy));
+    // Both reject it once in a round; the pauses after a round are 5 ms, 10 ms and so on up to 200 ms.
+    let pushed_back = world.host(3).endpoint.counters().pushed_back;
+    assert!((2 * 45..2 * 65).contains(&pushed_back), "{pushed_back} times");
+}
+
+#[test]
+fn a_large_call_that_waits_holds_up_no_small_one() {
+    let mut world = World::new();
+    world.settings.message_bytes_max = 10_000;
+    let port = world.start_echo(1, PRIVATE);
+    world.settings = CallSettings::default();
+    world.start(2);
+    let large = world.call(2, port, &[7; 10_001], 10 * SECONDS);
+    world.run(SECONDS);
+    let small = world.call(2, port, b"hello", SECONDS);
+    let (took, outcome) = world.wait(2, small);
+    assert_eq!(outcome.unwrap(), "hello");
+    assert!(took < MS * 2, "{took:?}");
+    assert_eq!(world.outcome(2, large), None);
+}

@@ -1,5 +1,6 @@
 //! One call, from its beginning to its outcome.
 
+use super::avoids::Avoids;
 use crate::identity::{Port, Uid};
 use crate::rpc::server::SESSION_IDLE;
 use crate::rpc::transfer::{Incoming, Outgoing};
@@ -26,8 +27,7 @@ pub(in crate::rpc) struct Call {
     pub(in crate::rpc) waits_since: Time,
     /// Why it has not been sent, or what became of it: the outcome if its deadline passes now.
     pub(in crate::rpc) so_far: SoFar,
-    /// A server that is avoided until this time, because it passed the call on or fell silent.
-    pub(in crate::rpc) avoids: Option<(Uid, Time)>,
+    pub(in crate::rpc) avoids: Avoids,
     /// The only address to which it goes, if the application chose one.
     pub(in crate::rpc) pinned: Option<SocketAddr>,
     /// Instance of the server that may have executed it.

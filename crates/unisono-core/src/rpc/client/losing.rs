@@ -16,7 +16,7 @@ use crate::time::Time;
 use crate::wire::Cookie;
 use core::time::Duration;
 
-/// How long a call avoids the server that did not take it, if there are others.
+/// How long a call avoids a server that is lost, if there are others.
 pub(super) const AVOIDS_FOR: Duration = Duration::from_millis(100);
 /// Two clocks may differ by a fortieth of a period, plus 10 ms.
 const DRIFT_PART: u32 = 40;
@@ -39,7 +39,10 @@ impl Client {
             let failure = call.so_far.failure();
             return self.finish(now, common, number, Err(failure), true);
         }
-        call.avoids = avoids.map(|uid| (uid, now + AVOIDS_FOR));
+        match avoids {
+            Some(server) if so_far == SoFar::PushedBack => call.avoids.note_busy(now, server),
+            _ => call.avoids.set(avoids.map(|server| (server, now + AVOIDS_FOR))),
+        }
         self.wait_for_server(now, common, number);
     }
 

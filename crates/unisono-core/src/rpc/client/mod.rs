@@ -2,10 +2,12 @@
 //!
 //! This file has the application's operations. `locate` finds the servers of a port, `placing` chooses a server for a
 //! call, `call`, `remote` and `service` describe calls, servers and their services, `sending` writes requests,
-//! `answers` handles replies, `forward` follows calls that were passed on, `losing` handles calls whose server is lost,
-//! `quiet` those whose server answers late, `timeouts` does what is due with time.
+//! `answers` handles replies, `forward` follows calls that were passed on, `losing` handles calls whose server does not
+//! take them or is lost, `avoids` has the servers that a call leaves alone for a while, `quiet` handles calls whose server
+//! answers late, `timeouts` does what is due with time.
 
 mod answers;
+mod avoids;
 mod call;
 mod forward;
 mod locate;
@@ -28,6 +30,7 @@ use crate::wire::{Attempt, DONE_MAX, Frame, Wishes};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use avoids::Avoids;
 use bytes::Bytes;
 use call::{Call, SoFar, Stage};
 use core::net::SocketAddr;
@@ -96,7 +99,7 @@ impl Client {
             stage: Stage::Waiting,
             waits_since: now,
             so_far: SoFar::NoServerFound,
-            avoids: None,
+            avoids: Avoids::NONE,
             pinned,
             instance: 0,
         });
@@ -260,7 +263,7 @@ mod tests {
             stage: Stage::Waiting,
             waits_since: Time::ZERO,
             so_far: SoFar::NoServerFound,
-            avoids: None,
+            avoids: Avoids::NONE,
             pinned: None,
             instance: 0,
         });

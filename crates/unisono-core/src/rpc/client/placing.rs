@@ -50,27 +50,26 @@ impl Client {
                 self.place_pinned(now, common, number, (port, address));
                 continue;
             }
-            let avoided = call.avoids.filter(|(_, until)| *until > now);
-            let avoided_server = avoided.map(|(uid, _)| uid);
+            let (avoided, until) = call.avoids.at(now).unzip();
             let repeats = call.may_have_happened();
             let of = match common.broken(Planted::RepeatsAtOtherInstance) {
                 false => repeats.then_some(call.instance),
                 true => (!repeats && known.instance != 0).then_some(known.instance),
             };
-            let wanted = Wanted { avoided: avoided_server, repeats, of };
+            let wanted = Wanted { avoided: avoided.unwrap_or_default(), repeats, of };
             let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted)
                 .or_else(|| choose_quiet((now, port), known, &self.remotes, &wanted));
-            match (server, avoided) {
+            match (server, until) {
                 (Some(serving), _) => {
                     known.stay_with(serving.instance);
                     self.start(now, common, number, serving);
                 }
-                // A call that may go to few servers, or avoids one, does not hold up the others.
+                // A call that may go to few servers, or avoids some, does not hold up the others.
                 (None, _) if repeats => {
                     known.waiting.push_back(number);
-                    self.wake_by(avoided.map_or(Time::NEVER, |(_, until)| until));
+                    self.wake_by(until.unwrap_or(Time::NEVER));
                 }
-                (None, Some((_, until))) => {
+                (None, Some(until)) => {
                     known.waiting.push_back(number);
                     self.wake_by(until);
                 }
@@ -119,7 +118,7 @@ impl Client {
         let tries_at = remote.service(port).map_or(Time::NEVER, |service| service.try_at);
         let has_capacity = remote.has_capacity(now, port);
         let Some(call) = self.calls.get(super::index(number)) else { return };
-        let avoids = call.avoids.map(|(_, until)| until).filter(|until| *until > now);
+        let avoids = call.avoids.at(now).map(|(_, until)| until);
         let serving = self.serving(port, uid);
         let Some(known) = self.ports.get_mut(port) else { return };
         match serving {
@@ -193,19 +192,19 @@ impl Call {
 }
 
 /// What a call demands of its server.
-struct Wanted {
-    avoided: Option<Uid>,
+struct Wanted<'a> {
+    avoided: &'a [Uid],
     /// The server must recognise repeats.
     repeats: bool,
     /// The server must be of this instance.
     of: Option<u64>,
 }
 
-impl Wanted {
+impl Wanted<'_> {
     fn takes(&self, serving: &Serving) -> bool {
         (serving.repeats || !self.repeats)
             && self.of.is_none_or(|instance| serving.instance == instance)
-            && self.avoided != Some(serving.uid)
+            && !self.avoided.contains(&serving.uid)
     }
 }
 
@@ -215,7 +214,7 @@ fn choose(
     known: &Known,
     remotes: &Table<Remote>,
     random: &mut Random,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
 ) -> Option<Serving> {
     let servers = &known.servers;
     let load = |index: usize| {
@@ -244,7 +243,7 @@ fn choose_quiet(
     (now, port): (Time, Port),
     known: &Known,
     remotes: &Table<Remote>,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
 ) -> Option<Serving> {
     let has_capacity = |serving: &Serving| {
         remotes.get(serving.uid).is_some_and(|remote| remote.is_quiet_with_capacity(now, port))

@@ -8,11 +8,32 @@ use crate::time::Time;
 use crate::wire::SLOTS_MAX;
 use core::time::Duration;
 
-/// How long a service that pushed back gets no additional call: 5 ms at first, doubled each time, 200 ms at most.
+/// The pause after a server pushed back: 5 ms at first, doubled each time, 200 ms at most.
 const BUSY_FIRST: Duration = Duration::from_millis(5);
 const BUSY_MAX: Duration = Duration::from_millis(200);
 /// After 16 calls taken since then, the service may have capacity for one more.
 const GROWS_AFTER: u16 = 16;
+
+/// A pause after servers pushed back, which grows each time.
+#[derive(Debug)]
+pub(super) struct Pause(Duration);
+
+impl Pause {
+    /// Before the first time.
+    pub(super) const NONE: Pause = Pause(Duration::ZERO);
+
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_zero()
+    }
+
+    pub(super) fn lengthen(&mut self) {
+        self.0 = (self.0 * 2).clamp(BUSY_FIRST, BUSY_MAX);
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        self.0
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -24,7 +45,7 @@ pub(super) struct Service {
     taken: u16,
     /// When one call above the limit may be tried.
     pub(super) try_at: Time,
-    try_again_after: Duration,
+    pause: Pause,
 }
 
 impl Service {
@@ -35,7 +56,7 @@ impl Service {
             limit: SLOTS_MAX as u16,
             taken: 0,
             try_at: Time::ZERO,
-            try_again_after: BUSY_FIRST,
+            pause: Pause::NONE,
         }
     }
 
@@ -61,7 +82,7 @@ impl Service {
 
     /// Notes that it took a call.
     pub(super) fn note_taken(&mut self) {
-        self.try_again_after = BUSY_FIRST;
+        self.pause = Pause::NONE;
         if self.limit < SLOTS_MAX as u16 {
             self.taken += 1;
             if self.taken >= GROWS_AFTER {
@@ -81,12 +102,12 @@ impl Service {
 
     /// Is tried again as soon as at first, however often it pushes back.
     pub(super) fn hurry(&mut self) {
-        self.try_again_after = BUSY_FIRST;
+        self.pause = Pause::NONE;
     }
 
     fn put_off(&mut self, now: Time) {
-        self.try_at = now + self.try_again_after;
-        self.try_again_after = (self.try_again_after * 2).min(BUSY_MAX);
+        self.pause.lengthen();
+        self.try_at = now + self.pause.time();
     }
 }
 
