@@ -8,8 +8,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use unisono_dir::{
     Capability, Client, ClientError, DiskOptions, Event, Limits, Name, ObjectNumber, Options, Place,
-    Position, Query, Reason, Replacement, Request, RestoreError, Rights, Server, ServerEnd, ServerOptions,
-    StartError, State, operation, random_check, restore,
+    Position, Query, Reason, Replacement, Reply, Request, RestoreError, Rights, Server, ServerEnd,
+    ServerOptions, StartError, State, operation, random_check, restore,
 };
 
 /// Longer than any working case takes.
@@ -31,11 +31,16 @@ impl Service {
     }
 
     fn of(count: u8, what: &str) -> Service {
+        // The machine may keep a thread waiting.
+        Service::with_patience(Duration::from_millis(500), count, what)
+    }
+
+    /// Returns a service whose servers wait so long for each other.
+    fn with_patience(patience: Duration, count: u8, what: &str) -> Service {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let mut options = Options::default();
-        // The machine may keep a thread waiting.
-        options.settings.patience = Duration::from_millis(500);
+        options.settings.patience = patience;
         let folder = tempfile::tempdir().unwrap();
         let mut service = Service { name, folder, options, servers: Vec::new() };
         service.servers.resize_with(count.into(), || None);
@@ -304,15 +309,24 @@ fn a_backup_of_a_single_server_is_restored() {
     assert_eq!(client.servers(root.port)[0].begun_anew.len(), 1);
 }
 
+/// Returns the port to which a service's backup questions go.
+fn backup_port(calls: &unisono::rpc::Client, root: Capability) -> unisono::rpc::Port {
+    let port = |number: u128| format!("{number:032x}").parse::<unisono::rpc::Port>().unwrap();
+    let ports = calls.call_within(port(root.port.0), vec![1, 0xf0], LONG).unwrap();
+    port(u128::from_be_bytes(ports[17..33].try_into().unwrap()))
+}
+
+/// Returns the question with which a backup begins.
+fn backup_question(owner: Capability) -> bytes::Bytes {
+    Request::Query(Query::Files { owner, after: ObjectNumber(0) }).encode()
+}
+
 #[test]
 fn a_backup_is_given_to_owners_alone_and_to_nobody_without_a_majority() {
     let mut service = Service::begin("owners");
     let root = service.root();
     let calls = unisono::rpc::Client::new(&service.options).unwrap();
-    let port = |number: u128| format!("{number:032x}").parse::<unisono::rpc::Port>().unwrap();
-    let ports = calls.call_within(port(root.port.0), vec![1, 0xf0], LONG).unwrap();
-    let backups = port(u128::from_be_bytes(ports[17..33].try_into().unwrap()));
-    let question = |owner| Request::Query(Query::Files { owner, after: ObjectNumber(0) }).encode();
+    let (backups, question) = (backup_port(&calls, root), backup_question);
     let begun = [(); 2].map(|()| calls.call_within(backups, question(root), LONG).unwrap());
     let id = |begun: &[u8]| u64::from_be_bytes(begun[1..9].try_into().unwrap());
     assert!(begun[0][0] == 0xb0 && id(&begun[0]).wrapping_add(1) != id(&begun[1]));
@@ -335,6 +349,38 @@ fn a_backup_is_given_to_owners_alone_and_to_nobody_without_a_majority() {
     service.crash(2);
     service.crash(3);
     assert!(calls.call_within(backups, question(root), 4 * SECOND).is_err());
+}
+
+#[test]
+fn a_question_for_a_backup_that_waits_for_a_majority_holds_up_no_other() {
+    let mut service = Service::with_patience(10 * SECOND, 3, "held-up");
+    let root = service.root();
+    let calls = unisono::rpc::Client::new(&service.options).unwrap();
+    let (backups, question) = (backup_port(&calls, root), backup_question);
+    // The servers of this process have one address.
+    let begun = calls.call_within(backups, question(root), LONG).unwrap();
+    let at = str::from_utf8(&begun[25..]).unwrap().parse().unwrap();
+    let wrong = Capability { check: random_check().unwrap(), ..root };
+    let denied = calls.call_at(backups, at, question(wrong), LONG).unwrap();
+    assert!(matches!(Reply::decode(&denied), Some(Reply { result: Err(_), .. })), "{denied:?}");
+    assert!(calls.call_at(backups, at, vec![1], LONG).is_err());
+    let answers = || {
+        let piece = [&[0xb1][..], &question(root).slice(3..44), &[0; 16]].concat();
+        matches!(calls.call_at(backups, at, piece, SECOND), Err(unisono::rpc::CallFailure::Refused(_)))
+    };
+    service.crash(2);
+    service.crash(3);
+    let until = Instant::now() + 5 * SECOND;
+    while !answers() {
+        assert!(Instant::now() < until, "no server answers");
+    }
+    let (asked, within) = (Instant::now(), 2 * SECOND);
+    let waits = calls.start_at(backups, at, question(wrong), within).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    assert!(answers(), "the question without a right holds it up");
+    assert!(waits.wait().is_err());
+    assert!(asked.elapsed() >= within, "it is not answered without a majority");
+    assert!(answers());
 }
 
 #[test]

@@ -4,16 +4,20 @@
 //! A client begins with the root's capability, and learns the number under which this server keeps the backup. It fetches
 //! the bytes from the same server, and shows the capability with each question.
 
-use super::Shared;
+use super::{Shared, give, reply_or_deny};
 use crate::archive::{Backup, number_in};
+use crate::machine::Directory;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use unisono::rpc::{PrivatePort, Request, Server};
+use unisono::replica::{PendingRead, Replica};
+use unisono::rpc::{Answer, PrivatePort, Request, Server};
 use unisono_table::{
-    CAPABILITY_BYTES, Capability, Check, ObjectNumber, Port, Query, Request as TableRequest, Rights,
+    CAPABILITY_BYTES, Capability, Check, ObjectNumber, Port, Query, Request as TableRequest, Rights, Table,
 };
 
 /// Maximum number of bytes in one answer: 1 MiB.
@@ -24,6 +28,8 @@ const BACKUPS_MAX: usize = 2;
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Interval at which the desk looks whether this server still serves, and for backups that no client asks for any more.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the desk looks whether a confirmation has ended.
+const CONFIRMS_EVERY: Duration = Duration::from_millis(5);
 /// Maximum number of questions that wait.
 const QUESTIONS_MAX: u16 = 64;
 /// Refusals, after which a client begins again, at another server if there is one.
@@ -43,11 +49,14 @@ pub(crate) struct Begun {
     pub(crate) number: u64,
 }
 
-/// Why a question has no answer.
-enum Refusal {
-    /// The reply of the table: its client does not own the root.
-    NotOwner(Bytes),
-    Reason(&'static str),
+/// Questions that begin a backup. They wait until the state has everything that was answered before them. Anyone with the clients'
+/// key may ask, so all that wait share one confirmation.
+#[derive(Default)]
+struct Unconfirmed {
+    /// The confirmation under way, and those that share it.
+    asked: Option<(PendingRead, Vec<Request>)>,
+    /// Those that came after it began; they share the next one.
+    next: Vec<Request>,
 }
 
 /// A backup that is being fetched.
@@ -77,84 +86,119 @@ pub(super) fn run(shared: &Arc<Shared>, port: &PrivatePort) {
 
 /// Answers until this server does not serve any more. The backups that it keeps end with that.
 fn serve(shared: &Shared, server: &Server) {
-    let mut kept = VecDeque::new();
+    let (mut kept, mut unconfirmed) = (VecDeque::new(), Unconfirmed::default());
     while shared.is_serving() {
-        let Ok(request) = server.get_request_aside(Some(LOOKS_EVERY)) else { return };
+        let Ok(request) = server.get_request_aside(Some(unconfirmed.looks_after())) else { break };
         kept.retain(|backup: &Kept| backup.asked_at.elapsed() < KEPT_FOR);
-        // All that wait share one confirmation: anyone with the clients' key may ask.
         let more = std::iter::from_fn(|| server.get_request_aside(Some(Duration::ZERO)).ok().flatten());
-        let waiting: Vec<Request> =
-            request.into_iter().chain(more.take(usize::from(QUESTIONS_MAX))).collect();
-        let (pieces, others): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|request| PieceQuestion::decode(request.payload()).is_some());
-        for request in pieces {
+        for request in request.into_iter().chain(more.take(usize::from(QUESTIONS_MAX))) {
             if let Some(question) = PieceQuestion::decode(request.payload()) {
-                answer(request, give(shared, &mut kept, &question));
+                give(request, piece(shared, &mut kept, &question));
+            } else if owner_in(request.payload()).is_some() {
+                unconfirmed.add(request);
+            } else {
+                give(request, refuse(NO_QUESTION));
             }
         }
-        if !others.is_empty() {
-            // After this the state has everything that was answered before.
-            let is_confirmed = shared.replica.barrier().is_ok();
-            for request in others {
+        if let Some((requests, is_confirmed)) = unconfirmed.take(&shared.replica) {
+            for request in requests {
                 let begun = match is_confirmed {
                     true => begin(shared, &mut kept, request.payload(), server.address()),
-                    false => Err(Refusal::Reason(NOT_HERE)),
+                    false => refuse(NOT_HERE),
                 };
-                answer(request, begun);
+                give(request, begun);
             }
         }
     }
+    unconfirmed.give_up().for_each(|request| give(request, refuse(NOT_HERE)));
 }
 
-/// Answers a question. If that fails, the client does not wait any longer.
-fn answer(request: Request, answer: Result<Bytes, Refusal>) {
-    let _ = match answer {
-        Ok(reply) => request.reply(reply),
-        Err(Refusal::NotOwner(reply)) => request.deny(reply),
-        Err(Refusal::Reason(reason)) => request.refuse(reason),
-    };
+fn refuse(reason: &'static str) -> Answer {
+    Answer::Refuse(Bytes::from_static(reason.as_bytes()))
 }
 
-/// Begins a backup for an owner of the root. The question is one for files that owners may ask, with the same refusals.
-fn begin(
-    shared: &Shared,
-    kept: &mut VecDeque<Kept>,
-    question: &Bytes,
-    at: SocketAddr,
-) -> Result<Bytes, Refusal> {
-    let owner = match TableRequest::decode(question) {
-        Some(TableRequest::Query(Query::Files { owner, .. })) => owner,
-        _ => return Err(Refusal::Reason(NO_QUESTION)),
-    };
-    let refusal = shared.replica.look(|directory| match directory.table().require_owner(&owner) {
-        Ok(()) => None,
-        Err(_) => Some(directory.table().answer(question)),
-    });
-    if let Some(refusal) = refusal {
-        return Err(Refusal::NotOwner(refusal));
+impl Unconfirmed {
+    fn add(&mut self, request: Request) {
+        self.next.push(request);
     }
-    let not_here = Refusal::Reason(NOT_HERE);
-    let Some(state) = shared.replica.disk_state() else { return Err(not_here) };
-    let (Some(number), Ok(check)) = (number_in(&state.parts), crate::random_check()) else {
-        return Err(not_here);
-    };
-    let id = check.to_bits() as u64;
+
+    /// Returns how long to wait for further questions.
+    fn looks_after(&self) -> Duration {
+        if self.next.is_empty() && self.asked.is_none() { LOOKS_EVERY } else { CONFIRMS_EVERY }
+    }
+
+    /// Returns those whose confirmation has ended, and whether the state has everything that was answered before them. Does
+    /// not wait: without a majority that could take as long as a command may.
+    fn take(&mut self, replica: &Replica<Directory>) -> Option<(Vec<Request>, bool)> {
+        // Each holds a place in the queue.
+        let waits = |request: &Request| !request.time_left().is_zero();
+        self.next.retain(waits);
+        if self.asked.is_none() && !self.next.is_empty() {
+            self.asked = Some((replica.barrier_start(), std::mem::take(&mut self.next)));
+        }
+        let (confirmation, asked) = self.asked.as_mut()?;
+        asked.retain(waits);
+        match Pin::new(confirmation).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(end) => self.asked.take().map(|(_, asked)| (asked, end.is_ok())),
+            Poll::Pending => {
+                self.asked.take_if(|(_, asked)| asked.is_empty());
+                None
+            }
+        }
+    }
+
+    /// Returns all that wait.
+    fn give_up(self) -> impl Iterator<Item = Request> {
+        self.asked.into_iter().flat_map(|(_, asked)| asked).chain(self.next)
+    }
+}
+
+/// Returns the capability of a question with which a backup begins: one for files, which owners may ask.
+fn owner_in(question: &Bytes) -> Option<Capability> {
+    match TableRequest::decode(question)? {
+        TableRequest::Query(Query::Files { owner, .. }) => Some(owner),
+        _ => None,
+    }
+}
+
+/// Returns why nobody gets a backup for this question, if this state has everything that was answered before; `None` if an owner
+/// of the root asks. A state that lacks something may not know a new capability of the root yet.
+fn refusal(table: &Table, question: &Bytes) -> Option<Answer> {
+    match owner_in(question) {
+        Some(owner) if table.require_owner(&owner).is_ok() => None,
+        // The table refuses it for the same reason.
+        Some(_) => Some(reply_or_deny(table, question, table.answer(question))),
+        None => Some(refuse(NO_QUESTION)),
+    }
+}
+
+/// Begins a backup for an owner of the root.
+fn begin(shared: &Shared, kept: &mut VecDeque<Kept>, question: &Bytes, at: SocketAddr) -> Answer {
+    let refusal = shared.replica.look(|directory| refusal(directory.table(), question));
+    refusal.unwrap_or_else(|| keep(shared, kept, at).map_or(refuse(NOT_HERE), |begun| begun.encode().into()))
+}
+
+/// Keeps the state as it is, as a backup.
+fn keep(shared: &Shared, kept: &mut VecDeque<Kept>, at: SocketAddr) -> Option<Begun> {
+    let state = shared.replica.disk_state()?;
+    let number = number_in(&state.parts)?;
+    let id = crate::random_check().ok()?.to_bits() as u64;
     let backup = Kept::new(id, Backup { number, state }.pieces());
     let begun = Begun { at, id, bytes: backup.bytes, number };
     kept.push_back(backup);
     if kept.len() > BACKUPS_MAX {
         kept.pop_front();
     }
-    Ok(begun.encode())
+    Some(begun)
 }
 
 /// Returns a piece, to an owner of the root: a question does not prove that it comes from the client that began.
-fn give(shared: &Shared, kept: &mut VecDeque<Kept>, question: &PieceQuestion) -> Result<Bytes, Refusal> {
+fn piece(shared: &Shared, kept: &mut VecDeque<Kept>, question: &PieceQuestion) -> Answer {
     let owns = shared.replica.look(|directory| directory.table().require_owner(&question.owner)).is_ok();
     let backup = kept.iter_mut().find(|backup| owns && backup.id == question.id);
-    let backup = backup.ok_or(Refusal::Reason(NOT_KEPT))?;
+    let Some(backup) = backup else { return refuse(NOT_KEPT) };
     backup.asked_at = Instant::now();
-    Ok(backup.read(question.offset))
+    backup.read(question.offset).into()
 }
 
 impl Kept {
@@ -254,6 +298,7 @@ impl Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_table::{Command, Limits};
 
     #[test]
     fn the_bytes_from_any_offset_on_are_given() {
@@ -270,6 +315,24 @@ mod tests {
             assert_eq!(kept.read(offset as u64), all[offset..end], "{offset}");
         }
         assert!(kept.read(u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_question_without_a_right_is_denied() {
+        let mut table = Table::new(Limits::default());
+        let (port, secret) = (Port(1), Check::from_bits(2));
+        table.execute(Command::Found { port, secret, service: Bytes::new() });
+        let ask = |owner| refusal(&table, &begin_question(owner));
+        let root = table.root().unwrap();
+        assert_eq!(ask(root), None);
+        let wrong = Capability::of_owner(port, root.object, Check::from_bits(3));
+        let expected = table.answer(&begin_question(wrong));
+        assert_eq!(ask(wrong), Some(Answer::Deny(expected)));
+        // This one is good for something, though not for a backup.
+        let restricted = root.restrict(Rights(0xfe)).unwrap();
+        assert!(matches!(ask(restricted), Some(Answer::Reply(_))));
+        let other = TableRequest::Query(Query::Info).encode();
+        assert_eq!(refusal(&table, &other), Some(refuse(NO_QUESTION)));
     }
 
     #[test]

@@ -34,9 +34,9 @@ use unisono::replica::{
     DiskOptions, NotServed, Notice, Replica, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState,
     StopReason, instance_of,
 };
-use unisono::rpc::{PrivatePort, ServiceError};
+use unisono::rpc::{Answer, PrivatePort, Request as Asked, ServiceError};
 use unisono::{Instance, Key, Options};
-use unisono_table::{Capability, Command, Limits, Port, Request};
+use unisono_table::{Capability, Command, Limits, Port, Request, Table};
 
 /// Maximum length of a question for changes, or for a part of a backup: a path and little more.
 const QUESTION_BYTES_MAX: u32 = 8 << 10;
@@ -416,6 +416,23 @@ impl Shared {
 
 fn not_served(error: ServiceError) -> ServerEnd {
     ServerEnd::NotServed(Arc::new(NotServed::Service(error)))
+}
+
+/// Returns a reply to a question, as a denial if the question shows no right: a flood of such questions then holds up nobody who
+/// has one.
+fn reply_or_deny(table: &Table, question: &Bytes, reply: Bytes) -> Answer {
+    if table.shows_right(question) { Answer::Reply(reply) } else { Answer::Deny(reply) }
+}
+
+/// Gives the answer of a desk. If that fails, the client does not wait any longer.
+fn give(asked: Asked, answer: Answer) {
+    let _ = match answer {
+        Answer::Reply(reply) => asked.reply(reply),
+        Answer::Deny(reply) => asked.deny(reply),
+        Answer::Refuse(reason) => asked.refuse(reason),
+        // A desk passes nothing on, and looks at no beginnings.
+        _ => Ok(()),
+    };
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -1,11 +1,12 @@
 //! Holds watches while the server serves. One thread takes them, another one looks at them after each change.
 
-use super::{Shared, spawn};
+use super::{Shared, give, reply_or_deny, spawn};
 use crate::machine::Directory;
+use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use unisono::rpc::{PrivatePort, Request, Server, Source};
-use unisono_table::{WATCHES_MAX, Watches};
+use unisono::rpc::{Answer, PrivatePort, Request, Server, Source};
+use unisono_table::{Table, WATCHES_MAX, Watches};
 
 /// Interval at which the desk looks whether this server still serves.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
@@ -74,21 +75,28 @@ fn take(shared: &Shared, watches: &mut Held, now: Duration, new: Vec<Request>) {
         let not_held: Vec<_> = shared.replica.look(|directory| {
             let table = directory.table();
             let take = |request: Request| {
-                let (question, client) = (request.payload().clone(), request.client().0);
-                let (request, reply) =
-                    watches.take(now, (client, request.source()), request, &question, table).err()?;
-                Some((request, reply, table.shows_right(&question)))
+                let (question, client) = (request.payload().clone(), (request.client().0, request.source()));
+                hold(watches, now, client, (request, &question), table)
             };
             some.filter_map(take).collect()
         });
-        for (request, reply, shows_right) in not_held {
-            match reply {
-                Some(reply) if shows_right => drop(request.reply(reply)),
-                Some(reply) => drop(request.deny(reply)),
-                None => drop(request.refuse(TOO_MANY)),
-            }
+        for (request, answer) in not_held {
+            give(request, answer);
         }
     }
+}
+
+/// Holds a watch, or gives it back with its answer.
+fn hold<R, S: Copy + Ord>(
+    watches: &mut Watches<R, S>,
+    now: Duration,
+    client: (u64, S),
+    (request, question): (R, &Bytes),
+    table: &Table,
+) -> Option<(R, Answer)> {
+    let (request, reply) = watches.take(now, client, request, question, table).err()?;
+    let too_many = || Answer::Refuse(Bytes::from_static(TOO_MANY.as_bytes()));
+    Some((request, reply.map_or_else(too_many, |reply| reply_or_deny(table, question, reply))))
 }
 
 /// Opens the port, and starts the thread that takes watches. If that fails, it is tried again.
@@ -116,7 +124,26 @@ fn end(server: &Server, taken: &Taken, watches: &mut Held) {
 
 #[cfg(test)]
 mod tests {
-    use super::TOO_MANY;
+    use super::*;
+    use unisono_table::{Capability, Check, Command, Limits, ObjectNumber, Place, Port, Query, Request};
+
+    #[test]
+    fn a_question_for_changes_without_a_right_is_denied() {
+        let mut table = Table::new(Limits::default());
+        let (port, secret) = (Port(1), Check::from_bits(2));
+        table.execute(Command::Found { port, secret, service: Bytes::new() });
+        let mut watches = Watches::<(), u8>::default();
+        let mut ask = |capability: Capability, path: &str| {
+            let place = Place { capability, path: path.parse().unwrap() };
+            let question = Request::LocalQuery(Query::Changes { place, from: 2 }).encode();
+            hold(&mut watches, Duration::ZERO, (1, 1), ((), &question), &table).map(|(_, answer)| answer)
+        };
+        let root = table.root().unwrap();
+        assert!(ask(root, "").is_none(), "it is held");
+        assert!(matches!(ask(root, "nothing"), Some(Answer::Reply(_))));
+        let wrong = Capability::of_owner(port, ObjectNumber(1), Check::from_bits(3));
+        assert!(matches!(ask(wrong, ""), Some(Answer::Deny(_))));
+    }
 
     #[test]
     fn the_page_has_the_refusal_by_which_clients_pause() {
