@@ -182,19 +182,26 @@ fn large_requests_of_a_stranger_that_has_many_give_way_to_the_first_of_others() 
 }
 
 #[test]
-fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another() {
-    let (mut world, port, mut strangers) = twenty_strangers();
-    for one in &mut strangers[..16] {
-        assert_eq!(begin(&mut world, port, one, 1), 1);
+fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another_unless_it_shows_a_right() {
+    for show_rights in [false, true] {
+        let (mut world, port, mut strangers) = twenty_strangers();
+        for one in &mut strangers[..16] {
+            assert_eq!(begin(&mut world, port, one, 1), 1);
+        }
+        assert_eq!(begin(&mut world, port, &mut strangers[16], 1), 0, "they are young");
+        for one in &mut strangers[..16 * usize::from(show_rights)] {
+            one.request(&mut world, port, (1, 1), Payload::Whole("small".into()));
+            call_answered_in_turn(&mut world, port);
+        }
+        for _ in 0..3 {
+            world.run(500 * MS);
+            call_answered_in_turn(&mut world, port);
+        }
+        let is_one_lost = usize::from(!show_rights);
+        assert_eq!(begin(&mut world, port, &mut strangers[17], 1), is_one_lost);
+        let lost: usize = strangers[..16].iter_mut().map(|one| lost(&mut world, one, 1)).sum();
+        assert_eq!(lost, is_one_lost);
     }
-    assert_eq!(begin(&mut world, port, &mut strangers[16], 1), 0, "they are young");
-    for _ in 0..3 {
-        world.run(500 * MS);
-        call_answered_in_turn(&mut world, port);
-    }
-    assert_eq!(begin(&mut world, port, &mut strangers[17], 1), 1);
-    let lost: usize = strangers[..16].iter_mut().map(|one| lost(&mut world, one, 1)).sum();
-    assert_eq!(lost, 1);
 }
 
 /// A client that has shown no right begins a large request, and goes on with another one.

@@ -63,7 +63,7 @@ impl Client {
         }
         call.note(if of.is_some() { SoFar::Unclear } else { SoFar::NotTaken });
         call.instance = of.unwrap_or(call.instance);
-        call.avoids.set(Some((from.uid, now + ASK_FOR + AVOIDS_FOR)));
+        call.avoids.note_lost(Some((from.uid, now + ASK_FOR + AVOIDS_FOR)));
         let port = call.port;
         if call.pinned.is_some() {
             let failure = call.so_far.failure();

@@ -41,7 +41,7 @@ impl Client {
         }
         match avoids {
             Some(server) if so_far == SoFar::PushedBack => call.avoids.note_busy(now, server),
-            _ => call.avoids.set(avoids.map(|server| (server, now + AVOIDS_FOR))),
+            _ => call.avoids.note_lost(avoids.map(|server| (server, now + AVOIDS_FOR))),
         }
         self.wait_for_server(now, common, number);
     }

@@ -5,6 +5,7 @@
 //! or busy servers get less, and clients do not all move to one server. A call beyond the grant waits at the client.
 
 use super::Client;
+use super::avoids::Avoids;
 use super::call::{Call, Sent, SoFar, Stage};
 use super::locate::{Known, Serving};
 use super::losing::AVOIDS_FOR;
@@ -50,13 +51,13 @@ impl Client {
                 self.place_pinned(now, common, number, (port, address));
                 continue;
             }
-            let (avoided, until) = call.avoids.at(now).unzip();
+            let until = call.avoids.until(now);
             let repeats = call.may_have_happened();
             let of = match common.broken(Planted::RepeatsAtOtherInstance) {
                 false => repeats.then_some(call.instance),
                 true => (!repeats && known.instance != 0).then_some(known.instance),
             };
-            let wanted = Wanted { avoided: avoided.unwrap_or_default(), repeats, of };
+            let wanted = Wanted { now, avoids: &call.avoids, repeats, of };
             let server = choose((now, port), known, &self.remotes, &mut common.random, &wanted)
                 .or_else(|| choose_quiet((now, port), known, &self.remotes, &wanted));
             match (server, until) {
@@ -118,7 +119,7 @@ impl Client {
         let tries_at = remote.service(port).map_or(Time::NEVER, |service| service.try_at);
         let has_capacity = remote.has_capacity(now, port);
         let Some(call) = self.calls.get(super::index(number)) else { return };
-        let avoids = call.avoids.at(now).map(|(_, until)| until);
+        let avoids = call.avoids.until(now);
         let serving = self.serving(port, uid);
         let Some(known) = self.ports.get_mut(port) else { return };
         match serving {
@@ -193,7 +194,8 @@ impl Call {
 
 /// What a call demands of its server.
 struct Wanted<'a> {
-    avoided: &'a [Uid],
+    now: Time,
+    avoids: &'a Avoids,
     /// The server must recognise repeats.
     repeats: bool,
     /// The server must be of this instance.
@@ -204,7 +206,7 @@ impl Wanted<'_> {
     fn takes(&self, serving: &Serving) -> bool {
         (serving.repeats || !self.repeats)
             && self.of.is_none_or(|instance| serving.instance == instance)
-            && !self.avoided.contains(&serving.uid)
+            && !self.avoids.has(self.now, serving.uid)
     }
 }
 

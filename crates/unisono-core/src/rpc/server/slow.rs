@@ -39,7 +39,7 @@ pub(super) struct Kind {
     pub(super) port: Port,
     /// They are slow. Otherwise they are of a stranger.
     pub(super) is_slow: bool,
-    /// They have places of strangers.
+    /// They have places of strangers, and their address is not entitled since.
     pub(super) is_among_strangers: bool,
 }
 
@@ -107,7 +107,12 @@ impl Server {
         let slowest = slow.take(
             |kind| kind.source != source && may_be(self, kind),
             |kind, (_, id, slot)| {
-                self.slow_request(now, id, slot).is_some_and(|(_, is)| is.is_slow || !kind.is_slow)
+                // The slot may have another request since it was listed.
+                self.slow_request(now, id, slot).is_some_and(|(_, is)| {
+                    is.port == kind.port
+                        && is.is_among_strangers == kind.is_among_strangers
+                        && (is.is_slow || !kind.is_slow)
+                })
             },
         );
         self.slow = slow;
@@ -135,11 +140,10 @@ impl Server {
         let session = self.sessions.get(id)?;
         let State::Receiving(receiving) = &session.slots.get(usize::from(slot))?.state else { return None };
         let (port, source) = (receiving.asked.port, session.source);
-        let is_stranger =
-            self.services.get(port).is_some_and(|service| service.strangers.would_have(now, source));
+        let strangers = &self.services.get(port)?.strangers;
         let slow_pace = receiving.slow_pace(now);
-        let pace = slow_pace.or_else(|| is_stranger.then(|| receiving.pace(now)))?;
-        let is_among_strangers = receiving.asked.place == Place::OfStranger;
+        let pace = slow_pace.or_else(|| strangers.would_have(now, source).then(|| receiving.pace(now)))?;
+        let is_among_strangers = receiving.asked.place == Place::OfStranger && !strangers.is_entitled(source);
         Some((pace, Kind { source, port, is_slow: slow_pace.is_some(), is_among_strangers }))
     }
 }
