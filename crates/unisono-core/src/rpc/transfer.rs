@@ -359,6 +359,16 @@ impl Incoming {
         (WINDOW_FIRST..self.parts()).contains(&index.into()) && !self.has(0)
     }
 
+    /// True if this part is further ahead of the first one that lacks than a first window: if nothing is lost, a sender has none such.
+    pub(super) fn is_far_ahead(&self, index: u16) -> bool {
+        usize::from(index) >= self.through + WINDOW_FIRST
+    }
+
+    /// True if no part has come but those of a first window, which the sender sends whatever it hears.
+    pub(super) fn has_first_window_alone(&self) -> bool {
+        self.bytes.len() <= WINDOW_FIRST * self.part_bytes
+    }
+
     /// True if the sender has more to send than its first window, or than that has with parts of Ethernet's size.
     pub(super) fn is_long(&self) -> bool {
         self.parts() > WINDOW_FIRST || self.total() > LONG_BYTES

@@ -1,5 +1,6 @@
 //! Back-pressure: servers that are busy, and servers that withdraw.
 
+use crate::trickle::{Trickler, is_busy};
 use crate::world::*;
 use bytes::Bytes;
 use std::time::Duration;
@@ -312,6 +313,34 @@ fn what_the_queues_still_take_is_shared_by_the_clients_that_have_requests_there(
     }
     // The queue has room for four more, two for each client. Each grant adds the requests that the client has there.
     assert_eq!(granted.into_values().collect::<Vec<_>>(), [(6, 6), (4, 6)]);
+}
+
+#[test]
+fn incomplete_requests_take_nothing_from_the_grants_of_others() {
+    let (mut world, port) = server(64);
+    let mut all: Vec<_> = (20..26).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    for one in &mut all {
+        for slot in 0..4 {
+            one.announce(&mut world, port, slot, 10_000);
+            assert!(!is_busy(&one.part(&mut world, slot, 0)));
+        }
+    }
+    world.recorded = Some(1);
+    world.start(2);
+    world.call(2, port, b"hello", SECONDS);
+    world.run(MS * 100);
+    let mut granted: Vec<u16> = world
+        .recording
+        .iter()
+        .flat_map(|datagram| frames_of(datagram))
+        .filter_map(|frame| match frame {
+            Frame::Working { grant, .. } => Some(grant.slots),
+            _ => None,
+        })
+        .collect();
+    granted.dedup();
+    // 63 of the 64 places are left, and seven addresses ask.
+    assert_eq!(granted, [1 + 63 / 7]);
 }
 
 #[test]

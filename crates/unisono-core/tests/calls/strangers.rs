@@ -1,6 +1,6 @@
 //! Requests of addresses that have shown no right wait behind those of addresses that have, and few of them are taken.
 
-use crate::trickle::{Trickler, is_busy};
+use crate::trickle::{SERVER, Trickler, is_busy};
 use crate::world::*;
 use std::time::Duration;
 use unisono_core::rpc::*;
@@ -262,6 +262,73 @@ fn large_requests_of_strangers_give_way_to_one_of_an_address_that_has_shown_a_ri
             is_entitled,
             "{took:?}"
         );
+    }
+}
+
+/// Lets strangers send parts of large requests until no room is left for one more part. None of them shows a right.
+fn fill(world: &mut World, port: Port) {
+    const MOST: usize = 64 << 20;
+    for uid in 20..120 {
+        let taken = |world: &mut World| world.host(1).endpoint.account().receiving_bytes;
+        let part = ((MOST - taken(world)) / 4).min(60_000);
+        if part < 300 {
+            return;
+        }
+        let mut one = Trickler::new(world, port, uid);
+        let total = (part * 1_000).min(16 << 20);
+        one.request(world, port, (0, 1), Payload::Parts { total: total as u32, part: part as u16 });
+        for index in 0..total / part {
+            let (all, own) = (taken(world), index * part);
+            if all + part > MOST / 2 && own + part > (MOST - all) / 2 {
+                break;
+            }
+            let attempt = wire::Attempt { to: SERVER, slot: 0, number: 1 };
+            let bytes = vec![7; part].into();
+            let part = wire::Part { attempt, reply: false, index: index as u16, bytes };
+            assert!(!is_busy(&one.say(world, wire::Frame::Part(part))));
+        }
+    }
+    panic!("room is left");
+}
+
+/// Returns the next request of this host, and lets all other large ones go on, without a right.
+fn next_of(world: &mut World, host: u16) -> Request {
+    let client = world.host(host).endpoint.uid();
+    for _ in 0..1000 {
+        world.run(MS / 10);
+        while let Some(request) = world.take(1) {
+            if request.client == client {
+                return request;
+            }
+            let now = world.now;
+            world.host(1).endpoint.go_on(now, request.id, false);
+        }
+    }
+    panic!("no request within 100 ms");
+}
+
+/// At once if its address has shown a right, and otherwise as soon as requests of others are slow.
+#[test]
+fn a_large_request_is_looked_at_though_strangers_have_left_no_room() {
+    for (host, after) in [(2, Duration::ZERO), (ELSEWHERE, 1100 * MS)] {
+        let mut world = World::new();
+        let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+        let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+        world.start(2);
+        world.start(ELSEWHERE);
+        call_answered(&mut world, port, replies);
+        fill(&mut world, port);
+        world.run(after);
+        let small = world.call(2, port, b"mine", Duration::from_secs(10));
+        let (asked, now) = (next_of(&mut world, 2), world.now);
+        replies(&mut world.host(1).endpoint, now, asked.id);
+        assert!(world.wait(2, small).1.is_ok());
+        world.call(host, port, &vec![5; LARGE], Duration::from_secs(10));
+        let (beginning, now) = (next_of(&mut world, host), world.now);
+        assert!(beginning.whole_bytes.is_some());
+        world.host(1).endpoint.go_on(now, beginning.id, true);
+        assert_eq!(next_of(&mut world, host).payload.len(), LARGE);
+        assert_eq!(world.host(host).endpoint.counters().pushed_back, 0);
     }
 }
 

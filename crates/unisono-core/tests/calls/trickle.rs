@@ -170,6 +170,21 @@ fn what_shows_no_right_counts_as_it_comes_though_it_may_come() {
     assert_eq!(shows_right, (true, 16 * MIB + 12 * 2 * usize::from(PART), 0), "it has room beside them");
 }
 
+/// The memory of a request reaches to its last part that has come.
+#[test]
+fn few_parts_of_what_shows_no_right_take_no_room_for_many() {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    let mut one = Trickler::new(&mut world, port, 20);
+    one.announce(&mut world, port, 0, 16 * MIB);
+    for (index, counted) in [(0, 1), (17, 1), (16, 17), (255, 17), (1, 17), (17, 18)] {
+        assert!(!is_busy(&one.part(&mut world, 0, index)));
+        let bytes = world.host(1).endpoint.account().receiving_bytes;
+        assert_eq!(bytes, counted * usize::from(PART), "part {index}");
+    }
+}
+
 /// Lets three addresses take 56 of 64 MiB, with a part of each request every 500 ms. Returns how long a call of another
 /// address takes that begins after this time, and how often it was told to come again.
 fn beside_trickling(after: Duration, parts: u16) -> (Duration, u64) {

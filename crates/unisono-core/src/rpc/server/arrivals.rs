@@ -378,8 +378,10 @@ impl Server {
             // The last answer to it was lost.
             return self.tell(id, attempt.slot);
         };
-        let Receiving { asked, incoming, .. } = &mut **receiving;
-        if incoming.is_early(part.index) {
+        let Receiving { asked, incoming, is_let_on, .. } = &mut **receiving;
+        // Few parts could take room for many.
+        let is_too_far = !*is_let_on && incoming.is_far_ahead(part.index);
+        if incoming.is_early(part.index) || is_too_far {
             common.counters.stale += 1;
             return;
         }

@@ -194,11 +194,12 @@ impl Server {
         }
     }
 
-    /// Returns the grant of a client of this address: its requests in progress plus a fair share of what the queues still take;
-    /// and the load. The addresses that have requests in progress share equally, and so do the lives of each: lives are free. The
+    /// Returns the grant of a client of this address: its requests in progress plus a fair share of what the queues still take,
+    /// besides incomplete requests, which have places of their own; and the load. The addresses that have requests in progress share equally, and so do the lives of each: lives are free. The
     /// share is at least one if there is any place: a client with requests that are held for long would not get on with none.
     pub(super) fn grant(&self, source: Source, in_progress: u16) -> Grant {
-        let left = self.budget.queues_max.saturating_sub(self.budget.pending);
+        let whole = self.budget.pending.saturating_sub(self.incomplete.len());
+        let left = self.budget.queues_max.saturating_sub(whole);
         let lives = self.sources.get(&source).map_or(0, |of_source| of_source.busy_sessions);
         let share = left / self.budget.busy_sources.max(1) / lives.max(1);
         let share = share.max(left.min(1)) + usize::from(in_progress);
@@ -246,11 +247,13 @@ impl Server {
     }
 
     /// Counts what has come of a large request, and all of it as soon as it is wanted: an announcement takes nothing from the
-    /// others. Returns false if its address has no room for that.
+    /// others. Slow ones give way to what is wanted, to the first window, whose beginning may show a right, and to
+    /// addresses that have shown one. Returns false if there is no room for it even so.
     pub(super) fn count_part(&mut self, now: Time, common: &mut Common, id: SessionId, slot: u16) -> bool {
         let Some((source, receiving)) = self.receiving(id, slot) else { return true };
         let port = receiving.asked.port;
         let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
+        let may_be_wanted = is_wanted || receiving.incoming.has_first_window_alone();
         let counts = match is_wanted {
             true => receiving.incoming.total(),
             false => receiving.incoming.taken_bytes(),
@@ -258,13 +261,18 @@ impl Server {
         let more = counts.saturating_sub(counted);
         let has_room = more == 0
             || self.has_bytes_for(source, more)
-            || is_wanted && self.makes_room(now, common, (port, source, counted), more);
+            || (may_be_wanted || self.is_entitled(port, source))
+                && self.makes_room(now, common, (port, source, counted), more);
         if has_room && let Some((_, receiving)) = self.receiving(id, slot) {
             receiving.counted = counts;
             self.budget.receiving_bytes += more;
             self.change_bytes(source, counted, counts);
         }
         has_room
+    }
+
+    fn is_entitled(&self, port: Port, source: Source) -> bool {
+        self.services.get(port).is_some_and(|service| service.strangers.is_entitled(source))
     }
 
     fn receiving(&mut self, id: SessionId, slot: u16) -> Option<(Source, &mut Receiving)> {
@@ -338,8 +346,7 @@ impl Server {
         let bytes_of =
             |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
         let own = bytes_of(self, source).saturating_sub(counted);
-        let is_entitled =
-            self.services.get(port).is_some_and(|service| service.strangers.is_entitled(source));
+        let is_entitled = self.is_entitled(port, source);
         self.slowest(now, source, Wanted::Bytes, |server, kind| {
             (kind.is_slow || is_entitled) && bytes_of(server, kind.source) >= own
         })
