@@ -35,7 +35,7 @@ impl Service {
         Service::with_patience(Duration::from_millis(500), count, what)
     }
 
-    /// Returns a service whose servers wait so long for each other.
+    /// Returns a service of `count` servers with this [`unisono::Settings::patience`].
     fn with_patience(patience: Duration, count: u8, what: &str) -> Service {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

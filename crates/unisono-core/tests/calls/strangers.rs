@@ -204,33 +204,29 @@ fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another_unles
     }
 }
 
+/// Returns a service that looks at beginnings, at which host 2 has shown a right and [`ELSEWHERE`] has not.
+fn looking() -> (World, Port) {
+    let mut world = World::new();
+    let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    world.start(ELSEWHERE);
+    call_answered(&mut world, port, replies);
+    (world, port)
+}
+
 /// A client that has shown no right begins a large request, and goes on with another one.
 #[test]
 fn a_beginning_that_is_let_on_for_a_right_entitles_its_address() {
     for shows_right in [true, false] {
-        let mut world = World::new();
-        let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
-        let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
-        world.start(2);
-        world.start(ELSEWHERE);
-        call_answered(&mut world, port, replies);
-        let next = |world: &mut World| {
-            let mut steps = 0..1000;
-            loop {
-                steps.next().expect("a request within a second");
-                world.run(MS / 10);
-                if let Some(request) = world.take(1) {
-                    break request;
-                }
-            }
-        };
+        let (mut world, port) = looking();
         world.call(ELSEWHERE, port, &vec![5; 1 << 20], Duration::from_secs(60));
-        let beginning = next(&mut world);
+        let beginning = next_of(&mut world, ELSEWHERE);
         assert!(beginning.whole_bytes.is_some() && beginning.is_stranger);
         let now = world.now;
         world.host(1).endpoint.go_on(now, beginning.id, shows_right);
         world.call(ELSEWHERE, port, b"small", Duration::from_secs(60));
-        let small = next(&mut world);
+        let small = next_of(&mut world, ELSEWHERE);
         assert_eq!((small.whole_bytes, small.is_stranger), (None, !shows_right));
     }
 }
@@ -311,12 +307,7 @@ fn next_of(world: &mut World, host: u16) -> Request {
 #[test]
 fn a_large_request_is_looked_at_though_strangers_have_left_no_room() {
     for (host, after) in [(2, Duration::ZERO), (ELSEWHERE, 1100 * MS)] {
-        let mut world = World::new();
-        let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
-        let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
-        world.start(2);
-        world.start(ELSEWHERE);
-        call_answered(&mut world, port, replies);
+        let (mut world, port) = looking();
         fill(&mut world, port);
         world.run(after);
         let small = world.call(2, port, b"mine", Duration::from_secs(10));

@@ -161,8 +161,8 @@ fn owner_in(question: &Bytes) -> Option<Capability> {
     }
 }
 
-/// Returns why nobody gets a backup for this question, if this state has everything that was answered before; `None` if an owner
-/// of the root asks. A state that lacks something may not know a new capability of the root yet.
+/// Returns the refusal of this question for a backup; `None` if an owner of the root asks. It holds only for a state that has
+/// everything that was answered before: another may not know a new capability of the root yet.
 fn refusal(table: &Table, question: &Bytes) -> Option<Answer> {
     match owner_in(question) {
         Some(owner) if table.require_owner(&owner).is_ok() => None,

@@ -418,8 +418,8 @@ fn not_served(error: ServiceError) -> ServerEnd {
     ServerEnd::NotServed(Arc::new(NotServed::Service(error)))
 }
 
-/// Returns a reply to a question, as a denial if the question shows no right: a flood of such questions then holds up nobody who
-/// has one.
+/// Returns a reply to a question, as a denial if the question shows no right: clients with a right then go before clients that
+/// flood the server with such questions.
 fn reply_or_deny(table: &Table, question: &Bytes, reply: Bytes) -> Answer {
     if table.shows_right(question) { Answer::Reply(reply) } else { Answer::Deny(reply) }
 }
