@@ -35,12 +35,12 @@ impl Lately {
         self.last == Some(source) || self.now.contains(&source) || self.before.contains(&source)
     }
 
-    pub(super) fn add(&mut self, now: Time, source: Source) {
+    /// Returns true if this address was not noted in this interval before.
+    pub(super) fn add(&mut self, now: Time, source: Source) -> bool {
         self.forget(now);
-        if self.last != Some(source) {
-            self.now.insert(source);
-            self.last = Some(source);
-        }
+        let is_news = self.last != Some(source) && self.now.insert(source);
+        self.last = Some(source);
+        is_news
     }
 
     fn forget(&mut self, now: Time) {
@@ -61,7 +61,7 @@ mod tests {
     fn an_address_is_remembered_for_one_or_two_intervals() {
         let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
         let (mut lately, one) = (Lately::new(at(0), Duration::from_secs(60)), Source::of_host(1));
-        lately.add(at(59), one);
+        assert!(lately.add(at(59), one) && !lately.add(at(59), one));
         assert!(lately.has(at(59), one) && lately.has(at(60), one) && lately.has(at(119), one));
         assert!(!lately.has(at(59), Source::of_host(2)) && !lately.has(at(120), one));
         lately.add(at(120), one);

@@ -6,7 +6,8 @@
 //! is not done; the processes that wait for it ask again. One source address cannot spend all of it: the other ones have a
 //! reserve of the same size, of which each has a share. Many addresses together can. So those that got nothing for a second
 //! have a budget of their own, and those that got less than three tasks in ten seconds another: addresses that ask without end
-//! spend little of these, and a newcomer has its first tasks.
+//! spend little of these, and a newcomer has its first tasks. Those that have shown a right have one for
+//! themselves.
 
 use super::lately::Lately;
 use crate::shares::{Bound, Source};
@@ -31,7 +32,8 @@ const IDLE: [(usize, Duration); 2] = [(1, Duration::from_secs(1)), (3, Duration:
 /// A budget of tasks.
 #[derive(Clone, Debug)]
 pub(super) struct WorkBudget {
-    of_all: Budget,
+    of_others: Budget,
+    of_entitled: Budget,
     of_idle: [OfIdle; 2],
 }
 
@@ -41,13 +43,15 @@ impl WorkBudget {
             budget: Budget::new(now, EVERY_OF_IDLE),
             spenders: vec![Lately::new(now, within); tasks],
         });
-        WorkBudget { of_all: Budget::new(now, BUDGET_EVERY), of_idle }
+        let of_entitled = Budget::new(now, BUDGET_EVERY);
+        WorkBudget { of_others: Budget::new(now, BUDGET_EVERY), of_entitled, of_idle }
     }
 
     /// Spends one task for a source and returns true; returns false if none is left, or if the source has its share.
-    pub(super) fn spend(&mut self, now: Time, source: Source) -> bool {
-        let is_admitted = self.of_all.spend(now, source)
-            || self.of_idle.iter_mut().any(|of_idle| of_idle.spend(now, source));
+    pub(super) fn spend(&mut self, now: Time, source: Source, is_entitled: bool) -> bool {
+        let own = if is_entitled { &mut self.of_entitled } else { &mut self.of_others };
+        let is_admitted =
+            own.spend(now, source) || self.of_idle.iter_mut().any(|of_idle| of_idle.spend(now, source));
         if is_admitted {
             self.of_idle.iter_mut().for_each(|of_idle| of_idle.note(now, source));
         }
@@ -71,7 +75,8 @@ impl OfIdle {
     fn note(&mut self, now: Time, source: Source) {
         for spenders in &mut self.spenders {
             if !spenders.has(now, source) {
-                return spenders.add(now, source);
+                spenders.add(now, source);
+                return;
             }
         }
     }
@@ -148,12 +153,12 @@ mod tests {
     #[test]
     fn a_burst_is_followed_by_one_task_each_millisecond() {
         let (mut budget, source) = (WorkBudget::new(at(0)), Source::of_host(1));
-        assert_eq!((0..1000).filter(|_| budget.spend(at(0), source)).count(), 64);
+        assert_eq!((0..1000).filter(|_| budget.spend(at(0), source, false)).count(), 64);
         // However often it is asked, also between two milliseconds.
         let asks = (0..1_000_000).step_by(10);
-        assert_eq!(asks.filter(|micros| budget.spend(at(*micros), source)).count(), 999);
+        assert_eq!(asks.filter(|micros| budget.spend(at(*micros), source, false)).count(), 999);
         assert_eq!(
-            (0..1000).filter(|_| budget.spend(at(30_999_999), source)).count(),
+            (0..1000).filter(|_| budget.spend(at(30_999_999), source, false)).count(),
             64,
             "it does not grow further"
         );
@@ -164,18 +169,21 @@ mod tests {
         let (mut budget, greedy) = (WorkBudget::new(at(0)), Source::of_host(9));
         let (mut done, mut missed) = (0, 0);
         for micros in (0..1_000_000).step_by(10) {
-            done += u32::from(budget.spend(at(micros), greedy));
+            done += u32::from(budget.spend(at(micros), greedy, false));
             // Twenty others, each every 100 ms.
             if micros % 5000 == 0 {
-                missed +=
-                    u32::from(!budget.spend(at(micros), Source::of_host((micros / 5000 % 20) as u8 + 10)));
+                missed += u32::from(!budget.spend(
+                    at(micros),
+                    Source::of_host((micros / 5000 % 20) as u8 + 10),
+                    false,
+                ));
             }
         }
         assert_eq!(missed, 0);
         assert!((800..=1064).contains(&done), "{done}");
         // However many there are, the bounds hold for all.
         let mut budget = WorkBudget::new(at(0));
-        let all = (0..10_000).filter(|index| budget.spend(at(0), numbered(*index)));
+        let all = (0..10_000).filter(|index| budget.spend(at(0), numbered(*index), false));
         assert_eq!(all.count(), 3 * 128);
     }
 
@@ -183,10 +191,23 @@ mod tests {
     fn a_newcomer_has_three_tasks_beside_many_that_ask_for_all() {
         let mut budget = WorkBudget::new(at(0));
         for index in 0..4_000 {
-            budget.spend(at(u64::from(index) * 125), numbered(index % 300));
+            budget.spend(at(u64::from(index) * 125), numbered(index % 300), false);
         }
         let now = at(500_000);
-        assert_eq!((0..10).filter(|_| budget.spend(now, numbered(1000))).count(), 3);
+        assert_eq!((0..10).filter(|_| budget.spend(now, numbered(1000), false)).count(), 3);
+    }
+
+    #[test]
+    fn one_that_has_shown_a_right_has_tasks_beside_many_that_ask_for_all() {
+        let mut budget = WorkBudget::new(at(0));
+        let mut missed = 0;
+        for index in 0..8_000 {
+            budget.spend(at(u64::from(index) * 125), numbered(index % 300), false);
+            if index % 40 == 0 {
+                missed += u32::from(!budget.spend(at(u64::from(index) * 125), numbered(1000), true));
+            }
+        }
+        assert_eq!(missed, 0);
     }
 
     fn numbered(index: u32) -> Source {
@@ -200,13 +221,14 @@ mod tests {
         // Three hundred sources ask 8,000 times a second, for 9 s.
         for index in 0..72_000 {
             let now = at(u64::from(index) * 125);
-            done += u32::from(budget.spend(now, numbered(index % 300)));
+            done += u32::from(budget.spend(now, numbered(index % 300), false));
             if index % 80 == 40 {
                 // A new one each 10 ms, one that has just had its task, and one that had its task 2 s ago.
-                missed += u32::from(!budget.spend(now, numbered(1000 + index)));
-                again += u32::from(budget.spend(now, numbered(1000 + index)));
+                missed += u32::from(!budget.spend(now, numbered(1000 + index), false));
+                again += u32::from(budget.spend(now, numbered(1000 + index), false));
                 let earlier = index.checked_sub(2 * 8_000);
-                later += earlier.map_or(0, |earlier| u32::from(!budget.spend(now, numbered(1000 + earlier))));
+                later += earlier
+                    .map_or(0, |earlier| u32::from(!budget.spend(now, numbered(1000 + earlier), false)));
             }
         }
         assert_eq!((missed, later), (0, 0));
@@ -214,7 +236,7 @@ mod tests {
         assert!(again > 850, "a newcomer has a second task: {again}");
         // One of them that asks no longer is new again after a while.
         let later = at(29_000_000);
-        (0..128).for_each(|index| _ = budget.spend(later, numbered(2000 + index)));
-        assert!(budget.spend(later, numbered(0)));
+        (0..128).for_each(|index| _ = budget.spend(later, numbered(2000 + index), false));
+        assert!(budget.spend(later, numbered(0), false));
     }
 }

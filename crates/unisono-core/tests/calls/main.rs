@@ -4,6 +4,7 @@ mod at_most_once;
 mod chaos;
 mod choice;
 mod dead_servers;
+mod entitled;
 mod forward;
 mod hostile;
 mod instances;

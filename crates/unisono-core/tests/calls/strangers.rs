@@ -19,7 +19,7 @@ fn server() -> (World, Port) {
 }
 
 /// Lets host 2 call, and get this answer.
-fn call_answered(world: &mut World, port: Port, answer: fn(&mut Endpoint, Time, RequestId)) {
+pub(crate) fn call_answered(world: &mut World, port: Port, answer: fn(&mut Endpoint, Time, RequestId)) {
     let call = world.call(2, port, b"mine", Duration::from_secs(10));
     world.run(MS);
     let (request, now) = (world.take(1).unwrap(), world.now);
@@ -31,7 +31,7 @@ fn refuses(endpoint: &mut Endpoint, now: Time, id: RequestId) {
     endpoint.refuse(now, id, "no".into()).unwrap();
 }
 
-fn replies(endpoint: &mut Endpoint, now: Time, id: RequestId) {
+pub(crate) fn replies(endpoint: &mut Endpoint, now: Time, id: RequestId) {
     endpoint.reply(now, id, "yours".into()).unwrap();
 }
 
@@ -93,7 +93,7 @@ fn few_strangers_are_taken_a_second_while_an_address_asks_that_has_shown_a_right
 }
 
 /// Returns a service with 64 places, at which host 2 has shown a right and twenty other addresses have not.
-fn twenty_strangers() -> (World, Port, Vec<Trickler>) {
+pub(crate) fn twenty_strangers() -> (World, Port, Vec<Trickler>) {
     let mut world = World::new();
     let options = ServeOptions { queue_max: 64, ..ServeOptions::default() };
     let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
@@ -144,7 +144,7 @@ fn strangers_that_begin_requests_and_never_go_on_do_not_keep_a_newcomer_out() {
 }
 
 /// Lets a stranger begin this many requests. Returns how many it may.
-fn begin(world: &mut World, port: Port, stranger: &mut Trickler, requests: u16) -> usize {
+pub(crate) fn begin(world: &mut World, port: Port, stranger: &mut Trickler, requests: u16) -> usize {
     let mut begun = 0;
     for slot in 0..requests {
         begun += usize::from(!is_busy(&stranger.announce(world, port, slot, LARGE)));
@@ -205,7 +205,7 @@ fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another_unles
 }
 
 /// Returns a service that looks at beginnings, at which host 2 has shown a right and [`ELSEWHERE`] has not.
-fn looking() -> (World, Port) {
+pub(crate) fn looking() -> (World, Port) {
     let mut world = World::new();
     let options = ServeOptions { looks_at_beginnings: true, ..ServeOptions::default() };
     let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
@@ -262,7 +262,7 @@ fn large_requests_of_strangers_give_way_to_one_of_an_address_that_has_shown_a_ri
 }
 
 /// Lets strangers send parts of large requests until no room is left for one more part. None of them shows a right.
-fn fill(world: &mut World, port: Port) {
+pub(crate) fn fill(world: &mut World, port: Port) {
     const MOST: usize = 64 << 20;
     for uid in 20..120 {
         let taken = |world: &mut World| world.host(1).endpoint.account().receiving_bytes;
@@ -288,7 +288,7 @@ fn fill(world: &mut World, port: Port) {
 }
 
 /// Returns the next request of this host, and lets all other large ones go on, without a right.
-fn next_of(world: &mut World, host: u16) -> Request {
+pub(crate) fn next_of(world: &mut World, host: u16) -> Request {
     let client = world.host(host).endpoint.uid();
     for _ in 0..1000 {
         world.run(MS / 10);
@@ -341,7 +341,7 @@ fn a_client_whose_request_is_held_gets_on_beside_many_lives() {
 }
 
 /// Lets host 2 call, and answers all requests.
-fn call_answered_in_turn(world: &mut World, port: Port) {
+pub(crate) fn call_answered_in_turn(world: &mut World, port: Port) {
     let call = world.call(2, port, b"mine", Duration::from_secs(10));
     world.run(MS);
     while let Some(request) = world.take(1) {

@@ -171,7 +171,7 @@ impl Client {
             common.counters.stale += 1;
             return;
         }
-        if !common.checks.spend(now, from.ip().into()) && !common.broken(Planted::SignsEachCopy) {
+        if !common.checks.spend(now, from.ip().into(), false) && !common.broken(Planted::SignsEachCopy) {
             common.probe(Probe::ProofBudgetSpent);
             return;
         }

@@ -5,7 +5,7 @@
 
 use super::Server;
 use super::answered::Known;
-use super::budget::{Place, SLOTS_AT_ONCE_MAX};
+use super::budget::{FIRST_SLOTS, Place, SLOTS_AT_ONCE_MAX};
 use super::session::{Asked, Kept, Receiving, Session, Slot, State};
 use super::sessions::SessionId;
 use crate::identity::{Port, Uid};
@@ -80,14 +80,15 @@ impl Server {
             self.turn_away(common, arrival, Unreadable::ShowCookie(cookie));
             return false;
         };
-        if !self.has_session_for(from.address.ip().into()) {
+        let source = from.address.ip().into();
+        if !self.has_session_for(source) {
             self.turn_away(common, arrival, Unreadable::Busy);
             return false;
         }
         if common.agreement.uid_of(&opening.key) != from.uid {
             return false;
         }
-        if !self.agreements.spend(now, from.address.ip().into()) {
+        if !self.agreements.spend(now, source, self.is_entitled(source)) {
             common.probe(Probe::ProofBudgetSpent);
             return false;
         }
@@ -119,7 +120,8 @@ impl Server {
             Known::JustAnswered if !signs_each => return,
             _ => {}
         }
-        if !self.proofs.spend(now, from.address.ip().into()) && !signs_each {
+        let source = from.address.ip().into();
+        if !self.proofs.spend(now, source, self.is_entitled(source)) && !signs_each {
             common.probe(Probe::ProofBudgetSpent);
             return;
         }
@@ -131,7 +133,7 @@ impl Server {
         let proof = service.prover.prove(&claim.bytes());
         let session = self.sessions.find(from.uid).and_then(|id| self.sessions.get(id));
         let in_progress = session.map_or(0, |session| session.in_progress);
-        let grant = self.grant(from.address.ip().into(), in_progress);
+        let grant = self.grant(source, in_progress);
         let here = Box::new(PortHere { nonce, port, cookie, grant, repeats, instance, key: mine, proof });
         self.answered.keep(now, from, key, here.clone());
         common.post(from.address, Frame::PortHere(here));
@@ -233,7 +235,7 @@ impl Server {
         let rejected_through = session.rejected_through;
         if last == 0 && attempt.number <= rejected_through
             || grows_by > SLOTS_AT_ONCE_MAX
-            || grows_by > 0 && !self.has_slots_for(source, grows_by)
+            || grows_by > 0 && place >= FIRST_SLOTS && !self.has_slots_for(source, grows_by)
         {
             let session = self.sessions.get_mut(id)?;
             session.rejected_through = session.rejected_through.max(attempt.number);
@@ -419,9 +421,10 @@ impl Server {
     /// goes on would keep it looking: so it looks at a limited number a second.
     fn show_beginning(&mut self, now: Time, port: Port, attempt: (SessionId, u16, u64)) {
         let Some(source) = self.sessions.get_mut(attempt.0).map(|session| session.source) else { return };
+        let is_entitled = self.is_entitled(source);
         let Some(service) = self.services.get_mut(port) else { return };
         let shows = service.options.looks_at_beginnings && service.has_room_for_beginning(source);
-        if shows && self.looks.spend(now, source) {
+        if shows && self.looks.spend(now, source, is_entitled) {
             service.beginnings.push(source, attempt);
             self.budget.queued += 1;
         }

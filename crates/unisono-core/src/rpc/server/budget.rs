@@ -1,8 +1,8 @@
 //! Limits on what a server takes and keeps. Every change of a slot's state is accounted for here, and nowhere else.
 
-use super::session::{Receiving, State};
+use super::session::State;
 use super::sessions::SessionId;
-use super::slow::{Kind, Wanted};
+use super::sources::Held;
 use super::{Server, Service};
 use crate::identity::Port;
 use crate::planted::Planted;
@@ -10,9 +10,8 @@ use crate::rpc::common::Common;
 use crate::rpc::transfer::RECEIVING_BYTES_MAX;
 use crate::shares::{Bound, Source};
 use crate::time::Time;
-use crate::wire::{Grant, Rejection, SLOTS_MAX};
+use crate::wire::{Grant, SLOTS_MAX};
 use alloc::collections::VecDeque;
-use alloc::collections::btree_map::Entry;
 
 /// Maximum number of bytes of replies kept until their arrival is known; beyond, the oldest are dropped.
 pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -20,7 +19,7 @@ pub(in crate::rpc) const KEPT_BYTES_MAX: usize = 64 << 20;
 /// all and it gets one more.
 const KEPT_SHARE: usize = KEPT_BYTES_MAX / 8;
 const KEPT_SOURCE_SHARE: usize = KEPT_BYTES_MAX / 4;
-/// Maximum number of slots of all sessions, and share of an address.
+/// Maximum number of slots of all sessions, besides the first ones of each, and share of an address.
 pub(in crate::rpc) const SLOTS: Bound = Bound { most: 1 << 18, part: 4 };
 /// Maximum number of sessions, and share of an address.
 pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
@@ -28,10 +27,12 @@ pub(in crate::rpc) const SESSIONS: Bound = Bound { most: 1 << 16, part: 4 };
 /// address: once one address has half of the bound, there is room for one of the largest of another.
 pub(in crate::rpc) const LARGE: Bound = Bound { most: RECEIVING_BYTES_MAX, part: 2 };
 /// Requests of fewer bytes count in no address's share: the queues bound them, and most calls are small.
-const LARGE_BYTES_MIN: usize = 4096;
+pub(super) const LARGE_BYTES_MIN: usize = 4096;
 /// A session gets at most this many slots at once. A client takes its slots in order, so a datagram that overtakes others is
 /// not far ahead of them.
 pub(in crate::rpc) const SLOTS_AT_ONCE_MAX: usize = 128;
+/// Each session has this many slots whatever the others have: a newcomer can show its right.
+pub(super) const FIRST_SLOTS: usize = 2;
 
 /// Number of kept replies that are listed in any case, whether or not they are kept still: of all sessions, and of one.
 const KEPT_LISTED_MIN: usize = 1024;
@@ -58,7 +59,9 @@ pub(super) struct Budget {
     pub(super) pending: usize,
     /// Source addresses of sessions with requests in progress.
     pub(super) busy_sources: usize,
-    pub(super) slots: usize,
+    /// What all clients have, and those at addresses that are entitled.
+    pub(super) of_all: Held,
+    pub(super) of_entitled: Held,
     pub(super) receiving_bytes: usize,
     /// Bytes of requests that wait or are being worked on.
     pub(super) taken_bytes: usize,
@@ -69,31 +72,6 @@ pub(super) struct Budget {
 
 /// Kept replies, the oldest first: session, slot and number. Some are not kept any more.
 pub(super) type KeptList = VecDeque<(SessionId, u16, u64)>;
-
-/// What the sessions of one source address have.
-#[derive(Debug, Default)]
-pub(super) struct OfSource {
-    pub(super) sessions: usize,
-    /// How many of them have requests in progress.
-    busy_sessions: usize,
-    pub(super) slots: usize,
-    /// Bytes of requests that are incomplete, wait or are being worked on.
-    pub(super) bytes: usize,
-    /// Number of requests that are incomplete.
-    pub(super) incomplete: usize,
-    /// When no request was found last that could give way to one of this address: for its bytes, and for its place.
-    pub(super) none_gives_way: [Time; 2],
-    pub(super) kept_bytes: usize,
-    /// Number of replies that are kept.
-    kept_count: usize,
-    kept: KeptList,
-}
-
-impl OfSource {
-    fn is_nothing(&self) -> bool {
-        self.sessions == 0 && self.bytes == 0 && self.incomplete == 0
-    }
-}
 
 impl Server {
     /// Changes the state of a slot's attempt.
@@ -145,19 +123,8 @@ impl Server {
         place.state = state;
         self.change_bytes(source, bytes_left, bytes_taken);
         if was_incomplete != is_incomplete {
-            if let Some((port, place)) = left.filter(|_| was_incomplete.is_some())
-                && let Some(service) = self.services.get_mut(port)
-            {
-                service.incomplete -= 1;
-                service.strangers.release_incomplete(source, place);
-            }
-            if let Some((port, place)) = taken.filter(|_| is_incomplete.is_some())
-                && let Some(service) = self.services.get_mut(port)
-            {
-                service.incomplete += 1;
-                service.strangers.take_incomplete(source, place);
-            }
-            self.change_incomplete(source, (id, slot), was_incomplete, is_incomplete);
+            let (left, taken) = (was_incomplete.zip(left), is_incomplete.zip(taken));
+            self.change_incomplete(source, (id, slot), left, taken);
         }
         if left != taken && !handed_over {
             if let Some(place) = left {
@@ -206,227 +173,6 @@ impl Server {
         Grant {
             slots: share.clamp(1, SLOTS_MAX) as u16,
             load: u16::try_from(self.budget.pending).unwrap_or(u16::MAX),
-        }
-    }
-
-    // --- sources ---
-
-    /// True if one more session may be opened from this address.
-    pub(super) fn has_session_for(&self, source: Source) -> bool {
-        let own = self.sources.get(&source).map_or(0, |own| own.sessions);
-        SESSIONS.admits(self.sessions.len(), own, 1)
-    }
-
-    /// True if a session that was opened from this address may have this many more slots.
-    pub(super) fn has_slots_for(&self, source: Source, more: usize) -> bool {
-        let own = self.sources.get(&source).map_or(0, |own| own.slots);
-        SLOTS.admits(self.budget.slots, own, more)
-    }
-
-    /// True if a large request may come from this address for this port, with this place, to be incomplete for a while.
-    pub(super) fn has_room_for(&self, at: (Port, Place), source: Source) -> bool {
-        self.has_bytes_for(source, 0) && self.has_place_beside(at, source, 0)
-    }
-
-    /// True if one more request of this address for this port, with this place, may be incomplete as soon as `fewer` of others are.
-    fn has_place_beside(&self, (port, place): (Port, Place), source: Source, fewer: usize) -> bool {
-        let Some(service) = self.services.get(port) else { return false };
-        if place == Place::OfStranger && !service.has_room_for_stranger(source, fewer) {
-            return false;
-        }
-        let own = self.sources.get(&source).map_or(0, |own| own.incomplete);
-        // Requests that are whole have half of the places of each service in any case: those drain.
-        let places = Bound { most: (service.options.places() / 2).max(1), part: 4 };
-        places.admits(service.incomplete.saturating_sub(fewer), own, 1)
-    }
-
-    /// True if large requests of this address may take this many more bytes.
-    fn has_bytes_for(&self, source: Source, more: usize) -> bool {
-        let own = self.sources.get(&source).map_or(0, |own| own.bytes);
-        LARGE.admits(self.budget.receiving_bytes + self.budget.taken_bytes, own, more)
-    }
-
-    /// Counts what has come of a large request, and all of it as soon as it is wanted: an announcement takes nothing from the
-    /// others. Slow ones give way to what is wanted, to the first window, whose beginning may show a right, and to
-    /// addresses that have shown one. Returns false if there is no room for it even so.
-    pub(super) fn count_part(&mut self, now: Time, common: &mut Common, id: SessionId, slot: u16) -> bool {
-        let Some((source, receiving)) = self.receiving(id, slot) else { return true };
-        let port = receiving.asked.port;
-        let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
-        let may_be_wanted = is_wanted || receiving.incoming.has_first_window_alone();
-        let counts = match is_wanted {
-            true => receiving.incoming.total(),
-            false => receiving.incoming.taken_bytes(),
-        };
-        let more = counts.saturating_sub(counted);
-        let has_room = more == 0
-            || self.has_bytes_for(source, more)
-            || (may_be_wanted || self.is_entitled(port, source))
-                && self.makes_room(now, common, (port, source, counted), more);
-        if has_room && let Some((_, receiving)) = self.receiving(id, slot) {
-            receiving.counted = counts;
-            self.budget.receiving_bytes += more;
-            self.change_bytes(source, counted, counts);
-        }
-        has_room
-    }
-
-    fn is_entitled(&self, port: Port, source: Source) -> bool {
-        self.services.get(port).is_some_and(|service| service.strangers.is_entitled(source))
-    }
-
-    fn receiving(&mut self, id: SessionId, slot: u16) -> Option<(Source, &mut Receiving)> {
-        let session = self.sessions.get_mut(id)?;
-        match &mut session.slots.get_mut(usize::from(slot))?.state {
-            State::Receiving(receiving) => Some((session.source, receiving)),
-            _ => None,
-        }
-    }
-
-    /// Lets slow requests give way until a request of this address for this port, for which some bytes count, may take as many more.
-    /// Returns false if it may not even then.
-    #[cold]
-    fn makes_room(
-        &mut self,
-        now: Time,
-        common: &mut Common,
-        (port, source, counted): (Port, Source, usize),
-        more: usize,
-    ) -> bool {
-        while !self.has_bytes_for(source, more) {
-            let Some((id, slot)) = self.gives_way(now, port, source, counted) else { return false };
-            common.counters.rejected += 1;
-            self.settle(id, slot, State::Rejected(Rejection::Busy));
-        }
-        true
-    }
-
-    /// Lets the slowest incomplete request for this port, of another address with more of them, give way to a large request of
-    /// this address, which lacks one beside them. Returns true if it has one now.
-    #[cold]
-    pub(super) fn makes_place(
-        &mut self,
-        now: Time,
-        common: &mut Common,
-        (port, place): (Port, Place),
-        source: Source,
-    ) -> bool {
-        if !self.has_bytes_for(source, 0) || !self.has_place_beside((port, place), source, 1) {
-            return false;
-        }
-        let Some(service) = self.services.get(port) else { return false };
-        let is_among_strangers = place == Place::OfStranger && !service.has_room_for_stranger(source, 0);
-        let is_entitled = service.strangers.is_entitled(source);
-        let incomplete_of = |server: &Server, source| match server.services.get(port) {
-            Some(service) if is_among_strangers => service.strangers.incomplete_of(source),
-            _ => server.sources.get(&source).map_or(0, |own: &OfSource| own.incomplete),
-        };
-        let own = incomplete_of(self, source);
-        let gives_way = |server: &Server, kind: &Kind| {
-            // Of its requests that are not slow, a stranger gives up to another only what it has more than that will have.
-            let least = if kind.is_slow || is_entitled { own } else { own + 1 };
-            kind.port == port
-                && (kind.is_among_strangers || !is_among_strangers)
-                && incomplete_of(server, kind.source) > least
-        };
-        let Some((id, slot)) = self.slowest(now, source, Wanted::Place, gives_way) else { return false };
-        common.counters.rejected += 1;
-        self.settle(id, slot, State::Rejected(Rejection::Busy));
-        self.has_room_for((port, place), source)
-    }
-
-    /// Returns the slowest request of the other addresses that have no less than this one has besides what is `counted` here.
-    fn gives_way(
-        &mut self,
-        now: Time,
-        port: Port,
-        source: Source,
-        counted: usize,
-    ) -> Option<(SessionId, u16)> {
-        let bytes_of =
-            |server: &Server, source| server.sources.get(&source).map_or(0, |own: &OfSource| own.bytes);
-        let own = bytes_of(self, source).saturating_sub(counted);
-        let is_entitled = self.is_entitled(port, source);
-        self.slowest(now, source, Wanted::Bytes, |server, kind| {
-            (kind.is_slow || is_entitled) && bytes_of(server, kind.source) >= own
-        })
-    }
-
-    /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the
-    /// next part must come.
-    #[cold]
-    fn change_incomplete(
-        &mut self,
-        source: Source,
-        (id, slot): (SessionId, u16),
-        left: Option<Time>,
-        taken: Option<Time>,
-    ) {
-        let of_source = self.sources.entry(source).or_default();
-        of_source.incomplete =
-            of_source.incomplete + usize::from(taken.is_some()) - usize::from(left.is_some());
-        if of_source.is_nothing() {
-            self.sources.remove(&source);
-        }
-        if let Some(until) = left {
-            self.incomplete.remove(&(until, id, slot));
-        }
-        if let Some(until) = taken {
-            self.incomplete.insert((until, id, slot));
-        }
-    }
-
-    /// Notes that a request of this address takes `more` bytes now, and `fewer` no longer.
-    #[inline]
-    fn change_bytes(&mut self, source: Source, fewer: usize, more: usize) {
-        let counted = |bytes: usize| if bytes < LARGE_BYTES_MIN { 0 } else { bytes };
-        if counted(fewer) != counted(more) {
-            self.change_share(source, counted(fewer), counted(more));
-        }
-    }
-
-    #[cold]
-    fn change_share(&mut self, source: Source, fewer: usize, more: usize) {
-        let of_source = self.sources.entry(source).or_default();
-        of_source.bytes = of_source.bytes + more - fewer;
-        if of_source.is_nothing() {
-            self.sources.remove(&source);
-        }
-    }
-
-    /// Notes that the application has a request of this many bytes.
-    pub(super) fn hand_over(&mut self, source: Source, bytes: usize) {
-        self.budget.taken_bytes += bytes;
-        self.change_bytes(source, 0, bytes);
-    }
-
-    /// Notes that the application has answered it.
-    pub(super) fn take_back(&mut self, source: Source, bytes: usize) {
-        self.budget.taken_bytes -= bytes;
-        self.change_bytes(source, bytes, 0);
-    }
-
-    /// Notes a session that was opened from this address.
-    pub(super) fn add_session(&mut self, source: Source) {
-        self.sources.entry(source).or_default().sessions += 1;
-    }
-
-    /// Notes slots of a session that was opened from this address.
-    pub(super) fn add_slots(&mut self, source: Source, slots: usize) {
-        self.budget.slots += slots;
-        self.sources.entry(source).or_default().slots += slots;
-    }
-
-    /// Notes that a session with this many slots is forgotten.
-    pub(super) fn drop_session(&mut self, source: Source, slots: usize) {
-        self.budget.slots -= slots;
-        if let Entry::Occupied(mut entry) = self.sources.entry(source) {
-            let of_source = entry.get_mut();
-            of_source.sessions -= 1;
-            of_source.slots -= slots;
-            if of_source.is_nothing() {
-                entry.remove();
-            }
         }
     }
 
@@ -534,7 +280,7 @@ impl Service {
 
     /// True if one more request of this stranger may be incomplete as soon as `fewer` of other strangers are.
     #[cold]
-    fn has_room_for_stranger(&self, source: Source, fewer: usize) -> bool {
+    pub(super) fn has_room_for_stranger(&self, source: Source, fewer: usize) -> bool {
         self.strangers.has_room_for_incomplete(source, usize::from(self.options.queue_max), fewer)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! This file has the application's operations. `arrivals` handles the frames of clients, `answered` keeps the last answers
 //! to questions for a port, `session` and `sessions`
-//! remember each client, `cookie` says which client may open a session, `budget` limits what is taken and kept,
-//! `telling` sends answers, `timeouts` does what is due with time.
+//! remember each client, `cookie` says which client may open a session, `budget` limits what is taken and kept, `sources` what each
+//! address has of it, `telling` sends answers, `timeouts` does what is due with time.
 
 mod answered;
 mod arrivals;
@@ -13,6 +13,7 @@ mod finished;
 mod session;
 mod sessions;
 mod slow;
+mod sources;
 mod strangers;
 mod telling;
 mod timeouts;
@@ -41,7 +42,7 @@ use crate::wire::{HOPS_MAX, Rejection};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use answered::Answered;
-use budget::{Budget, OfSource, Place};
+use budget::{Budget, Place};
 use bytes::Bytes;
 use cookie::Cookies;
 use core::net::SocketAddr;
@@ -49,6 +50,7 @@ use finished::Finished;
 use session::{Asked, Kept, State};
 use sessions::Sessions;
 use slow::Slow;
+use sources::OfSource;
 use strangers::Strangers;
 
 /// Maximum number of services of one endpoint.
@@ -103,8 +105,9 @@ struct Service {
     gave_beginning: bool,
     /// Number of requests that wait, are incomplete or are being worked on.
     pending: usize,
-    /// How many of them are incomplete.
+    /// How many of them are incomplete, and how many of these come from addresses that are entitled.
     incomplete: usize,
+    incomplete_of_entitled: usize,
     /// How many of them are in the share of each source address.
     of_sources: Counts<Source>,
     /// What clients have acknowledged and the application does not know yet.
@@ -204,7 +207,7 @@ impl Server {
         let (queue, beginnings, gave_beginning) = (FavouredFirst::default(), Lanes::default(), false);
         let strangers = Strangers::default();
         let (finished, of_sources) = (Finished::default(), Counts::default());
-        let incomplete = 0;
+        let (incomplete, incomplete_of_entitled) = (0, 0);
         let service = Service {
             prover,
             options,
@@ -214,6 +217,7 @@ impl Server {
             gave_beginning,
             pending,
             incomplete,
+            incomplete_of_entitled,
             of_sources,
             finished,
         };
@@ -387,14 +391,17 @@ impl Server {
         }
         let in_hand = self.take_in_hand(id).ok_or(AnswerError::Over)?;
         let is_large = reply.len() > common.whole_bytes_max();
-        let mut parts_max = ServeOptions::default().reply_parts_max;
+        let (mut parts_max, mut is_entitled) = (ServeOptions::default().reply_parts_max, false);
         if let Some(service) = self.services.get_mut(in_hand.port) {
             if is_large {
                 parts_max = service.options.reply_parts_max;
             }
             if verdict == Verdict::Replied {
-                service.strangers.entitle(now, in_hand.source);
+                is_entitled = service.strangers.entitle(now, in_hand.source);
             }
+        }
+        if is_entitled {
+            self.set_entitled(in_hand.source, true);
         }
         let has_bytes = !reply.is_empty();
         let refused = verdict == Verdict::Refused;
@@ -438,8 +445,8 @@ impl Server {
         {
             receiving.is_let_on = shows_right;
             // The rest may take long, and gives way to requests of others until its address is entitled.
-            if shows_right && let Some(service) = self.services.get_mut(held.port) {
-                service.strangers.entitle(now, held.source);
+            if shows_right {
+                self.entitle(now, held.port, held.source);
             }
         }
     }
@@ -448,7 +455,7 @@ impl Server {
         let share_places = self.services.iter().map(|(_, service)| service.of_sources.most());
         CallAccount {
             sessions: self.sessions.len(),
-            slots: self.budget.slots,
+            slots: self.budget.of_all.slots,
             pending: self.budget.pending,
             share_places: share_places.max().unwrap_or(0),
             queued: self.budget.queued,

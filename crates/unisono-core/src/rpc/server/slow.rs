@@ -10,9 +10,11 @@ use super::budget::Place;
 use super::session::State;
 use super::sessions::SessionId;
 use crate::identity::Port;
+use crate::rpc::common::Common;
 use crate::shares::Source;
 use crate::time::Time;
-use alloc::collections::BTreeMap;
+use crate::wire::Rejection;
+use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -71,57 +73,75 @@ impl Slow {
         Slow { listed_at: Some(now), listed: of_kinds.into_iter().map(with_slowest_last).collect() }
     }
 
-    /// Takes the slowest request of the kinds that `may_give_way`, and that `is_still` of its kind.
-    fn take(
-        &mut self,
-        may_give_way: impl Fn(&Kind) -> bool,
-        is_still: impl Fn(&Kind, Request) -> bool,
-    ) -> Option<(SessionId, u16)> {
-        let slowest_of = |of: &mut OfKind| {
-            while of.requests.pop_if(|request| !is_still(&of.kind, *request)).is_some() {}
-            of.requests.last().copied()
-        };
-        let those = self.listed.iter_mut().filter(|of| may_give_way(&of.kind));
-        let slowest = those.filter_map(|of| Some((slowest_of(of)?, of))).min_by_key(|(slowest, _)| *slowest);
-        let (_, id, slot) = slowest?.1.requests.pop()?;
-        Some((id, slot))
+    /// Returns the order in which the requests of these kinds give way: those of a lower rank first, the slowest first of each.
+    fn order(&self, rank: impl Fn(&Kind) -> Option<u8>) -> Order {
+        let ranked = self.listed.iter().enumerate();
+        let firsts =
+            ranked.filter_map(|(index, of)| Some(Reverse((rank(&of.kind)?, *of.requests.last()?, index))));
+        Order(firsts.collect())
+    }
+
+    /// Takes the next request of this order, if `may_give_way` is true of its kind still.
+    fn take(&mut self, order: &mut Order, may_give_way: impl Fn(&Kind) -> bool) -> Option<(Kind, Request)> {
+        loop {
+            let Reverse((rank, request, index)) = order.0.pop()?;
+            let of = self.listed.get_mut(index).filter(|of| may_give_way(&of.kind));
+            let Some(of) = of else { continue };
+            of.requests.pop();
+            order.0.extend(of.requests.last().map(|next| Reverse((rank, *next, index))));
+            return Some((of.kind, request));
+        }
     }
 }
 
+/// The first request of each kind, with the rank and the place of its kind.
+struct Order(BinaryHeap<Reverse<(u8, Request, usize)>>);
+
 impl Server {
-    /// Returns the slowest request of the kinds of other addresses of which `may_be` is true, to give way now.
-    pub(super) fn slowest(
+    /// Lets requests of other addresses give way to one of this address, until there `is_enough`: those of the kinds of which
+    /// `may_be` is true, of addresses that are not entitled first, and the slowest first. Returns false if there is not enough
+    /// even then.
+    pub(super) fn lets_give_way(
         &mut self,
         now: Time,
-        source: Source,
-        wanted: Wanted,
+        common: &mut Common,
+        (source, wanted): (Source, Wanted),
         may_be: impl Fn(&Server, &Kind) -> bool,
-    ) -> Option<(SessionId, u16)> {
-        let none_gives_way =
-            |server: &Server| Some(server.sources.get(&source)?.none_gives_way[wanted as usize]);
-        if now.since(none_gives_way(self)?) < LOOK_FOR_SLOW_EVERY {
-            return None;
+        is_enough: impl Fn(&Server) -> bool,
+    ) -> bool {
+        let none_gives_way = self.sources.get(&source).map(|own| own.none_gives_way[wanted as usize]);
+        if none_gives_way.is_none_or(|at| now.since(at) < LOOK_FOR_SLOW_EVERY) {
+            return false;
         }
         self.list_slow(now);
         let mut slow = core::mem::take(&mut self.slow);
-        let slowest = slow.take(
-            |kind| kind.source != source && may_be(self, kind),
-            |kind, (_, id, slot)| {
-                // The slot may have another request since it was listed.
-                self.slow_request(now, id, slot).is_some_and(|(_, is)| {
-                    is.port == kind.port
-                        && is.is_among_strangers == kind.is_among_strangers
-                        && (is.is_slow || !kind.is_slow)
-                })
-            },
-        );
-        self.slow = slow;
-        if slowest.is_none()
-            && let Some(of_source) = self.sources.get_mut(&source)
+        let mut order = slow.order(|kind| {
+            let may_be = kind.source != source && may_be(self, kind);
+            may_be.then(|| u8::from(self.is_entitled(kind.source)))
+        });
+        while !is_enough(self)
+            && let Some((kind, (_, id, slot))) = slow.take(&mut order, |kind| may_be(self, kind))
         {
+            if self.is_still(now, &kind, id, slot) {
+                common.counters.rejected += 1;
+                self.settle(id, slot, State::Rejected(Rejection::Busy));
+            }
+        }
+        self.slow = slow;
+        let is_enough = is_enough(self);
+        if !is_enough && let Some(of_source) = self.sources.get_mut(&source) {
             of_source.none_gives_way[wanted as usize] = now;
         }
-        slowest
+        is_enough
+    }
+
+    /// True if the request in this slot is of this kind: the slot may have another one since it was listed.
+    fn is_still(&self, now: Time, kind: &Kind, id: SessionId, slot: u16) -> bool {
+        self.slow_request(now, id, slot).is_some_and(|(_, is)| {
+            is.port == kind.port
+                && is.is_among_strangers == kind.is_among_strangers
+                && (is.is_slow || !kind.is_slow)
+        })
     }
 
     fn list_slow(&mut self, now: Time) {
@@ -162,18 +182,31 @@ mod tests {
         Slow::of(Time::ZERO, requests)
     }
 
-    fn client(taken: Option<(SessionId, u16)>) -> Option<u64> {
-        taken.map(|(id, _)| id.client.0)
+    /// Returns the clients whose requests give way if `may_give_way` is true of their kinds, in their order.
+    fn give_way(slow: &mut Slow, may_give_way: impl Fn(&Kind) -> bool) -> Vec<u64> {
+        let mut order =
+            slow.order(|kind| may_give_way(kind).then(|| u8::from(kind.source == Source::of_host(4))));
+        core::iter::from_fn(|| slow.take(&mut order, &may_give_way))
+            .map(|(_, (_, id, _))| id.client.0)
+            .collect()
     }
 
     #[test]
-    fn the_slowest_gives_way_first_of_those_that_are_slow_still() {
-        let mut slow = listed([(1, 7, 30), (2, 7, 10), (1, 7, 20), (2, 7, 40), (3, 7, 5)]);
-        let mut next = |gone: u64| {
-            let may_give_way = |kind: &Kind| kind.source != Source::of_host(3);
-            client(slow.take(may_give_way, |_, (_, id, _)| id.client.0 != gone))
+    fn the_slowest_of_the_lowest_rank_gives_way_first() {
+        let mut slow = listed([(1, 7, 30), (2, 7, 10), (4, 7, 1), (1, 7, 20), (2, 7, 40), (3, 7, 5)]);
+        let may_give_way = |kind: &Kind| kind.source != Source::of_host(3);
+        assert_eq!(give_way(&mut slow, may_give_way), [1, 3, 0, 4, 2]);
+        assert_eq!(give_way(&mut slow, |_| true), [5], "the others have given way");
+    }
+
+    #[test]
+    fn a_kind_of_which_it_is_true_no_longer_gives_no_more_way() {
+        let mut slow = listed([(1, 7, 1), (1, 7, 2), (2, 7, 3), (2, 7, 4)]);
+        let mut order = slow.order(|_| Some(0));
+        let mut next = |not: u8| {
+            slow.take(&mut order, |kind| kind.source != Source::of_host(not)).map(|(_, (pace, ..))| pace)
         };
-        assert_eq!([next(9), next(9), next(0), next(0)], [Some(1), Some(2), Some(3), None]);
+        assert_eq!([next(0), next(1), next(1), next(1)], [Some(1), Some(3), Some(4), None]);
     }
 
     #[test]
@@ -181,7 +214,6 @@ mod tests {
         let sheltering = (3..250).flat_map(|host| (0..4).map(move |pace| (host, 7, pace)));
         let mut slow = listed(sheltering.chain([(2, 8, 5000), (2, 7, 6000)]));
         let may_give_way = |kind: &Kind| kind.source == Source::of_host(2) && kind.port == Port(7);
-        let taken = slow.take(may_give_way, |_, _| true);
-        assert_eq!(client(taken), Some(989));
+        assert_eq!(give_way(&mut slow, may_give_way), [989]);
     }
 }

@@ -44,11 +44,11 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Notes that a request of this address has shown a right.
+    /// Notes that a request of this address has shown a right. Returns true if that may be news.
     #[inline]
-    pub(super) fn entitle(&mut self, now: Time, source: Source) {
-        self.entitled.add(now, source);
+    pub(super) fn entitle(&mut self, now: Time, source: Source) -> bool {
         self.entitled_at = Some(now);
+        self.entitled.add(now, source)
     }
 
     /// True if this address, which asks now, has shown no right while others ask that have.
@@ -64,6 +64,11 @@ impl Strangers {
     /// True if this address, which need not ask now, would be a stranger if it asked.
     pub(super) fn would_have(&self, now: Time, source: Source) -> bool {
         self.entitled_ask(now) && !self.is_entitled(source)
+    }
+
+    /// True if this address has shown a right lately, and not too long ago.
+    pub(super) fn is_entitled_still(&mut self, now: Time, source: Source) -> bool {
+        self.entitled.has(now, source)
     }
 
     /// True if this address has lately shown a right.
@@ -109,7 +114,7 @@ impl Strangers {
     #[cold]
     pub(super) fn admits(&mut self, now: Time, source: Source, places: usize) -> bool {
         let bound = Bound { most: places.div_ceil(2), part: 4 };
-        bound.admits(self.pending, self.of_sources.get(&source), 1) && self.budget.spend(now, source)
+        bound.admits(self.pending, self.of_sources.get(&source), 1) && self.budget.spend(now, source, false)
     }
 
     #[cold]

@@ -42,6 +42,7 @@ impl Server {
             return;
         }
         if now >= self.sweep_at {
+            self.forget_entitled(now);
             self.evict_idle(now, common);
             self.sweep_at = if self.sessions.len() == 0 { Time::NEVER } else { now + SWEEP_EVERY };
         }

@@ -1,0 +1,127 @@
+//! Addresses that have shown a right have room, whatever the others take; and a newcomer can show its right.
+
+use crate::strangers::*;
+use crate::trickle::{Trickler, is_busy};
+use crate::world::*;
+use std::time::Duration;
+use unisono_core::rpc::*;
+use unisono_core::wire::Payload;
+use unisono_core::*;
+
+const PRIVATE: PrivatePort = PrivatePort(77);
+const SECONDS: Duration = Duration::from_secs(1);
+
+/// Asks in this slot, and returns whether the server has one for it.
+fn has_slot(world: &mut World, port: Port, client: &mut Trickler, slot: usize, number: u64) -> bool {
+    !is_busy(&client.request(world, port, (slot as u16, number), Payload::Omitted))
+}
+
+/// Lets sessions at 60 addresses take all slots that they can get, and returns how many those are.
+fn take_slots(world: &mut World, port: Port) -> usize {
+    let mut taken = 0;
+    for address in 20..80 {
+        let mut uid = address;
+        loop {
+            let mut client = Trickler::new(world, port, uid);
+            let (mut slots, mut more, mut number) = (0, 128, 1);
+            while more > 0 && slots < 1024 {
+                match has_slot(world, port, &mut client, slots + more - 1, number) {
+                    true => slots += more,
+                    false => more /= 2,
+                }
+                number += 1;
+            }
+            taken += slots;
+            // A client with the same address.
+            uid += 256;
+            if slots < 1024 {
+                break;
+            }
+        }
+    }
+    taken
+}
+
+#[test]
+fn addresses_that_have_shown_no_right_have_half_of_the_slots_together() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 2000, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    call_answered(&mut world, port, replies);
+    // They are no strangers while no address asks that has shown a right.
+    world.run(2 * SECONDS);
+    let has = world.host(1).endpoint.account().slots;
+    let taken = take_slots(&mut world, port);
+    // Each last session has its first two slots.
+    assert!((1 << 17..(1 << 17) + 120).contains(&taken), "{taken}");
+    assert_eq!(world.host(1).endpoint.account().slots, has + taken);
+    // A newcomer can show its right, and has more then.
+    let mut newcomer = Trickler::new(&mut world, port, 100);
+    assert!(!has_slot(&mut world, port, &mut newcomer, 2, 1));
+    newcomer.request(&mut world, port, (1, 2), Payload::Whole("mine".into()));
+    let request = world.take(1).unwrap();
+    world.reply(1, request.id, b"yours").unwrap();
+    assert!(has_slot(&mut world, port, &mut newcomer, 100, 3));
+    let calls: Vec<_> = (0..500).map(|_| world.call(2, port, b"mine", 1000 * SECONDS)).collect();
+    world.run(100 * MS);
+    assert_eq!(world.host(1).endpoint.requests_waiting(port), calls.len());
+    assert_eq!(world.host(2).endpoint.counters().pushed_back, 0);
+}
+
+/// Its session lasts, because the server has a request of it.
+#[test]
+fn an_address_whose_last_right_was_shown_long_ago_is_like_one_that_has_shown_none() {
+    for (after, is_refused) in [(30 * SECONDS, false), (150 * SECONDS, true)] {
+        let mut world = World::new();
+        let port = world.start(1).endpoint.serve(PRIVATE, ServeOptions::default()).unwrap();
+        world.start(2);
+        call_answered(&mut world, port, replies);
+        world.call(2, port, b"held", 1000 * SECONDS);
+        world.run(after);
+        let held = world.take(1).unwrap();
+        take_slots(&mut world, port);
+        (0..10).for_each(|_| _ = world.call(2, port, b"mine", 1000 * SECONDS));
+        world.run(100 * MS);
+        assert_eq!(world.host(2).endpoint.counters().pushed_back > 0, is_refused);
+        world.reply(1, held.id, b"yours").unwrap();
+        world.run(1000 * MS);
+        assert_eq!(world.host(1).endpoint.requests_waiting(port), 10, "it has shown one again");
+    }
+}
+
+#[test]
+fn large_requests_of_an_address_that_has_shown_a_right_share_with_those_of_its_like_alone() {
+    let (mut world, port) = looking();
+    fill(&mut world, port);
+    let small = world.call(2, port, b"mine", 10 * SECONDS);
+    let (asked, now) = (next_of(&mut world, 2), world.now);
+    replies(&mut world.host(1).endpoint, now, asked.id);
+    assert!(world.wait(2, small).1.is_ok());
+    let large = vec![5; 1 << 20];
+    let calls: Vec<_> = (0..24).map(|_| world.call(2, port, &large, 10 * SECONDS)).collect();
+    let mut whole = 0;
+    while whole < calls.len() {
+        let (request, now) = (next_of(&mut world, 2), world.now);
+        match request.whole_bytes {
+            Some(_) => world.host(1).endpoint.go_on(now, request.id, true),
+            None => whole += 1,
+        }
+    }
+    assert_eq!(world.host(2).endpoint.counters().pushed_back, 0);
+    assert_eq!(world.host(1).endpoint.account().taken_bytes, 24 << 20, "none of them is answered yet");
+}
+
+#[test]
+fn incomplete_requests_of_an_address_that_has_shown_a_right_find_places_though_others_have_all() {
+    let (mut world, port, mut others) = twenty_strangers();
+    world.run(2 * SECONDS);
+    let begun: usize = others.iter_mut().map(|one| begin(&mut world, port, one, 64)).sum();
+    assert_eq!(begun, 64);
+    // Those that give way are listed every 50 ms.
+    world.run(60 * MS);
+    (0..16).for_each(|_| _ = world.call(2, port, &[5; 1 << 20], 10 * SECONDS));
+    world.run(100 * MS);
+    assert_eq!(world.host(2).endpoint.counters().pushed_back, 0);
+    assert_eq!(world.host(1).endpoint.requests_waiting(port), 16);
+}
