@@ -182,6 +182,18 @@ fn large_requests_of_a_stranger_that_has_many_give_way_to_the_first_of_others() 
 }
 
 #[test]
+fn they_do_so_too_while_no_address_asks_that_has_shown_a_right() {
+    let (mut world, port, mut others) = twenty_strangers();
+    world.run(Duration::from_secs(2));
+    others.iter_mut().for_each(|one| _ = begin(&mut world, port, one, 64));
+    assert_eq!(world.host(1).endpoint.account().pending, 64, "all places");
+    // Those that give way are listed every 50 ms.
+    world.run(60 * MS);
+    let mut newcomer = Trickler::new(&mut world, port, 40);
+    assert_eq!(begin(&mut world, port, &mut newcomer, 3), 1);
+}
+
+#[test]
 fn a_slow_request_of_a_stranger_gives_up_its_place_to_the_first_of_another_unless_it_shows_a_right() {
     for show_rights in [false, true] {
         let (mut world, port, mut strangers) = twenty_strangers();

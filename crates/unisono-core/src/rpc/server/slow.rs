@@ -1,6 +1,6 @@
 //! Slow requests: large ones of which parts are missing and few bytes have come in each second. They give way, the slowest first,
-//! to a request of another address for which there is no room. Those of strangers are listed with them, whatever their pace: they
-//! give way to addresses that have shown a right, and those of a stranger that has many to other strangers.
+//! to a request of another address for which there is no room. Those of addresses that have shown no right are listed with them,
+//! whatever their pace: they give way to addresses that have, and those of one that has many to others.
 //!
 //! A client may have thousands of them, and each large request of others may ask for room. So they are listed only now and
 //! then: in between, requests give way in the order of the list.
@@ -39,7 +39,7 @@ type Request = (u64, SessionId, u16);
 pub(super) struct Kind {
     pub(super) source: Source,
     pub(super) port: Port,
-    /// They are slow. Otherwise they are of a stranger.
+    /// They are slow. Otherwise their address has shown no right.
     pub(super) is_slow: bool,
     /// They have places of strangers, and their address is not entitled since.
     pub(super) is_among_strangers: bool,
@@ -155,14 +155,14 @@ impl Server {
         self.slow = Slow::of(now, listed);
     }
 
-    /// Returns the pace of the request in this slot if it is slow or of a stranger, and its kind.
+    /// Returns the pace of the request in this slot, and its kind, if it is slow or its address has shown no right.
     fn slow_request(&self, now: Time, id: SessionId, slot: u16) -> Option<(u64, Kind)> {
         let session = self.sessions.get(id)?;
         let State::Receiving(receiving) = &session.slots.get(usize::from(slot))?.state else { return None };
         let (port, source) = (receiving.asked.port, session.source);
         let strangers = &self.services.get(port)?.strangers;
         let slow_pace = receiving.slow_pace(now);
-        let pace = slow_pace.or_else(|| strangers.would_have(now, source).then(|| receiving.pace(now)))?;
+        let pace = slow_pace.or_else(|| (!strangers.is_entitled(source)).then(|| receiving.pace(now)))?;
         let is_among_strangers = receiving.asked.place == Place::OfStranger && !strangers.is_entitled(source);
         Some((pace, Kind { source, port, is_slow: slow_pace.is_some(), is_among_strangers }))
     }

@@ -333,7 +333,7 @@ impl Server {
         );
         let gives_way = |server: &Server, kind: &Kind| {
             let is_like_it = !is_entitled || server.is_entitled(kind.source);
-            // Of its requests that are not slow, a stranger gives up to another only what it has more than that will have.
+            // Of its requests that are not slow, an address gives up to one like it only what it has more than that will have.
             let least = if kind.is_slow || is_entitled { own } else { own + 1 };
             kind.port == port
                 && (kind.is_among_strangers || !is_among_strangers)

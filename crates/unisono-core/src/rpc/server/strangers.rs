@@ -61,11 +61,6 @@ impl Strangers {
         self.entitled_ask(now)
     }
 
-    /// True if this address, which need not ask now, would be a stranger if it asked.
-    pub(super) fn would_have(&self, now: Time, source: Source) -> bool {
-        self.entitled_ask(now) && !self.is_entitled(source)
-    }
-
     /// True if this address has shown a right lately, and not too long ago.
     pub(super) fn is_entitled_still(&mut self, now: Time, source: Source) -> bool {
         self.entitled.has(now, source)
