@@ -125,3 +125,42 @@ fn incomplete_requests_of_an_address_that_has_shown_a_right_find_places_though_o
     assert_eq!(world.host(2).endpoint.counters().pushed_back, 0);
     assert_eq!(world.host(1).endpoint.requests_waiting(port), 16);
 }
+
+#[test]
+fn whole_requests_of_strangers_take_half_of_the_bytes_at_most() {
+    let (mut world, port, mut strangers) = twenty_strangers();
+    let large = Payload::Parts { total: 16 << 20, part: 60_000 };
+    let mut taken = 0;
+    for stranger in &mut strangers[..3] {
+        let is_taken = !is_busy(&stranger.request(&mut world, port, (0, 1), large.clone()));
+        taken += usize::from(is_taken && !is_busy(&stranger.sends(&mut world, 0, 16 << 20, 60_000)));
+    }
+    assert_eq!(taken, 2);
+    assert_eq!(world.host(1).endpoint.account().taken_bytes, 32 << 20);
+    (0..2).for_each(|_| _ = world.call(2, port, &vec![5; 16 << 20], 10 * SECONDS));
+    world.run(SECONDS);
+    assert_eq!(world.host(1).endpoint.account().taken_bytes, 64 << 20);
+}
+
+/// An upload of an address that has shown a right takes four minutes. Strangers want the room that it has.
+#[test]
+fn slow_requests_of_an_address_that_has_shown_a_right_give_way_to_no_stranger() {
+    let mut world = World::new();
+    let port = world.start(1).endpoint.serve(PRIVATE, ServeOptions::default()).unwrap();
+    let mut slow: Vec<_> = (20..22).map(|uid| Trickler::new(&mut world, port, uid)).collect();
+    for (one, requests) in slow.iter_mut().zip([2, 1]) {
+        one.request(&mut world, port, (9, 1), Payload::Whole("mine".into()));
+        let request = world.take(1).unwrap();
+        world.reply(1, request.id, b"yours").unwrap();
+        for slot in 0..requests {
+            one.announce(&mut world, port, slot, 16 << 20);
+            assert!(!is_busy(&one.part(&mut world, slot, 0)));
+        }
+    }
+    world.run(2 * SECONDS);
+    let mut stranger = Trickler::new(&mut world, port, 30);
+    stranger.announce(&mut world, port, 0, 16 << 20);
+    assert!(is_busy(&stranger.part(&mut world, 0, 0)));
+    assert!((0..2).all(|slot| !is_busy(&slow[0].part(&mut world, slot, 1))));
+    assert!(!is_busy(&slow[1].part(&mut world, 0, 1)));
+}

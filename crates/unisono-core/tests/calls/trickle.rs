@@ -82,6 +82,17 @@ impl Trickler {
         self.say(world, Frame::Request(request))
     }
 
+    /// Sends all parts of a request, and returns what host 1 answers.
+    pub(crate) fn sends(&mut self, world: &mut World, slot: u16, total: usize, part: usize) -> Vec<Frame> {
+        let attempt = Attempt { to: SERVER, slot, number: 1 };
+        let parts = vec![7; total];
+        let frames = parts.chunks(part).enumerate().flat_map(|(index, bytes)| {
+            let bytes = bytes.to_vec().into();
+            self.say(world, Frame::Part(Part { attempt, reply: false, index: index as u16, bytes }))
+        });
+        frames.collect()
+    }
+
     pub(crate) fn part(&mut self, world: &mut World, slot: u16, index: u16) -> Vec<Frame> {
         let attempt = Attempt { to: SERVER, slot, number: 1 };
         let bytes = vec![7; usize::from(PART)].into();

@@ -304,7 +304,7 @@ impl Server {
             }
             Payload::Parts { total, part } => {
                 let is_welcome = total as usize <= common.settings.message_bytes_max
-                    && (self.has_room_for((port, place), source)
+                    && (self.has_room_for(now, (port, place), source)
                         || self.makes_place(now, common, (port, place), source));
                 if is_welcome {
                     let incoming = Incoming::new(now, total, part);
@@ -413,7 +413,7 @@ impl Server {
         }
     }
 
-    fn looks_at_beginnings(&self, port: Port) -> bool {
+    pub(super) fn looks_at_beginnings(&self, port: Port) -> bool {
         self.services.get(port).is_some_and(|service| service.options.looks_at_beginnings)
     }
 

@@ -105,12 +105,13 @@ impl Server {
         &mut self,
         now: Time,
         common: &mut Common,
-        (source, wanted): (Source, Wanted),
+        source: Source,
+        (wanted, amount): (Wanted, usize),
         may_be: impl Fn(&Server, &Kind) -> bool,
         is_enough: impl Fn(&Server) -> bool,
     ) -> bool {
-        let none_gives_way = self.sources.get(&source).map(|own| own.none_gives_way[wanted as usize]);
-        if none_gives_way.is_none_or(|at| now.since(at) < LOOK_FOR_SLOW_EVERY) {
+        let too_few = self.sources.get(&source).map(|own| own.too_few_give_way[wanted as usize]);
+        if too_few.is_none_or(|(at, before)| amount >= before && now.since(at) < LOOK_FOR_SLOW_EVERY) {
             return false;
         }
         self.list_slow(now);
@@ -130,7 +131,7 @@ impl Server {
         self.slow = slow;
         let is_enough = is_enough(self);
         if !is_enough && let Some(of_source) = self.sources.get_mut(&source) {
-            of_source.none_gives_way[wanted as usize] = now;
+            of_source.too_few_give_way[wanted as usize] = (now, amount);
         }
         is_enough
     }

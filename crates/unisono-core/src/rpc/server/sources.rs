@@ -50,8 +50,8 @@ pub(super) struct OfSource {
     pub(super) busy_sessions: usize,
     /// Number of requests that are incomplete.
     incomplete: usize,
-    /// When no request was found last that could give way to one of this address: for its bytes, and for its place.
-    pub(super) none_gives_way: [Time; 2],
+    /// When too few requests were found last that could give way to one of this address, and for how much: bytes, and places.
+    pub(super) too_few_give_way: [(Time, usize); 2],
     pub(super) kept_bytes: usize,
     /// Number of replies that are kept.
     pub(super) kept_count: usize,
@@ -100,7 +100,7 @@ impl Server {
             return;
         }
         of_source.is_entitled = is_entitled;
-        of_source.none_gives_way = Default::default();
+        of_source.too_few_give_way = Default::default();
         match is_entitled {
             true => self.budget.of_entitled += of_source.held,
             false => self.budget.of_entitled -= of_source.held,
@@ -209,6 +209,7 @@ impl Server {
     /// addresses that have shown one. Returns false if there is no room for it even so.
     pub(super) fn count_part(&mut self, now: Time, common: &mut Common, id: SessionId, slot: u16) -> bool {
         let Some((source, receiving)) = self.receiving(id, slot) else { return true };
+        let port = receiving.asked.port;
         let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
         let may_be_wanted = is_wanted || receiving.incoming.has_first_window_alone();
         let counts = match is_wanted {
@@ -216,8 +217,12 @@ impl Server {
             false => receiving.incoming.taken_bytes(),
         };
         let more = counts.saturating_sub(counted);
+        if is_wanted && self.looks_at_beginnings(port) {
+            // Its beginning has shown a right, and it may take longer than an address is entitled.
+            self.entitle(now, port, source);
+        }
         let has_room = more == 0
-            || self.has_bytes_for(source, more)
+            || self.has_bytes_for(now, source, more)
             || (may_be_wanted || self.is_entitled(source))
                 && self.makes_room(now, common, (source, counted), more);
         if has_room && let Some((_, receiving)) = self.receiving(id, slot) {
@@ -237,18 +242,21 @@ impl Server {
     }
 
     /// True if large requests of this address may take this many more bytes.
-    fn has_bytes_for(&self, source: Source, more: usize) -> bool {
+    fn has_bytes_for(&self, now: Time, source: Source, more: usize) -> bool {
         let all = self.budget.receiving_bytes + self.budget.taken_bytes;
-        all + more <= LARGE.most && self.has_share_of_bytes(source, more)
+        all + more <= LARGE.most && self.has_share_of_bytes(now, source, more)
     }
 
     /// The same, if enough bytes were left.
-    fn has_share_of_bytes(&self, source: Source, more: usize) -> bool {
-        let all = match self.is_entitled(source) {
-            true => self.budget.of_entitled.bytes,
-            false => self.budget.receiving_bytes + self.budget.taken_bytes,
-        };
-        LARGE.admits(all, self.bytes_of(source), more)
+    fn has_share_of_bytes(&self, now: Time, source: Source, more: usize) -> bool {
+        let (own, all) = (self.bytes_of(source), self.budget.receiving_bytes + self.budget.taken_bytes);
+        if self.is_entitled(source) {
+            return LARGE.admits(self.budget.of_entitled.bytes, own, more);
+        }
+        // Whole requests do not give way, and those of strangers wait for long. So strangers have half.
+        let entitled_ask = self.services.iter().any(|(_, service)| service.strangers.entitled_ask(now));
+        let others = self.budget.of_all.bytes - self.budget.of_entitled.bytes;
+        LARGE.admits(all, own, more) && (more == 0 || !entitled_ask || others + more <= LARGE.most / 2)
     }
 
     fn bytes_of(&self, source: Source) -> usize {
@@ -268,19 +276,20 @@ impl Server {
     ) -> bool {
         let own = self.bytes_of(source).saturating_sub(counted);
         let is_entitled = self.is_entitled(source);
-        let gives_way = |server: &Server, kind: &Kind| match is_entitled && !server.is_entitled(kind.source) {
-            true => server.has_share_of_bytes(source, more),
-            false => kind.is_slow && server.bytes_of(kind.source) >= own,
+        let gives_way = |server: &Server, kind: &Kind| match (is_entitled, server.is_entitled(kind.source)) {
+            (true, false) => server.has_share_of_bytes(now, source, more),
+            (false, true) => false,
+            _ => kind.is_slow && server.bytes_of(kind.source) >= own,
         };
-        let is_enough = |server: &Server| server.has_bytes_for(source, more);
-        self.lets_give_way(now, common, (source, Wanted::Bytes), gives_way, is_enough)
+        let is_enough = |server: &Server| server.has_bytes_for(now, source, more);
+        self.lets_give_way(now, common, source, (Wanted::Bytes, more), gives_way, is_enough)
     }
 
     // --- requests that are incomplete ---
 
     /// True if a large request may come from this address for this port, with this place, to be incomplete for a while.
-    pub(super) fn has_room_for(&self, at: (Port, Place), source: Source) -> bool {
-        self.has_bytes_for(source, 0) && self.has_place_beside(at, source, 0)
+    pub(super) fn has_room_for(&self, now: Time, at: (Port, Place), source: Source) -> bool {
+        self.has_bytes_for(now, source, 0) && self.has_place_beside(at, source, 0)
     }
 
     /// True if one more request of this address for this port, with this place, may be incomplete as soon as `fewer` of others are.
@@ -315,7 +324,7 @@ impl Server {
         (port, place): (Port, Place),
         source: Source,
     ) -> bool {
-        if !self.has_bytes_for(source, 0) || !self.has_place_beside((port, place), source, 1) {
+        if !self.has_bytes_for(now, source, 0) || !self.has_place_beside((port, place), source, 1) {
             return false;
         }
         let Some(service) = self.services.get(port) else { return false };
@@ -332,18 +341,18 @@ impl Server {
             1,
         );
         let gives_way = |server: &Server, kind: &Kind| {
-            let is_like_it = !is_entitled || server.is_entitled(kind.source);
             // Of its requests that are not slow, an address gives up to one like it only what it has more than that will have.
             let least = if kind.is_slow || is_entitled { own } else { own + 1 };
             kind.port == port
                 && (kind.is_among_strangers || !is_among_strangers)
-                && match is_like_it {
-                    true => incomplete_of(server, kind.source) > least,
-                    false => has_share,
+                && match (is_entitled, server.is_entitled(kind.source)) {
+                    (true, false) => has_share,
+                    (false, true) => false,
+                    _ => incomplete_of(server, kind.source) > least,
                 }
         };
-        let is_enough = |server: &Server| server.has_room_for((port, place), source);
-        self.lets_give_way(now, common, (source, Wanted::Place), gives_way, is_enough)
+        let is_enough = |server: &Server| server.has_room_for(now, (port, place), source);
+        self.lets_give_way(now, common, source, (Wanted::Place, 1), gives_way, is_enough)
     }
 
     /// Notes that a slot of this address has an incomplete request no longer, or has one now: each with the time by which the

@@ -71,8 +71,9 @@ impl Strangers {
         self.entitled.has_noted(source)
     }
 
+    /// True if an address that has shown a right asks now, or asked within a second.
     #[inline]
-    fn entitled_ask(&self, now: Time) -> bool {
+    pub(super) fn entitled_ask(&self, now: Time) -> bool {
         self.entitled_at.is_some_and(|at| now.since(at) < ENTITLED_ASK_WITHIN)
     }
 
