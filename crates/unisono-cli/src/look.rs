@@ -650,7 +650,8 @@ fn resilience(report: &Report, servers: Option<u8>) -> String {
     let (founded, now) = (report.resilience_founded, report.resilience);
     if let Some(servers) = servers {
         let majority = servers / 2 + 1;
-        return format!("held by all members; goes on while {majority} of {servers} servers are there");
+        let held_by = if founded == u8::MAX { "all members" } else { "a majority of the servers" };
+        return format!("held by {held_by}; goes on while {majority} of {servers} servers are there");
     }
     match (founded == now, report.members.len() + report.members_omitted) {
         (false, _) if founded == u8::MAX => format!(

@@ -398,7 +398,7 @@ fn status_shows_who_began_a_counter_anew() {
     }
     assert_eq!(patiently(&port, "get"), "7");
     status_says(&port, 0, &["begun anew from server 1, 20", " UTC, with its log through entry 2"]);
-    let promise = "held by all members; goes on while 2 of 3 servers are there";
+    let promise = "held by a majority of the servers; goes on while 2 of 3 servers are there";
     status_says(&port, 0, &[promise, "    3  missing", "serving, 1 command, "]);
     let status = json(&unisono(["status", &port, "--json"]));
     let anew = &status["copies"][0]["begun_anew"];

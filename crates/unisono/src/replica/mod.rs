@@ -260,7 +260,7 @@ impl<S: StateMachine + Send + 'static> Replica<S> {
         options: &Options,
     ) -> Result<Replica<S>, ReplicaError> {
         let client = client()?;
-        // A disk counts only for what all members hold.
+        // How many members hold a command follows from how many disks have to.
         let settings = ReplicaOptions { durability: Durability::HeldByAll, ..settings };
         let (start, store) = disk::open(name, &disk)?;
         let provisional = Copy::<S>::provisional(client, &settings);

@@ -40,9 +40,11 @@ fn verdicts(result: &Result<Answer, Refusal>) -> Vec<Verdict> {
 }
 
 /// Returns what is right at the number of an operation.
-fn right(timeline: &Timeline, replied: &Replied<'_>) -> Option<Vec<Verdict>> {
+fn right(history: &History, timeline: &Timeline, replied: &Replied<'_>) -> Option<Vec<Verdict>> {
     let Some(query) = replied.query() else {
-        let Some(number) = timeline.number_of(replied.operation.name) else {
+        let number = timeline.number_of(replied.operation.name);
+        // What one server refused before it was ordered is judged as a refusal, whatever another one did.
+        let Some(number) = number.filter(|_| !history.was_told_apart(timeline, replied)) else {
             let command = command_in(&replied.operation.request);
             return Some(verdicts(&timeline.state(replied.reply.number)?.after(command.as_ref()).1));
         };
@@ -66,7 +68,7 @@ impl Promise for Protection {
     fn check(&self, history: &History, checked: &mut u64) -> Result<(), String> {
         let timelines = history.timelines()?;
         for (replied, timeline) in history.judged(timelines) {
-            let Some(right) = right(timeline, &replied) else { continue };
+            let Some(right) = right(history, timeline, &replied) else { continue };
             let got = verdicts(&replied.reply.result);
             *checked += got.len() as u64;
             if got != right {
@@ -83,7 +85,7 @@ mod tests {
     use super::super::at_end::AtEnd;
     use super::super::fixture::{Fixture, lookup, make};
     use super::*;
-    use unisono_table::{Command, Looked, Masks, Place};
+    use unisono_table::{Command, Looked, Masks, Place, Reply};
 
     fn good(fixture: &Fixture) {
         fixture.good(AtEnd::<Protection>::default());
@@ -128,6 +130,29 @@ mod tests {
         fixture.command(Command::Chmod { place: fixture.place("d"), masks });
         fixture.query_with(lookup(&seen), before);
         bad(&fixture);
+    }
+
+    /// One server refuses to delete a directory, before or after it was made, and another one deletes it.
+    fn told_apart(hostile: bool, after: bool) -> Fixture {
+        let mut fixture = Fixture::founded();
+        if hostile {
+            fixture.is_hostile();
+        }
+        let delete = Command::DeleteDirectory { place: fixture.place("d") };
+        let refusal = fixture.refusal(&delete);
+        let made = fixture.command(make(&fixture.place("d")));
+        let id = fixture.begin(delete);
+        fixture.apply(id);
+        let refusal = if after { Reply { number: made.number, ..refusal } } else { refusal };
+        fixture.end(id, &refusal);
+        fixture
+    }
+
+    #[test]
+    fn judges_what_a_hostile_client_is_refused_by_one_server_as_a_refusal() {
+        told_apart(true, false).good(AtEnd::<Protection>::default());
+        told_apart(true, true).bad(AtEnd::<Protection>::default());
+        told_apart(false, false).bad(AtEnd::<Protection>::default());
     }
 
     #[test]
