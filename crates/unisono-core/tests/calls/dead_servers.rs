@@ -117,3 +117,18 @@ fn a_call_with_a_shorter_silence_gives_its_server_up_for_itself_and_its_port_alo
     assert_eq!(outcome, Err(CallFailure::Unknown));
     assert!((MS * 1400..MS * 1600).contains(&waited), "{waited:?}");
 }
+
+#[test]
+fn a_call_to_one_server_with_a_shorter_silence_ends_in_that_time_if_the_server_died_while_idle() {
+    let mut world = World::new();
+    let port = world.start_echo(1, PRIVATE);
+    world.start(2);
+    world.answered(2, port);
+    world.run(SECONDS);
+    world.hosts.remove(&1);
+    let (now, to) = (world.now, (port, Some(address(1))));
+    let endpoint = &mut world.host(2).endpoint;
+    let call = endpoint.call_with_silence(now, to, "?".into(), SECONDS * 10, MS * 500).unwrap();
+    world.drain(2);
+    assert_eq!(world.wait(2, call), (MS * 500, Err(CallFailure::NotFound)));
+}

@@ -100,7 +100,11 @@ impl Client {
     ) {
         let Some(call) = self.get_mut(number) else { return };
         call.stage = Stage::Following(to);
-        let asks_for = if call.pinned.is_some() { common.settings.locate } else { ASK_FOR };
+        let locate = common.settings.locate;
+        let asks_for = match call.pinned {
+            Some(_) => call.silence.map_or(locate, |silence| silence.min(locate)),
+            None => ASK_FOR,
+        };
         common.probe(Probe::ForwardFollowed);
         let nonce = common.random.next_u64();
         let target = self.targets.entry((port, to)).or_insert_with(|| Target {
