@@ -307,6 +307,47 @@ fn a_message_that_others_overtook_is_not_sent_again() {
     assert_eq!(of_three(Quality::UNORDERED), (vec![fates[0], fates[2]], 1), "the second waits again");
 }
 
+/// Returns a client that has sent one message of this quality to its relay.
+fn with_one_sent(quality: Quality) -> Sender {
+    let mut client = Sender::new(false, Position::default());
+    client.push(vec![1].into(), quality);
+    client.poll_call().unwrap();
+    let begun = Answer::Begun { relay: Uid(1), address: address(Uid(1)), known: true, placed: 0 };
+    client.answered(Ok(begun.write()));
+    client.poll_call().unwrap();
+    client
+}
+
+/// The next relay cannot know where an unreliable message came to.
+#[test]
+fn a_message_that_a_dead_relay_may_have_sent_is_sent_again_only_if_it_would_have_a_seqno() {
+    for (quality, fate) in [
+        (Quality::UNRELIABLE, Some((0, Fate::Unknown))),
+        (Quality::UNORDERED, None),
+        (Quality::ORDERED, None),
+        (Quality::TOTAL, None),
+    ] {
+        let mut client = with_one_sent(quality);
+        client.answered(Err(CallFailure::Unknown));
+        client.poll_call().unwrap();
+        let begun = Answer::Begun { relay: Uid(2), address: address(Uid(2)), known: true, placed: 0 };
+        client.answered(Ok(begun.write()));
+        assert_eq!((client.poll_fate(), client.open()), (fate, usize::from(fate.is_none())), "{quality:?}");
+    }
+}
+
+#[test]
+fn a_relay_without_room_gets_the_same_numbers_again() {
+    let mut client = with_one_sent(Quality::ORDERED);
+    let before = client.position();
+    client.answered(Ok(Answer::Busy.write()));
+    let again = client.poll_call().unwrap();
+    assert!(again.pause && again.to == Some(address(Uid(1))));
+    assert_eq!(client.position(), before);
+    client.answered(Ok(Answer::Sent { placed: 1, unknown: 0, last: 7 }.write()));
+    assert_eq!((client.poll_fate(), client.error()), (Some((0, Fate::Accepted)), None));
+}
+
 #[test]
 fn a_client_that_gives_up_knows_what_was_sent_and_what_was_not() {
     let mut client = Sender::new(false, Position::default());

@@ -123,6 +123,8 @@ pub(super) fn refused(words: &[u8]) -> Option<LockRefusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replica::Server;
+    use crate::{Member, Name};
 
     fn apply(machine: &mut LockMachine, payload: impl Into<Bytes>) -> Outcome {
         let payload = payload.into();
@@ -151,9 +153,18 @@ mod tests {
 
     #[test]
     fn a_claim_of_a_former_life_is_refused() {
-        // A command for a test has no member that received it.
-        let outcome = apply(&mut LockMachine::default(), acquire(Uid(1), 0, true, "door"));
-        assert_eq!(outcome, Outcome::Refuse(FORMER_LIFE.into()));
+        let payload = Bytes::from(acquire(Uid(1), 0, true, "door"));
+        let life = |uid| {
+            let (name, address) = (Name::default(), ([127, 0, 0, 1], 7).into());
+            Server::from(&Member { uid: Uid(uid), name, address, floor: Default::default(), hops: 1 })
+        };
+        let (former, present) = (life(2), life(1));
+        for (received_by, is_refused) in [(None, true), (Some(&former), true), (Some(&present), false)] {
+            let mut command = Command::for_test(&payload);
+            command.received_by = received_by;
+            let outcome = LockMachine::default().apply(&command);
+            assert_eq!(outcome == Outcome::Refuse(FORMER_LIFE.into()), is_refused, "{outcome:?}");
+        }
     }
 
     #[test]
