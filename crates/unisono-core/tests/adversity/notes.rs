@@ -111,6 +111,25 @@ fn a_lost_note_arrives_with_a_report_and_a_heartbeat() {
     }
 }
 
+/// Of five members two besides the sequencer have to hold a message. Of the two that acknowledge it at once one is silent.
+#[test]
+fn a_note_says_what_its_member_holds() {
+    for with_note in [true, false] {
+        let mut net = group_of(5, 2);
+        net.run(300 * MS);
+        net.filter(|seen| if seen.from == 1 { LOST } else { PROMPT });
+        net.send(0, b"held").unwrap();
+        net.run(3 * LATENCY);
+        let is_accepted = |net: &Net| net.group(0).marks().accepted == net.group(0).marks().received;
+        assert!(!is_accepted(&net), "one more has to say that it holds the message");
+        if with_note {
+            set_note(&mut net, 3, "a", true);
+        }
+        net.run(2 * LATENCY);
+        assert_eq!(is_accepted(&net), with_note);
+    }
+}
+
 #[test]
 fn an_older_note_one_of_a_stranger_and_one_of_another_epoch_change_nothing() {
     let mut net = group_of(3, 1);
