@@ -4,7 +4,7 @@ use super::entering::engines;
 use super::lease::LISTENERS;
 use super::*;
 use crate::rpc::{Client, PrivatePort, ServeOptions, Server};
-use crate::{Event, Group, GroupConfig, Options};
+use crate::{Event, Group, GroupConfig, Options, Settings};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Weak, mpsc};
@@ -33,6 +33,18 @@ fn alone_at(what: &str, options: Options) -> (Group, Arc<Engine>) {
         .filter_map(Weak::upgrade)
         .find(|engine| engine.lock().own_address == address);
     (group, engine.unwrap())
+}
+
+#[test]
+fn the_group_of_a_process_that_wants_multicasts_to_go_farthest_decides() {
+    let (_near, engine) = alone("near");
+    let settings = Settings { hops: 5, ..Settings::default() };
+    let (far, same) = alone_at("far", Options { settings, ..Options::default() });
+    assert!(Arc::ptr_eq(&engine, &same), "one socket for both");
+    assert_eq!(engine.lock().hops(), 5);
+    far.leave("").unwrap();
+    drop(far);
+    assert_eq!(engine.lock().hops(), 1);
 }
 
 /// Returns when a thread sleeps in a pinned socket, after meaningless datagrams to the unicast socket.
