@@ -330,6 +330,14 @@ pub(crate) fn halted_without(
     Some((everyone.silent, force))
 }
 
+/// True if a member of the group takes part in no reset, so that the group admits processes. The first answer may be of a
+/// member that is cut off from the others.
+pub(crate) fn admits(group: &str, first: &Report, options: &Options) -> bool {
+    let is_in_order =
+        |report: &Report| report.waiting.iter().all(|waiting| waiting.reason != WaitReason::Reset);
+    is_in_order(first) || everyone(group, first, options, SHORT_PATIENCE).reports.iter().any(is_in_order)
+}
+
 /// Adds the reason of the last reset to the report, if another member knows it: the members that began the reset do.
 fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
     if let Some(reset) = report.last_reset.filter(|reset| reset.reason.is_none()) {

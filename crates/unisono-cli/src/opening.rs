@@ -4,10 +4,11 @@
 use crate::connection;
 use crate::form;
 use crate::look;
-use crate::output::visible;
+use crate::output::{tell, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use std::thread;
 use std::time::{Duration, Instant};
 use unisono::replica::{Founding, Replica, ReplicaEnd, ReplicaError, ReplicaState, StateMachine};
 use unisono::{Formation, JoinFailure, OpenError, Options};
@@ -22,6 +23,8 @@ pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
 const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
 /// Time for an answer of any member, and time between questions, while the group takes long to admit this process.
 const LOOK: Duration = Duration::from_millis(500);
+/// A reset that has taken this long, 4 s, finds no quorum: joiners wait no longer either.
+const RESET_WITHIN: Duration = Duration::from_secs(4);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
 
@@ -49,6 +52,35 @@ impl Opening<'_> {
             None if self.create => (Founding::Create, 1),
             None => (Founding::Join, 1),
         }
+    }
+
+    /// Like [`Opening::founding`], but a service that answers is joined, also where this process could found it alone.
+    pub(crate) fn founding_unless_there(&self, options: &Options) -> (Founding, u16) {
+        match self.founding() {
+            (Founding::Create, members_min) if self.is_there(options) => (Founding::Join, members_min),
+            founding => founding,
+        }
+    }
+
+    /// True if the group is there and admits this process, as far as it can be asked. One that is being reset may admit it
+    /// soon; one that stays halted admits nobody, and must not keep its founder from a new start.
+    fn is_there(&self, options: &Options) -> bool {
+        while options.lacks_address() {
+            thread::sleep(LOOKS_EVERY);
+        }
+        let begun = Instant::now();
+        while let Ok(report) = unisono::look(self.name, options, options.settings.locate) {
+            if look::admits(self.name, &report, options) {
+                return true;
+            }
+            if begun.elapsed() > RESET_WITHIN {
+                let reason = look::no_commands(self.name, options, self.settings);
+                tell(format_args!("{reason}; this process founds it anew"));
+                return false;
+            }
+            thread::sleep(LOOKS_EVERY);
+        }
+        false
     }
 
     /// Waits until the copy has the state.

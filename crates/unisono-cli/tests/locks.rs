@@ -307,6 +307,53 @@ fn a_lock_is_refused_where_no_process_keeps_it() {
     assert!(said.contains("--create is for processes that keep the locks: add --serve"), "{said}");
 }
 
+#[test]
+fn a_second_server_started_with_create_joins_the_first_and_takes_no_lock_from_it() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let status = || json(&unisono(["status", group, "--json"]));
+    let holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
+    let mut second = serve(group, &[&LOOKS_LONG[..], &["--create", "--name", "second"]].concat());
+    assert_eq!(second.seen[0]["members"], 3, "{:?}", second.seen);
+    let shown = status();
+    let names = |shown: &serde_json::Value| -> Vec<_> {
+        shown["members"].as_array().unwrap().iter().map(|member| member["name"].clone()).collect()
+    };
+    assert!(names(&shown).contains(&"keeper".into()) && names(&shown).contains(&"second".into()), "{shown}");
+    assert_eq!(shown["locks"].as_array().unwrap().len(), 1, "{shown}");
+    let refused = unisono(under(group, "door", &["--no-wait"], "true"));
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    second.process.kill().unwrap();
+    // It has no vote: the first goes on without it, and the command with its lock.
+    let free = unisono(under(group, "window", &[], "true"));
+    assert_eq!(free.status.code(), Some(0), "{free:?}");
+    std::fs::write(folder.path("end"), "").unwrap();
+    assert_eq!(holder.end().0, Some(0));
+}
+
+#[test]
+fn a_server_that_crashed_founds_the_locks_anew_although_a_command_waits_in_the_halted_group() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let mut keeper = keep(group);
+    let _holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
+    let mut waiter = Holder::start(group, "true");
+    let mut said = BufReader::new(waiter.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("waiting for door")));
+    keeper.process.kill().unwrap();
+    assert!(said.any(|line| line.contains("is halted")));
+    let mut again = Background::start_heard(
+        &[&["lock", group, "--serve", "--create", "--name", "keeper"], &LOOKS_LONG[..], &WATCHFUL].concat(),
+    );
+    again.until_said("this process founds it anew");
+    again.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    let serving = again.seen.iter().find(|line| line["event"] == "serving").unwrap();
+    assert_eq!(serving["members"], 1, "{serving}");
+}
+
 /// Starts three processes that keep the locks of a group together.
 fn three(group: &str) -> [Background; 3] {
     let mut servers = ["a", "b", "c"].map(|name| {

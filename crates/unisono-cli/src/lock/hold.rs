@@ -21,7 +21,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use unisono::Options;
 use unisono::locks::{Held, LockRefusal, LockService, LockStanding, NotAcquired};
-use unisono::replica::{Founding, ReplicaOptions, ReplicaState};
+use unisono::replica::{Founding, ReplicaEnd, ReplicaOptions, ReplicaState, StopReason};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
@@ -71,7 +71,7 @@ pub(super) fn run(
             News::Lost(_) | News::Ended => {}
         }
     };
-    let status = held.and_then(|held| execute(command, lock, held, &to, &news));
+    let status = held.and_then(|held| execute(command, &service, held, &to, &news));
     // The leave ends the claim, by one event of the order.
     service.end(FAREWELL);
     status
@@ -183,17 +183,17 @@ fn pass_signals_on(to: Sender<News>) -> anyhow::Result<()> {
 /// Runs the command until it ends, or until the lock is lost.
 fn execute(
     command: &Lock,
-    lock: &str,
+    service: &LockService,
     held: Held,
     to: &Sender<News>,
     news: &Receiver<News>,
 ) -> Result<i32, Problem> {
     let LockStanding::Holds(fence) = held.standing() else {
-        return Err(Problem::failed(format!("{} was lost before the command began", visible(lock))));
+        return Err(Problem::failed(format!("{} was lost before the command began", visible(held.name()))));
     };
     let mut child = guard::start(&command.command, fence)?;
     let group = Pid::from_child(&child);
-    watch_standing(held, &command.group, to.clone())?;
+    watch_standing(service.clone(), held, &command.group, to.clone())?;
     let ended = to.clone();
     threads::start("ended", move || {
         // It stays a zombie, so that no other process gets the number of its group.
@@ -244,8 +244,14 @@ fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
+/// True if this process has ended because its group gave way to another one.
+fn gave_way(service: &LockService) -> bool {
+    let ended = service.replica().status().state == ReplicaState::Ended;
+    ended && matches!(service.replica().wait(), ReplicaEnd::Stopped(StopReason::GivesWay { .. }))
+}
+
 /// Sends the reason when this process may no longer act under the lock.
-fn watch_standing(held: Held, group: &str, to: Sender<News>) -> anyhow::Result<()> {
+fn watch_standing(service: LockService, held: Held, group: &str, to: Sender<News>) -> anyhow::Result<()> {
     let (group, lock) = (visible(group).into_owned(), visible(held.name()).into_owned());
     threads::start("standing", move || {
         let mut standing = held.standing();
@@ -255,6 +261,11 @@ fn watch_standing(held: Held, group: &str, to: Sender<News>) -> anyhow::Result<(
         let reason = match standing {
             LockStanding::Suspended => {
                 format!("{group} is halted, without the members that it needs: {lock} may be lost")
+            }
+            _ if gave_way(&service) => {
+                format!(
+                    "{lock} is lost: another group called {group} keeps locks too, and this one gave way to it"
+                )
             }
             _ => format!("{lock} is lost: {group} excluded this process, which was paused or cut off"),
         };

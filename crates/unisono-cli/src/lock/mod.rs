@@ -73,8 +73,8 @@ pub(crate) struct Lock {
     #[arg(long, conflicts_with_all = ["lock", "command"])]
     serve: bool,
 
-    /// With --serve: found the locks alone, or join those of another process that did. They stop with the process that
-    /// founded them
+    /// With --serve: join the locks if a member answers within --locate, and found them alone if none does. They stop with
+    /// the process that founded them
     #[arg(long, conflicts_with = "form")]
     create: bool,
 

@@ -49,7 +49,7 @@ pub(super) fn run(
         halted_within: None,
         settings,
     };
-    let (founding, members_min) = opening.founding();
+    let (founding, members_min) = opening.founding_unless_there(options);
     // Only processes that keep the locks count in a quorum. Processes that hold locks come and go.
     let quorum = match command.create {
         true => Quorum::MajorityOfNamed(vec![options.name.clone()]),
