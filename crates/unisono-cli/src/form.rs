@@ -149,7 +149,7 @@ pub(crate) struct Namesake {
     /// What the user reads.
     pub(crate) words: String,
     /// True if the group stands still without it.
-    is_of_halted: bool,
+    pub(crate) is_of_halted: bool,
 }
 
 impl Namesake {

@@ -28,6 +28,16 @@ const RESET_WITHIN: Duration = Duration::from_secs(4);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
 
+/// How long an opening waits for a group that carries out no commands.
+pub(crate) enum WhileHalted {
+    /// As long as for the state.
+    AsForState,
+    /// At most this long.
+    Within(Duration),
+    /// Without end. Contains what the user reads that it waits for.
+    Endless(String),
+}
+
 /// A copy that is about to open.
 pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
@@ -39,8 +49,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) advice: String,
     /// What to say if the members of the group do not begin to give the state; `None` to wait longer.
     pub(crate) no_state: Option<String>,
-    /// How long to wait while the group carries out no commands; `None` to wait as long as for the state.
-    pub(crate) halted_within: Option<Duration>,
+    /// How long to wait while the group carries out no commands.
+    pub(crate) while_halted: WhileHalted,
     pub(crate) settings: &'a Settings,
 }
 
@@ -98,42 +108,9 @@ impl Opening<'_> {
                 .filter(|_| entering.status().members.is_empty());
             namesake.map_or_else(|| format!("{words} {}", at()), |namesake| namesake.words)
         });
-        let (begun, looks_for) = (Instant::now(), options.settings.locate * JOIN_LOOKS_FOR_LOCATES);
-        let (mut entered, mut halted, mut looked) = (None, None, begun);
+        let mut course = Course::new(self, options);
         while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
-            let only_joins = self.formation.is_none();
-            let state = replica.status().state;
-            let is_halted = match state {
-                ReplicaState::Entering if self.halted_within.is_some() && looked.elapsed() >= LOOK => {
-                    looked = Instant::now();
-                    unisono::look(self.name, options, LOOK).is_ok_and(|report| !report.primary)
-                }
-                ReplicaState::Entering => halted.is_some(),
-                state => state == ReplicaState::Halted,
-            };
-            halted = is_halted.then(|| halted.unwrap_or_else(Instant::now));
-            let failure = match state {
-                _ if halted.is_some_and(|since| self.is_over(since)) => {
-                    Some(Problem::not_primary(look::no_commands(self.name, options, self.settings)))
-                }
-                ReplicaState::Entering if only_joins && begun.elapsed() > looks_for => {
-                    let is_late = begun.elapsed() > looks_for + self.halted_within.unwrap_or(STATE_WITHIN);
-                    (is_late || !self.is_slow(options)).then(|| self.not_joined(options))
-                }
-                ReplicaState::Fetching { bytes_here: 0, .. } if self.no_state.is_some() => {
-                    let entered = entered.get_or_insert_with(Instant::now);
-                    let is_late = entered.elapsed() > STATE_BEGINS_WITHIN;
-                    self.no_state.as_ref().filter(|_| is_late).map(Problem::failed)
-                }
-                _ if begun.elapsed() > looks_for + self.form_within() + STATE_WITHIN => Some(match state {
-                    ReplicaState::Halted => {
-                        Problem::not_primary(look::no_commands(self.name, options, self.settings))
-                    }
-                    _ => Problem::failed("the state has not arrived; try again"),
-                }),
-                _ => None,
-            };
-            if let Some(failure) = failure {
+            if let Some(failure) = course.failure(replica.status().state) {
                 replica.end(Duration::ZERO);
                 return Err(failure);
             }
@@ -141,21 +118,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// True if the group has carried out no commands for too long.
-    fn is_over(&self, halted: Instant) -> bool {
-        self.halted_within.is_some_and(|within| halted.elapsed() >= within)
-    }
-
     fn form_within(&self) -> Duration {
         self.formation.as_ref().map_or(Duration::ZERO, |formation| formation.within)
-    }
-
-    /// True if members answer, and the group only takes long to admit this process, because it is being reset. Only for
-    /// processes that use a service and keep none.
-    fn is_slow(&self, options: &Options) -> bool {
-        self.no_state.is_some()
-            && form::namesake(self.name, options, self.settings).is_none()
-            && unisono::look(self.name, options, LOOK).is_ok()
     }
 
     /// Returns what the user reads if opening takes long.
@@ -166,6 +130,11 @@ impl Opening<'_> {
         }
     }
 
+    /// Returns the problem of a process that waits no longer for a group that carries out no commands.
+    fn no_commands(&self, options: &Options) -> Problem {
+        Problem::not_primary(look::no_commands(self.name, options, self.settings))
+    }
+
     /// Returns the problem of a process that has not joined in time.
     fn not_joined(&self, options: &Options) -> Problem {
         let absent =
@@ -173,7 +142,7 @@ impl Opening<'_> {
         match form::namesake(self.name, options, self.settings) {
             Some(namesake) => namesake.problem(),
             None if self.no_state.is_some() && unisono::look(self.name, options, LOOK).is_ok() => {
-                Problem::not_primary(look::no_commands(self.name, options, self.settings))
+                self.no_commands(options)
             }
             None => absent(),
         }
@@ -195,5 +164,174 @@ impl Opening<'_> {
             (OpenError::Join(JoinFailure::Halted), _) => Problem::not_primary(error),
             _ => error.into(),
         }
+    }
+}
+
+/// How far an opening is.
+struct Course<'a> {
+    opening: &'a Opening<'a>,
+    options: &'a Options,
+    begun: Instant,
+    /// When the wait began that has a limit: a halt that is waited for without end does not count.
+    counts_from: Instant,
+    /// When the group was looked at last.
+    looked: Instant,
+    /// When a member last answered, or the beginning.
+    answered: Instant,
+    /// Since when the group carries out no commands.
+    halted: Option<Instant>,
+    /// Since when this process is in the group and lacks the state.
+    entered: Option<Instant>,
+    /// True if another member has this process's name, so that the group does not admit this one.
+    is_taken: bool,
+    has_told: bool,
+}
+
+impl Course<'_> {
+    fn new<'a>(opening: &'a Opening<'a>, options: &'a Options) -> Course<'a> {
+        let begun = Instant::now();
+        Course {
+            opening,
+            options,
+            begun,
+            counts_from: begun,
+            looked: begun,
+            answered: begun,
+            halted: None,
+            entered: None,
+            is_taken: false,
+            has_told: false,
+        }
+    }
+
+    /// Returns why this opening fails, if it does.
+    fn failure(&mut self, state: ReplicaState) -> Option<Problem> {
+        self.note(state);
+        let opening = self.opening;
+        let has_looked = self.begun.elapsed() > self.looks_for();
+        let does_not_get_in = state == ReplicaState::Entering && opening.formation.is_none() && has_looked;
+        match state {
+            _ if self.is_halted_too_long() => Some(opening.no_commands(self.options)),
+            _ if does_not_get_in && !self.may_get_in() => Some(opening.not_joined(self.options)),
+            _ if self.waits_without_end(does_not_get_in) => None,
+            ReplicaState::Fetching { bytes_here: 0, .. } if opening.no_state.is_some() => {
+                let is_late = self.entered.is_some_and(|entered| entered.elapsed() > STATE_BEGINS_WITHIN);
+                opening.no_state.as_ref().filter(|_| is_late).map(Problem::failed)
+            }
+            _ if self.counts_from.elapsed() > self.looks_for() + opening.form_within() + STATE_WITHIN => {
+                Some(match state {
+                    ReplicaState::Halted => opening.no_commands(self.options),
+                    _ => Problem::failed("the state has not arrived; try again"),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn looks_for(&self) -> Duration {
+        self.options.settings.locate * JOIN_LOOKS_FOR_LOCATES
+    }
+
+    /// Takes notice of the state, and looks at a group that this process is not in.
+    fn note(&mut self, state: ReplicaState) {
+        match state {
+            ReplicaState::Entering | ReplicaState::Reentering => self.look(),
+            ReplicaState::Halted => _ = self.halted.get_or_insert_with(Instant::now),
+            _ => self.halted = None,
+        }
+        match state {
+            ReplicaState::Fetching { .. } => _ = self.entered.get_or_insert_with(Instant::now),
+            _ => self.entered = None,
+        }
+    }
+
+    /// Asks whether the group carries out commands. Without an answer what was known stands.
+    fn look(&mut self) {
+        if matches!(self.opening.while_halted, WhileHalted::AsForState) || self.looked.elapsed() < LOOK {
+            return;
+        }
+        if let Ok(report) = unisono::look(self.opening.name, self.options, LOOK) {
+            self.answered = Instant::now();
+            self.halted = (!report.primary).then(|| self.halted.unwrap_or(self.answered));
+        }
+        if self.begun.elapsed() > self.looks_for() {
+            let namesake = form::namesake(self.opening.name, self.options, self.opening.settings);
+            self.is_taken = namesake.is_some_and(|namesake| !(self.is_endless() && namesake.is_of_halted));
+        }
+        self.looked = Instant::now();
+    }
+
+    fn is_endless(&self) -> bool {
+        matches!(self.opening.while_halted, WhileHalted::Endless(_))
+    }
+
+    /// True if the group has carried out no commands for too long.
+    fn is_halted_too_long(&self) -> bool {
+        match (&self.opening.while_halted, self.halted) {
+            (WhileHalted::Within(within), Some(halted)) => halted.elapsed() >= *within,
+            _ => false,
+        }
+    }
+
+    /// True if members answer, and the group only takes long to admit this process, because it is being reset or is halted. A
+    /// process that keeps a service does not wait for that.
+    fn may_get_in(&self) -> bool {
+        let has_time = match self.opening.while_halted {
+            WhileHalted::AsForState => false,
+            WhileHalted::Within(within) => self.begun.elapsed() <= self.looks_for() + within,
+            WhileHalted::Endless(_) => true,
+        };
+        has_time && !self.is_taken && self.answered.elapsed() <= self.looks_for()
+    }
+
+    /// True if what this process waits for may take without end. Says so once, if it takes long.
+    fn waits_without_end(&mut self, does_not_get_in: bool) -> bool {
+        let WhileHalted::Endless(what) = &self.opening.while_halted else { return false };
+        if self.halted.is_none() && !does_not_get_in {
+            return false;
+        }
+        let is_long = self.halted.is_none_or(|halted| halted.elapsed() >= SHORT_OPENING);
+        if is_long && !self.has_told {
+            tell(format_args!(
+                "waiting for {what}: {} …",
+                look::no_commands(self.opening.name, self.options, self.opening.settings)
+            ));
+            self.has_told = true;
+        }
+        self.counts_from = Instant::now();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An opening at a halted group, 100 s after it began.
+    fn at_halted_group(while_halted: WhileHalted) -> Option<Problem> {
+        let (settings, options) = (Settings::default(), Options::default());
+        let opening = Opening {
+            name: "no-such-group",
+            create: false,
+            formation: None,
+            command: "lock",
+            advice: String::new(),
+            no_state: Some(String::new()),
+            while_halted,
+            settings: &settings,
+        };
+        let begun = Instant::now().checked_sub(Duration::from_secs(100));
+        let mut course = Course::new(&opening, &options);
+        (course.begun, course.counts_from, course.halted) = (begun.unwrap(), begun.unwrap(), begun);
+        // It does not ask and says nothing.
+        course.has_told = true;
+        course.failure(ReplicaState::Entering)
+    }
+
+    #[test]
+    fn an_opening_waits_for_a_halted_group_as_long_as_it_was_asked_to() {
+        assert!(at_halted_group(WhileHalted::Endless("door".into())).is_none());
+        assert!(at_halted_group(WhileHalted::Within(Duration::from_secs(101))).is_none());
+        assert!(at_halted_group(WhileHalted::Within(Duration::from_secs(99))).is_some());
     }
 }

@@ -393,17 +393,42 @@ fn a_group_that_carries_out_no_commands_is_named_as_the_reason_and_ends_a_try_pr
     assert!(waits.contains(&reason), "{waits}");
 }
 
+/// Kills these servers, and waits until a member that is left says that the group is halted.
+fn halt(group: &str, servers: &mut [Background]) {
+    servers.iter_mut().for_each(|server| server.process.kill().unwrap());
+    let deadline = Instant::now() + PATIENCE;
+    while json(&unisono(["status", group, "--json"]))["primary"] != false {
+        assert!(Instant::now() < deadline, "it goes on");
+    }
+}
+
+#[test]
+fn a_command_waits_for_a_halted_group_that_it_cannot_join_and_runs_once_the_group_goes_on() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut servers = three(group);
+    halt(group, &mut servers[1..]);
+    let reason = format!("{group} carries out no commands at present: b, c do not answer");
+    let mut waiter = Holder::start(group, "true");
+    let mut said = BufReader::new(waiter.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = said.find(|line| line.contains("waiting for door")).unwrap();
+    assert!(waits.contains(&reason), "{waits}");
+    let late = unisono(under(group, "door", &["--timeout", "1s"], "true"));
+    let late_said = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(late.status.code() == Some(3) && late_said.contains(&reason), "{late_said}");
+    let forced = unisono(["force", group, "--without", "b,c"]);
+    assert_eq!(forced.status.code(), Some(0), "{forced:?}");
+    let _again = serve(group, &["--form", "a,b,c", "--name", "b"]);
+    assert!(!said.any(|line| line.contains("waiting for door")), "it says so once");
+    assert_eq!(waiter.0.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_try_ends_where_the_locks_are_halted_and_a_former_server_learns_the_remedy() {
     let _alone = alone();
     let group = &group("lock");
     let mut servers = three(group);
-    servers[1..].iter_mut().for_each(|server| server.process.kill().unwrap());
-    let halted = || json(&unisono(["status", group, "--json"]))["primary"] == false;
-    let deadline = Instant::now() + PATIENCE;
-    while !halted() {
-        assert!(Instant::now() < deadline, "it goes on");
-    }
+    halt(group, &mut servers[1..]);
     let refused = unisono(under(group, "door", &["--no-wait"], "true"));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(3), "{said}");

@@ -7,7 +7,7 @@
 use super::{FAREWELL, Lock, guard};
 use crate::connection;
 use crate::look;
-use crate::opening::{Opening, SHORT_OPENING};
+use crate::opening::{Opening, SHORT_OPENING, WhileHalted};
 use crate::output::{tell, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -92,9 +92,10 @@ impl Claim {
     /// Joins the processes that keep the locks, and waits in line.
     fn acquire(self) -> Result<Held, Problem> {
         let Claim { group, lock, .. } = &self;
-        let halted_within = match self.waits {
-            true => self.timeout.map(|timeout| timeout.max(HALTED_WITHIN)),
-            false => Some(HALTED_WITHIN),
+        let while_halted = match self.timeout {
+            _ if !self.waits => WhileHalted::Within(HALTED_WITHIN),
+            Some(timeout) => WhileHalted::Within(timeout.max(HALTED_WITHIN)),
+            None => WhileHalted::Endless(visible(lock).into_owned()),
         };
         let opening = Opening {
             name: group,
@@ -103,7 +104,7 @@ impl Claim {
             command: "lock",
             advice: super::advice(group, &self.settings),
             no_state: Some(super::no_locks(group)),
-            halted_within,
+            while_halted,
             settings: &self.settings,
         };
         opening.wait(self.service.replica(), &self.options)?;

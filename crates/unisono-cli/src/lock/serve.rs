@@ -2,7 +2,7 @@
 
 use super::{FAREWELL, Lock};
 use crate::connection;
-use crate::opening::Opening;
+use crate::opening::{Opening, WhileHalted};
 use crate::output::{self, Output, several, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -46,7 +46,7 @@ pub(super) fn run(
         command: "lock --serve",
         advice: super::advice(group, settings),
         no_state: None,
-        halted_within: None,
+        while_halted: WhileHalted::AsForState,
         settings,
     };
     let (founding, members_min) = opening.founding_unless_there(options);

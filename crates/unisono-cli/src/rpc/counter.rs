@@ -5,7 +5,7 @@ use crate::arguments::{Common, OrderChoice, Scope};
 use crate::connection;
 use crate::copies;
 use crate::form::{FormOptions, SlowOption};
-use crate::opening::{LOOKS_EVERY, Opening, SHORT_OPENING};
+use crate::opening::{LOOKS_EVERY, Opening, SHORT_OPENING, WhileHalted};
 use crate::output::{self, Output, several, tell, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -185,7 +185,7 @@ pub(crate) fn run(command: &Counter, settings: &Settings, output: &Output) -> Re
         command: "rpc counter",
         advice: advice(&served.name),
         no_state: None,
-        halted_within: None,
+        while_halted: WhileHalted::AsForState,
         settings,
     };
     let replica = match command.disk.options() {
