@@ -3,7 +3,7 @@
 use crate::arguments::Common;
 use crate::connection;
 use crate::look;
-use crate::output::{Output, several, visible};
+use crate::output::{Output, quoted, several, visible};
 use crate::problem::Problem;
 use crate::seeds;
 use crate::settings::Settings;
@@ -26,7 +26,7 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 /// may be split for ever.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status 1 if a named member answers, if one has no such name, or if the group does not stand still; 3 if\nanother member does not answer: name it too if it is dead.\n\nExample:\n  unisono force news --without bob,carol"
+    after_help = "Exit status 1 if a named member answers, if one has no such name, or if the group does not stand still; 3 if\nother members do not answer: it names them; name them too if they are dead.\n\nExample:\n  unisono force news --without bob,carol"
 )]
 pub(crate) struct Force {
     /// Name of the group
@@ -59,7 +59,9 @@ pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Resul
         ForceFailure::Look(error) => error.into(),
         failure => Problem::failed(failure),
     })?;
-    let Forced { members, missing, reset } = outcome(group, reporter, &report, &options)?;
+    let Some(Forced { members, missing, reset }) = outcome(group, reporter, &report, &options)? else {
+        return Err(Problem::not_primary(stands_still(&command, &report, &without, settings, &options)));
+    };
     let asked = look::floor(&report) as u64;
     let below = match missing {
         0 if asked > members => format!(", below the floor of {asked}"),
@@ -116,8 +118,41 @@ struct Forced {
     reset: LastReset,
 }
 
-/// Waits for the end of the reset.
-fn outcome(group: &str, member: SocketAddr, before: &Report, options: &Options) -> Result<Forced, Problem> {
+/// Says which members the group still lacks, and what to type.
+fn stands_still(
+    command: &Force,
+    report: &Report,
+    without: &[Uid],
+    settings: &Settings,
+    options: &Options,
+) -> String {
+    let mut silent = look::silent(&command.group, report, options);
+    silent.retain(|member| !without.contains(&member.uid));
+    let names: Vec<String> = silent.iter().map(|member| name(report, member.uid)).collect();
+    let (do_not, them, are) = match names.len() {
+        0 => {
+            let why = connection::typed("why", &command.group, settings);
+            return format!("the group still stands still: `{why}` shows which member waits for which");
+        }
+        1 => ("does not", "it", "it is"),
+        _ => ("do not", "them", "they are"),
+    };
+    let all: Vec<&str> = command.without.iter().chain(&names).map(String::as_str).collect();
+    format!(
+        "the group still stands still: {} {do_not} answer either; name {them} too if {are} dead: `{} --without {}`",
+        names.join(", "),
+        connection::typed("force", &command.group, settings),
+        quoted(&all.join(","))
+    )
+}
+
+/// Waits for the end of the reset; `None` if it takes too long.
+fn outcome(
+    group: &str,
+    member: SocketAddr,
+    before: &Report,
+    options: &Options,
+) -> Result<Option<Forced>, Problem> {
     let begin = Instant::now();
     while begin.elapsed() < RESET_PATIENCE {
         if let Ok(report) = unisono::look_at(group, member, options, PATIENCE)
@@ -130,11 +165,9 @@ fn outcome(group: &str, member: SocketAddr, before: &Report, options: &Options) 
                 ));
             }
             let members = (report.members.len() + report.members_omitted) as u64;
-            return Ok(Forced { members, missing: look::missing_members(&report), reset });
+            return Ok(Some(Forced { members, missing: look::missing_members(&report), reset }));
         }
         std::thread::sleep(ASK_EVERY);
     }
-    Err(Problem::not_primary(
-        "the group still stands still: a member that is not named does not answer; name it too if it is dead",
-    ))
+    Ok(None)
 }

@@ -338,6 +338,11 @@ pub(crate) fn admits(group: &str, first: &Report, options: &Options) -> bool {
     is_in_order(first) || everyone(group, first, options, SHORT_PATIENCE).reports.iter().any(is_in_order)
 }
 
+/// Returns the members of this report that do not answer.
+pub(crate) fn silent(group: &str, report: &Report, options: &Options) -> Vec<Member> {
+    everyone(group, report, options, SHORT_PATIENCE).silent
+}
+
 /// Adds the reason of the last reset to the report, if another member knows it: the members that began the reset do.
 fn with_reason(group: &str, mut report: Report, options: &Options) -> Report {
     if let Some(reset) = report.last_reset.filter(|reset| reset.reason.is_none()) {

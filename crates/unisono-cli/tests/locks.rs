@@ -424,6 +424,27 @@ fn a_command_waits_for_a_halted_group_that_it_cannot_join_and_runs_once_the_grou
 }
 
 #[test]
+fn force_names_a_command_that_ended_while_the_group_was_halted() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let mut servers = three(group);
+    let mut holder = command();
+    holder.args(under(group, "door", &["--name", "worker"], &folder.script("worker"))).stdin(Stdio::null());
+    let holder = Holder(holder.stderr(Stdio::piped()).spawn().unwrap());
+    left(&folder.path("worker"));
+    halt(group, &mut servers[1..]);
+    assert_eq!(holder.end().0, Some(1));
+    let refused = unisono(["force", group, "--without", "b,c"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("worker does not answer either"), "{said}");
+    let remedy = format!("`unisono force {group} --without b,c,worker`");
+    assert!(said.contains(&remedy), "{said}");
+    let forced = unisono(["force", group, "--without", "b,c,worker"]);
+    assert_eq!(forced.status.code(), Some(0), "{forced:?}");
+}
+
+#[test]
 fn a_try_ends_where_the_locks_are_halted_and_a_former_server_learns_the_remedy() {
     let _alone = alone();
     let group = &group("lock");
