@@ -308,6 +308,21 @@ fn a_lock_is_refused_where_no_process_keeps_it() {
 }
 
 #[test]
+fn a_server_that_leaves_in_order_reports_no_halt() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut keeper = Background::start_heard(&["lock", group, "--serve", "--create"]);
+    keeper.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    keeper.signal(Signal::TERM);
+    assert_eq!(keeper.end(), Some(0));
+    let said: Vec<_> = keeper.seen.iter().filter_map(|line| line.as_str()).collect();
+    assert!(
+        !said.iter().any(|line| line.contains("command is carried out") || line.contains("halted")),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn a_second_server_started_with_create_joins_the_first_and_takes_no_lock_from_it() {
     let _alone = alone();
     let (group, folder) = (&group("lock"), Folder::new());

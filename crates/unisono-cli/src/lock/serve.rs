@@ -9,9 +9,11 @@ use crate::settings::Settings;
 use crate::signals;
 use crate::watch;
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unisono::locks::LockService;
-use unisono::replica::{ReplicaEnd, ReplicaOptions};
+use unisono::replica::{Notice, ReplicaEnd, ReplicaOptions};
 use unisono::{GroupConfig, Options, Quorum, SlowMember};
 
 /// What happens to a slow member by default: after 10 s the others go on without it.
@@ -59,10 +61,12 @@ pub(super) fn run(
     let slow_member = command.slow_member.unwrap_or(SLOW_MEMBER);
     let config = GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() };
     let how = ReplicaOptions { config, ..ReplicaOptions::default() };
-    let service = LockService::begin(group, founding, how, options, |notice| super::tell_notice(&notice))
+    let leaves = Arc::new(AtomicBool::new(false));
+    let service = LockService::begin(group, founding, how, options, notices(&leaves))
         .map_err(|error| opening.problem(error, options))?;
     let interrupted = service.clone();
     signals::on_interrupt(move |_| {
+        leaves.store(true, Ordering::Relaxed);
         interrupted.end(FAREWELL);
         output::exit(0);
     })?;
@@ -73,6 +77,15 @@ pub(super) fn run(
     match service.replica().wait() {
         ReplicaEnd::Closed => Ok(()),
         end => Err(Problem::failed(end)),
+    }
+}
+
+/// Returns what prints notices. That this process is missing is none when it leaves in order.
+fn notices(leaves: &Arc<AtomicBool>) -> impl Fn(Notice) + Send + use<> {
+    let leaves = Arc::clone(leaves);
+    move |notice| match notice {
+        Notice::BelowMinimum { .. } | Notice::Halted { .. } if leaves.load(Ordering::Relaxed) => {}
+        notice => super::tell_notice(&notice),
     }
 }
 
