@@ -172,7 +172,7 @@ struct Course<'a> {
     opening: &'a Opening<'a>,
     options: &'a Options,
     begun: Instant,
-    /// When the wait began that has a limit: a halt that is waited for without end does not count.
+    /// When the wait for the state began: waiting for a group that is halted does not count.
     counts_from: Instant,
     /// When the group was looked at last.
     looked: Instant,
@@ -213,7 +213,7 @@ impl Course<'_> {
         match state {
             _ if self.is_halted_too_long() => Some(opening.no_commands(self.options)),
             _ if does_not_get_in && !self.may_get_in() => Some(opening.not_joined(self.options)),
-            _ if self.waits_without_end(does_not_get_in) => None,
+            _ if self.waits_for_group(does_not_get_in) => None,
             ReplicaState::Fetching { bytes_here: 0, .. } if opening.no_state.is_some() => {
                 let is_late = self.entered.is_some_and(|entered| entered.elapsed() > STATE_BEGINS_WITHIN);
                 opening.no_state.as_ref().filter(|_| is_late).map(Problem::failed)
@@ -284,14 +284,22 @@ impl Course<'_> {
         has_time && !self.is_taken && self.answered.elapsed() <= self.looks_for()
     }
 
-    /// True if what this process waits for may take without end. Says so once, if it takes long.
-    fn waits_without_end(&mut self, does_not_get_in: bool) -> bool {
-        let WhileHalted::Endless(what) = &self.opening.while_halted else { return false };
+    /// True if this process waits for a group that is halted or admits nobody, which has a limit of its own or none. Says so
+    /// once if there is none, and it takes long.
+    fn waits_for_group(&mut self, does_not_get_in: bool) -> bool {
         if self.halted.is_none() && !does_not_get_in {
             return false;
         }
+        let what = match &self.opening.while_halted {
+            WhileHalted::AsForState => return false,
+            WhileHalted::Within(_) => None,
+            WhileHalted::Endless(what) => Some(what),
+        };
         let is_long = self.halted.is_none_or(|halted| halted.elapsed() >= SHORT_OPENING);
-        if is_long && !self.has_told {
+        if let Some(what) = what
+            && is_long
+            && !self.has_told
+        {
             tell(format_args!(
                 "waiting for {what}: {} …",
                 look::no_commands(self.opening.name, self.options, self.opening.settings)
