@@ -310,9 +310,12 @@ fn a_lock_is_refused_where_no_process_keeps_it() {
 #[test]
 fn a_server_that_leaves_in_order_reports_no_halt() {
     let _alone = alone();
-    let group = &group("lock");
+    let (group, folder) = (&group("lock"), Folder::new());
     let mut keeper = Background::start_heard(&["lock", group, "--serve", "--create"]);
     keeper.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    // It tells another member that it leaves, which takes a moment.
+    let _holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
     keeper.signal(Signal::TERM);
     assert_eq!(keeper.end(), Some(0));
     let said: Vec<_> = keeper.seen.iter().filter_map(|line| line.as_str()).collect();
