@@ -490,6 +490,11 @@ impl Fixture {
         }
     }
 
+    /// The next reset does not begin the epoch that members that were split off have begun.
+    pub(super) fn begins_another_line(&mut self) {
+        self.epoch = Epoch(self.epoch.0 + 1);
+    }
+
     /// These members go on alone. The others hear nothing of that, and go on in the old epoch.
     pub(super) fn split_off(&mut self, members: &[Life]) {
         let mut apart = self.clone();

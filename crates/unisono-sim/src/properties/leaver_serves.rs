@@ -1,7 +1,8 @@
 //! G19, second half: a leaver serves its log until one of these is true. A quorum of the remaining members knows that
 //! the leave is accepted. Or such a quorum holds the next join or leave, which is numbered only by a sequencer that
 //! knows it. Or a quorum of a later epoch's first view has entered, and this epoch keeps the leave, or is without the
-//! leaver, which is excluded then. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave
+//! leaver, which is excluded then. Or, where quorums need not intersect and the group has split, a quorum of an epoch of another
+//! line has entered, and a member of it has told the leaver that its own line is over. Or the leaver has waited for this for seconds. A leaver that parts sooner may leave
 //! the others stuck without any crash.
 //!
 //! The times that count are those at which the member itself knew its leave to be accepted, or the decision of a reset that
@@ -12,8 +13,8 @@
 use super::entries::Entries;
 use super::quorum::Rule;
 use super::tables::Table;
-use super::{Facts, GroupTerms, Property, Violation, result};
-use crate::record::{Entry, Epoch, Kind, Life, Record, What};
+use super::{Facts, GroupTerms, Property, Violation, final_result, result};
+use crate::record::{End, Entry, Epoch, Kind, Life, Record, What};
 use std::time::Duration;
 use unisono_core::{Seqno, Time};
 
@@ -38,13 +39,15 @@ struct Parting {
 pub(super) struct LeaverServes {
     rule: Rule,
     partings: Table<Parting>,
+    /// A life that has parted too soon, unless it is told at the same moment that its line is over; and the fault.
+    pending: Option<(Life, String)>,
     checked: u64,
 }
 
 impl LeaverServes {
     pub(super) fn new(terms: &GroupTerms) -> LeaverServes {
         let rule = Rule::new(terms.config.quorum.clone());
-        LeaverServes { rule, partings: Table::default(), checked: 0 }
+        LeaverServes { rule, partings: Table::default(), pending: None, checked: 0 }
     }
 
     /// True if a quorum of a later epoch's first view has begun it, without this life or with its leave in the log.
@@ -58,6 +61,37 @@ impl LeaverServes {
             })
         };
         lineage.later(epoch).into_iter().any(is_out)
+    }
+
+    /// True if this record says that the life is excluded by an epoch of another line, which a quorum of its first view has
+    /// begun.
+    fn is_excluded_elsewhere(&self, record: &Record, life: Life, facts: &Facts) -> bool {
+        let What::Excluded { epoch: Some(other) } = record.what else { return false };
+        let Entries { lineage, views, .. } = &facts.entries;
+        let own = facts.entries.epoch(life);
+        let is_beside = own.is_some_and(|own| {
+            let of_line = |later, earlier| lineage.line(later).any(|epoch| epoch == earlier);
+            !of_line(own, other) && !of_line(other, own)
+        });
+        let view = lineage.start(other).and_then(|start| views.at(other, start));
+        let is_begun = |view: &[Life]| self.rule.met(facts.entries.begun(other), view);
+        record.life == life && is_beside && view.is_some_and(is_begun)
+    }
+
+    /// Returns the fault of the life that parted last, unless this record explains it.
+    #[cold]
+    fn pending_fault(&mut self, record: &Record, facts: &Facts) -> Option<String> {
+        let (life, fault) = self.pending.take()?;
+        (!self.is_excluded_elsewhere(record, life, facts)).then_some(fault)
+    }
+
+    /// Notes the fault of a life that parts, or returns it at once if no other line can tell that life that its own is over.
+    fn hold(&mut self, life: Life, fault: Option<String>) -> Option<String> {
+        if self.rule.intersects() {
+            return fault;
+        }
+        self.pending = fault.map(|fault| (life, fault));
+        None
     }
 
     /// A life parts. Returns a fault if that is too soon.
@@ -115,13 +149,21 @@ impl Property for LeaverServes {
     #[inline(always)]
     fn observe(&mut self, record: &Record, facts: &Facts) -> Result<(), Violation> {
         let Record { at, life, .. } = *record;
+        if self.pending.is_some()
+            && let Some(fault) = self.pending_fault(record, facts)
+        {
+            return result(self, record, Some(fault));
+        }
         let fault = match record.what {
             What::Stored { entry: Entry::Leave(leaver), .. } => {
                 let is_early = self.partings.get(leaver).is_some_and(|parting| parting.is_early);
                 is_early.then(|| format!("{leaver:?} had parted before"))
             }
             What::Stored { .. } => None,
-            What::Parted => self.part(life, at, facts),
+            What::Parted => {
+                let fault = self.part(life, at, facts);
+                self.hold(life, fault)
+            }
             What::LeaveAsked => {
                 self.partings.at(life).asked = Some(at);
                 None
@@ -141,6 +183,11 @@ impl Property for LeaverServes {
             }
         };
         result(self, record, fault)
+    }
+
+    fn finish(&mut self, end: &End, _: &Facts) -> Result<(), Violation> {
+        let pending = self.pending.take();
+        final_result(self, end, pending.map(|(_, fault)| fault))
     }
 
     fn checked(&self) -> u64 {
@@ -288,6 +335,32 @@ mod tests {
         assert_eq!(check(&unheard(&[a, b, c], &[a, b])).unwrap(), 1);
         assert!(check(&unheard(&[a, b, c], &[a])).is_err());
         assert!(check(&unheard(&[a, b, leaver], &[a, b])).is_err());
+    }
+
+    #[test]
+    fn accepts_a_leaver_of_a_line_of_a_split_group_that_is_told_that_its_line_is_over() {
+        let [a, b, c, leaver] = [0, 1, 2, 3].map(Life);
+        for (by, entering, is_right) in
+            [(1, 2, true), (1, 1, false), (2, 2, false), (0, 2, false), (9, 2, false)]
+        {
+            let mut fixture = Fixture::of(4, 1);
+            fixture.terms.config.quorum = Quorum::AtLeast(2);
+            let before = fixture.records.len();
+            fixture.split_off(&[a, b]);
+            let mut split = fixture.records.split_off(before);
+            split.retain(|record| [a, b][..entering].contains(&record.life));
+            fixture.records.append(&mut split);
+            fixture.begins_another_line();
+            fixture.reset(&[c, leaver]);
+            fixture.record(leaver, What::LeaveAsked);
+            let through = fixture.end() + 1;
+            stores_leave(&mut fixture, leaver, Epoch(2), through);
+            fixture.record(leaver, What::Parted);
+            if by < 9 {
+                fixture.record(leaver, What::Excluded { epoch: Some(Epoch(by)) });
+            }
+            assert_eq!(check(&fixture).is_ok(), is_right, "by epoch {by}, which {entering} entered");
+        }
     }
 
     fn stores_leave(fixture: &mut Fixture, life: Life, epoch: Epoch, through: Seqno) {

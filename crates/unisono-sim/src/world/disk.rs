@@ -104,6 +104,8 @@ pub(crate) struct DiskInUse {
     steady: Option<Duration>,
     /// True if it refused a job that does not fit what it has.
     has_refused: bool,
+    /// When a job last ended, and when the process had last been told before that the disk gets on with it.
+    ended: Option<(Time, Time)>,
 }
 
 /// A job under way, or a snapshot whose parts are being written.
@@ -310,6 +312,7 @@ impl Disk {
             is_slow: false,
             steady: None,
             has_refused: false,
+            ended: None,
         };
         Ok((in_use, loaded))
     }
@@ -461,10 +464,12 @@ impl DiskInUse {
         }
     }
 
-    /// Returns for how long the disk has not got on with the job under way, or with the parts of a snapshot.
+    /// Returns for how long the disk has not got on with the job under way, or with the parts of a snapshot. A job that ends at
+    /// this very moment counts too: the process may have looked just before.
     pub(crate) fn idle(&self, now: Time) -> Duration {
-        let works = self.under_way.iter().chain(&self.beside);
-        works.map(|work| work.idle(now)).max().unwrap_or_default()
+        let works = self.under_way.iter().chain(&self.beside).map(|work| work.idle(now)).max();
+        let ended = self.ended.filter(|(at, _)| *at == now).map(|(_, told)| now.since(told));
+        works.max(ended).unwrap_or_default()
     }
 
     /// Lets each job take this time from now on.
@@ -507,9 +512,10 @@ impl DiskInUse {
     /// Does the job under way if it is due, or writes the parts of a snapshot.
     pub(crate) fn finish(&mut self, now: Time, faults: JobFaults, random: &mut Random) -> Option<Finished> {
         let is_due = |job: &mut UnderWay| job.done_at() <= now;
-        let Some(UnderWay { number, fails_after, .. }) = self.under_way.take_if(is_due) else {
+        let Some(UnderWay { number, fails_after, reported_at, .. }) = self.under_way.take_if(is_due) else {
             return self.finish_beside(now);
         };
+        self.ended = Some((now, reported_at));
         let (job, _) = self.disk.0.borrow_mut().under_way.take()?;
         self.disk.0.borrow_mut().naming = None;
         if let Some(writes) = fails_after {
@@ -540,7 +546,9 @@ impl DiskInUse {
 
     /// Writes the parts of a snapshot if that is due.
     fn finish_beside(&mut self, now: Time) -> Option<Finished> {
-        let UnderWay { number, fails_after, .. } = self.beside.take_if(|work| work.done_at() <= now)?;
+        let done = self.beside.take_if(|work| work.done_at() <= now)?;
+        let UnderWay { number, fails_after, reported_at, .. } = done;
+        self.ended = Some((now, reported_at));
         let (writer, _) = self.disk.0.borrow_mut().beside.take()?;
         if let Some(writes) = fails_after {
             self.disk.0.borrow_mut().files.fail_after(writes);
