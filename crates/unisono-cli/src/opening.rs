@@ -72,8 +72,9 @@ impl Opening<'_> {
         }
     }
 
-    /// True if the group is there and admits this process, as far as it can be asked. One that is being reset may admit it
-    /// soon; one that stays halted admits nobody, and must not keep its founder from a new start.
+    /// True if a member of the group answers and the group admits this process. A group that a reset holds up gets 4 s
+    /// to end that reset. A group that is halted for longer admits no process: then this process founds the
+    /// service anew, because the founder of a group whose other members still answer must be able to start again.
     fn is_there(&self, options: &Options) -> bool {
         while options.lacks_address() {
             thread::sleep(LOOKS_EVERY);
@@ -284,8 +285,8 @@ impl Course<'_> {
         has_time && !self.is_taken && self.answered.elapsed() <= self.looks_for()
     }
 
-    /// True if this process waits for a group that is halted or admits nobody, which has a limit of its own or none. Says so
-    /// once if there is none, and it takes long.
+    /// True if this process waits for a group that is halted or admits no process: the 60 s for the state do not count
+    /// meanwhile. A wait without end prints once what it waits for, after 2 s of a halt.
     fn waits_for_group(&mut self, does_not_get_in: bool) -> bool {
         if self.halted.is_none() && !does_not_get_in {
             return false;
