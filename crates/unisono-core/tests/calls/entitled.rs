@@ -164,3 +164,15 @@ fn slow_requests_of_an_address_that_has_shown_a_right_give_way_to_no_stranger() 
     assert!((0..2).all(|slot| !is_busy(&slow[0].part(&mut world, slot, 1))));
     assert!(!is_busy(&slow[1].part(&mut world, 0, 1)));
 }
+
+/// The application does not look at a request of few parts: that it may come as a whole shows nothing.
+#[test]
+fn the_first_parts_of_a_short_request_entitle_no_address() {
+    let (mut world, port) = looking();
+    let mut stranger = Trickler::new(&mut world, port, 20);
+    assert!(!is_busy(&stranger.announce(&mut world, port, 0, 10_000)));
+    (0..3).for_each(|index| _ = stranger.part(&mut world, 0, index));
+    call_answered(&mut world, port, replies);
+    assert!(!is_busy(&stranger.request(&mut world, port, (1, 1), Payload::Whole("small".into()))));
+    assert!(world.take(1).unwrap().is_stranger);
+}

@@ -211,14 +211,16 @@ impl Server {
         let Some((source, receiving)) = self.receiving(id, slot) else { return true };
         let port = receiving.asked.port;
         let (counted, is_wanted) = (receiving.counted, receiving.is_let_on && receiving.incoming.has(0));
+        // The application looks at the beginnings of long ones alone.
+        let is_let_on_for_beginning = is_wanted && receiving.incoming.is_long();
         let may_be_wanted = is_wanted || receiving.incoming.has_first_window_alone();
         let counts = match is_wanted {
             true => receiving.incoming.total(),
             false => receiving.incoming.taken_bytes(),
         };
         let more = counts.saturating_sub(counted);
-        if is_wanted && self.looks_at_beginnings(port) {
-            // Its beginning has shown a right, and it may take longer than an address is entitled.
+        if is_let_on_for_beginning && self.looks_at_beginnings(port) {
+            // That has shown a right, and the rest may take longer than an address is entitled.
             self.entitle(now, port, source);
         }
         let has_room = more == 0
