@@ -22,9 +22,13 @@ pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// A join looks for its group for 10 times `--locate`.
 const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
 /// Time for an answer of any member, and time between questions, while the group takes long to admit this process.
-const LOOK: Duration = Duration::from_millis(500);
-/// A reset that has taken this long, 4 s, finds no quorum: joiners wait no longer either.
-const RESET_WITHIN: Duration = Duration::from_secs(4);
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+/// A reset that has taken this long, 4 s, finds no quorum, and a group that has lacked members for so long does not get them:
+/// joiners wait no longer either.
+pub(crate) const RESET_WITHIN: Duration = Duration::from_secs(4);
+/// Maximum time for which a founder waits until others have left a group that stands still: 15 s. Commands that wait for a lock
+/// stay in one for 10 s.
+const LEAVERS_WITHIN: Duration = Duration::from_secs(15);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
 
@@ -85,13 +89,29 @@ impl Opening<'_> {
                 return true;
             }
             if begun.elapsed() > RESET_WITHIN {
-                let reason = look::no_commands(self.name, options, self.settings);
-                tell(format_args!("{reason}; this process founds it anew"));
+                self.tell_of_founding(options);
                 return false;
             }
             thread::sleep(LOOKS_EVERY);
         }
         false
+    }
+
+    /// Tells that this process founds a service anew whose members answer, and why.
+    pub(crate) fn tell_of_founding(&self, options: &Options) {
+        let reason = look::no_commands(self.name, options, self.settings);
+        tell(format_args!("{reason}; this process founds it anew"));
+    }
+
+    /// Waits until the commands that are left in a group without a vote have left it, or for [`LEAVERS_WITHIN`]: a founder that
+    /// has ordered nothing gives way to a group that has.
+    pub(crate) fn wait_for_leavers(&self, options: &Options) {
+        let until = Instant::now() + LEAVERS_WITHIN;
+        while unisono::look(self.name, options, LOOK).is_ok_and(|report| !report.primary)
+            && Instant::now() < until
+        {
+            thread::sleep(LOOKS_EVERY);
+        }
     }
 
     /// Waits until the copy has the state.

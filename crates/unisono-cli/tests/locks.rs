@@ -44,13 +44,28 @@ impl Holder {
 
     /// Waits for its end, and returns its exit status with what it said.
     fn end(mut self) -> (Option<i32>, String) {
+        let mut stderr = self.0.stderr.take().unwrap();
+        let status = self.end_unheard();
+        (status, std::io::read_to_string(&mut stderr).unwrap())
+    }
+
+    /// Waits until it says that it waits for the lock, and returns what it says from then on.
+    fn in_line(&mut self) -> impl Iterator<Item = String> + use<> {
+        let mut said = BufReader::new(self.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.any(|line| line.contains("waiting for door")));
+        said
+    }
+
+    /// Waits for its end, and returns its exit status.
+    fn end_unheard(mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
-        while self.0.try_wait().unwrap().is_none() {
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
             assert!(Instant::now() < deadline, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let said = std::io::read_to_string(self.0.stderr.take().unwrap()).unwrap();
-        (self.0.wait().unwrap().code(), said)
     }
 }
 
@@ -352,15 +367,14 @@ fn a_second_server_started_with_create_joins_the_first_and_takes_no_lock_from_it
 }
 
 #[test]
-fn a_server_that_crashed_founds_the_locks_anew_although_a_command_waits_in_the_halted_group() {
+fn a_server_that_crashed_founds_the_locks_anew_and_gives_them_to_a_command_that_waits_in_the_halted_group() {
     let _alone = alone();
     let (group, folder) = (&group("lock"), Folder::new());
     let mut keeper = keep(group);
     let _holder = Holder::start(group, &folder.script("holder"));
     left(&folder.path("holder"));
     let mut waiter = Holder::start(group, "true");
-    let mut said = BufReader::new(waiter.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.any(|line| line.contains("waiting for door")));
+    let mut said = waiter.in_line();
     keeper.process.kill().unwrap();
     assert!(said.any(|line| line.contains("is halted")));
     let mut again = Background::start_heard(
@@ -370,6 +384,44 @@ fn a_server_that_crashed_founds_the_locks_anew_although_a_command_waits_in_the_h
     again.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
     let serving = again.seen.iter().find(|line| line["event"] == "serving").unwrap();
     assert_eq!(serving["members"], 1, "{serving}");
+    assert_eq!(waiter.end_unheard(), Some(0));
+}
+
+#[test]
+fn a_server_started_again_after_it_left_in_order_has_its_vote_without_a_name() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let mut keeper = serve(group, &["--create"]);
+    let name = keeper.seen[0]["name"].clone();
+    let _holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
+    let mut waiter = Holder::start(group, "true");
+    let mut said = waiter.in_line();
+    keeper.signal(Signal::TERM);
+    assert_eq!(keeper.end(), Some(0));
+    let again = serve(group, &[&LOOKS_LONG[..], &["--create"]].concat());
+    assert_eq!(again.seen[0]["name"], name);
+    assert!(said.any(|line| line.contains("the group goes on")));
+    assert_eq!(waiter.end_unheard(), Some(0));
+}
+
+#[test]
+fn a_server_without_the_vote_of_one_that_left_founds_the_locks_anew() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let mut keeper = keep(group);
+    let _holder = Holder::start(group, &folder.script("holder"));
+    left(&folder.path("holder"));
+    let mut waiter = Holder::start(group, "true");
+    let _said = waiter.in_line();
+    keeper.signal(Signal::TERM);
+    assert_eq!(keeper.end(), Some(0));
+    let other =
+        [&["lock", group, "--serve", "--create", "--name", "other"], &LOOKS_LONG[..], &WATCHFUL].concat();
+    let mut other = Background::start_heard(&other);
+    other.until_said("this process founds it anew");
+    other.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    assert_eq!(waiter.end_unheard(), Some(0));
 }
 
 /// Starts three processes that keep the locks of a group together.

@@ -1,16 +1,14 @@
-//! Waits for a lock, runs a command while this process holds it, and ends the command when the lock is lost.
+//! Runs a command while this process holds a lock, and ends the command when the lock is lost.
 //!
 //! The main thread reads one channel: signals, the outcome of the claim, the loss of the lock, the end of the command. It
 //! also starts the command's [guard](super::guard), because the kernel tells the guard when the thread that started it
 //! ends.
 
-use super::{FAREWELL, Lock, guard};
+use super::claim::{self, Claim};
+use super::{FAREWELL, Lock, Present, guard};
 use crate::connection;
-use crate::look;
-use crate::opening::{Opening, SHORT_OPENING, WhileHalted};
 use crate::output::{tell, visible};
 use crate::problem::Problem;
-use crate::progress;
 use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
@@ -20,14 +18,10 @@ use signal_hook::iterator::Signals;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use unisono::Options;
-use unisono::locks::{Held, LockRefusal, LockService, LockStanding, NotAcquired};
-use unisono::replica::{Founding, ReplicaEnd, ReplicaOptions, ReplicaState, StopReason};
+use unisono::locks::{Held, LockService, LockStanding};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
-/// Least time for which a process whose wait has a limit waits for a group that carries out no commands: 2 s.
-const HALTED_WITHIN: Duration = Duration::from_secs(2);
-
 /// What the main thread waits for.
 enum News {
     /// This process received a signal.
@@ -51,8 +45,7 @@ pub(super) fn run(
     let group = &*command.group;
     let (to, news) = mpsc::channel();
     pass_signals_on(to.clone())?;
-    let notice = |notice| super::tell_notice(&notice);
-    let service = LockService::begin(group, Founding::Join, ReplicaOptions::default(), options, notice)?;
+    let service = Present::new(claim::enter(group, options)?);
     let claim = Claim {
         group: group.to_owned(),
         lock: lock.to_owned(),
@@ -71,102 +64,11 @@ pub(super) fn run(
             News::Lost(_) | News::Ended => {}
         }
     };
+    let service = service.get();
     let status = held.and_then(|held| execute(command, &service, held, &to, &news));
     // The leave ends the claim, by one event of the order.
     service.end(FAREWELL);
     status
-}
-
-/// What this process asks for.
-struct Claim {
-    group: String,
-    lock: String,
-    waits: bool,
-    timeout: Option<Duration>,
-    settings: Settings,
-    options: Options,
-    service: LockService,
-}
-
-impl Claim {
-    /// Joins the processes that keep the locks, and waits in line.
-    fn acquire(self) -> Result<Held, Problem> {
-        let Claim { group, lock, .. } = &self;
-        let while_halted = match self.timeout {
-            _ if !self.waits => WhileHalted::Within(HALTED_WITHIN),
-            Some(timeout) => WhileHalted::Within(timeout.max(HALTED_WITHIN)),
-            None => WhileHalted::Endless(visible(lock).into_owned()),
-        };
-        let opening = Opening {
-            name: group,
-            create: false,
-            formation: None,
-            command: "lock",
-            advice: super::advice(group, &self.settings),
-            no_state: Some(super::no_locks(group)),
-            while_halted,
-            settings: &self.settings,
-        };
-        opening.wait(self.service.replica(), &self.options)?;
-        let _waiting = progress::tell_if_long(SHORT_OPENING, self.words_of_line());
-        let acquired = match self.timeout {
-            _ if !self.waits => self.service.try_acquire(lock),
-            Some(timeout) => self.service.acquire_within(lock, timeout),
-            None => self.service.acquire(lock),
-        };
-        let (lock, group) = (visible(lock), visible(group));
-        acquired.map_err(|failure| match failure {
-            NotAcquired::Refused(LockRefusal::Held) => Problem::failed(format!(
-                "{lock} is held{}: nothing was run",
-                holder(&self.service, &self.lock).map_or(String::new(), |holder| format!(" by {holder}"))
-            )),
-            NotAcquired::TimedOut | NotAcquired::Halted if !self.waits || is_halted(&self.service) => {
-                let reason = look::no_commands(&self.group, &self.options, &self.settings);
-                Problem::not_primary(format!("{reason}: nothing was run"))
-            }
-            NotAcquired::TimedOut => {
-                let within = humantime::format_duration(self.timeout.unwrap_or_default());
-                Problem::failed(format!("{lock} was not free within {within}: nothing was run"))
-            }
-            NotAcquired::Ended => {
-                let end = self.service.replica().wait();
-                Problem::failed(format!("no lock of {group}: {end}"))
-            }
-            failure => Problem::failed(failure),
-        })
-    }
-
-    /// Returns what tells, at the time it is called, what this process waits for.
-    fn words_of_line(&self) -> impl FnOnce() -> String + Send + use<> {
-        let (group, lock, service) = (self.group.clone(), self.lock.clone(), self.service.clone());
-        let (options, settings) = (self.options.clone(), self.settings.clone());
-        move || {
-            let shown = visible(&lock);
-            if is_halted(&service) {
-                return format!("waiting for {shown}: {} …", look::no_commands(&group, &options, &settings));
-            }
-            let claims = service.replica().look(|machine| machine.table().line(&lock).count());
-            match holder(&service, &lock) {
-                Some(holder) => {
-                    format!("waiting for {shown}: {holder} has it, {} in line …", claims.saturating_sub(1))
-                }
-                None => format!("waiting for {shown}: {} has not answered yet …", visible(&group)),
-            }
-        }
-    }
-}
-
-/// True if the group carries out no commands.
-fn is_halted(service: &LockService) -> bool {
-    service.replica().status().state == ReplicaState::Halted
-}
-
-/// Returns the name of the member that has the lock.
-fn holder(service: &LockService, lock: &str) -> Option<String> {
-    let holder = service.replica().look(|machine| machine.table().holder(lock))?;
-    let members = service.replica().status().members;
-    let holder = members.into_iter().find(|member| member.uid == holder.member)?;
-    Some(visible(holder.name.as_str()).into_owned())
 }
 
 /// Sends each signal that this process receives to the main thread.
@@ -245,12 +147,6 @@ fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
-/// True if this process has ended because its group gave way to another one.
-fn gave_way(service: &LockService) -> bool {
-    let ended = service.replica().status().state == ReplicaState::Ended;
-    ended && matches!(service.replica().wait(), ReplicaEnd::Stopped(StopReason::GivesWay { .. }))
-}
-
 /// Sends the reason when this process may no longer act under the lock.
 fn watch_standing(service: LockService, held: Held, group: &str, to: Sender<News>) -> anyhow::Result<()> {
     let (group, lock) = (visible(group).into_owned(), visible(held.name()).into_owned());
@@ -263,7 +159,7 @@ fn watch_standing(service: LockService, held: Held, group: &str, to: Sender<News
             LockStanding::Suspended => {
                 format!("{group} is halted, without the members that it needs: {lock} may be lost")
             }
-            _ if gave_way(&service) => {
+            _ if claim::gave_way(&service) => {
                 format!(
                     "{lock} is lost: another group called {group} keeps locks too, and this one gave way to it"
                 )

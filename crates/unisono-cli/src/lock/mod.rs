@@ -1,5 +1,6 @@
 //! `unisono lock`: runs a command while this process holds a lock, or keeps the locks of a group.
 
+mod claim;
 pub(crate) mod guard;
 mod hold;
 mod serve;
@@ -15,9 +16,10 @@ use crate::units;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use unisono::SlowMember;
-use unisono::locks::LockTable;
+use unisono::locks::{LockService, LockTable};
 use unisono::replica::Notice;
 
 /// Time to leave the group in order.
@@ -93,7 +95,8 @@ pub(crate) struct Lock {
     #[command(flatten)]
     scope: Scope,
 
-    /// Name of this member [default: the host and the process number]
+    /// Name of this member [default: the host and the process number; with --serve --create the host alone, so that a process
+    /// that is started again has its former vote]
     #[arg(long, value_name = "ME")]
     name: Option<String>,
 
@@ -131,6 +134,24 @@ impl Lock {
             ("--slow-member", self.slow_member.is_some()),
         ];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+/// The service that this process is in at present: it leaves one that carries out no commands, and enters another.
+#[derive(Clone)]
+struct Present(Arc<Mutex<LockService>>);
+
+impl Present {
+    fn new(service: LockService) -> Present {
+        Present(Arc::new(Mutex::new(service)))
+    }
+
+    fn get(&self) -> LockService {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, service: LockService) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = service;
     }
 }
 

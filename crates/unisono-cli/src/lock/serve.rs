@@ -1,8 +1,8 @@
 //! `unisono lock GROUP --serve`: keeps the locks of a group together with other processes.
 
-use super::{FAREWELL, Lock};
+use super::{FAREWELL, Lock, Present};
 use crate::connection;
-use crate::opening::{Opening, WhileHalted};
+use crate::opening::{LOOK, LOOKS_EVERY, Opening, RESET_WITHIN, WhileHalted};
 use crate::output::{self, Output, several, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -11,10 +11,11 @@ use crate::watch;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use unisono::locks::LockService;
-use unisono::replica::{Notice, ReplicaEnd, ReplicaOptions};
-use unisono::{GroupConfig, Options, Quorum, SlowMember};
+use unisono::replica::{Founding, Notice, ReplicaEnd, ReplicaOptions, ReplicaState};
+use unisono::{GroupConfig, Name, Options, Quorum, SlowMember};
 
 /// What happens to a slow member by default: after 10 s the others go on without it.
 const SLOW_MEMBER: SlowMember = SlowMember::ExcludeAfter(Duration::from_secs(10));
@@ -41,6 +42,7 @@ pub(super) fn run(
     };
     connection::warn_of_no_key(options);
     connection::tell_of_no_address(options);
+    let options = &with_lasting_name(command, options);
     let opening = Opening {
         name: group,
         create: command.create,
@@ -60,17 +62,24 @@ pub(super) fn run(
     let order = command.order.unwrap_or_default().order();
     let slow_member = command.slow_member.unwrap_or(SLOW_MEMBER);
     let config = GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() };
-    let how = ReplicaOptions { config, ..ReplicaOptions::default() };
     let leaves = Arc::new(AtomicBool::new(false));
-    let service = LockService::begin(group, founding, how, options, notices(&leaves))
-        .map_err(|error| opening.problem(error, options))?;
-    let interrupted = service.clone();
-    signals::on_interrupt(move |_| {
-        leaves.store(true, Ordering::Relaxed);
-        interrupted.end(FAREWELL);
-        output::exit(0);
-    })?;
-    opening.wait(service.replica(), options)?;
+    let begin = |founding| {
+        let how = ReplicaOptions { config: config.clone(), ..ReplicaOptions::default() };
+        LockService::begin(group, founding, how, options, notices(&leaves))
+            .map_err(|error| opening.problem(error, options))
+    };
+    let present = Present::new(begin(founding)?);
+    end_on_interrupt(&present, &leaves)?;
+    opening.wait(present.get().replica(), options)?;
+    // The group that it joined may lack its founder, and be without a vote for ever.
+    while command.create && !goes_on(&present.get(), group, options) {
+        opening.tell_of_founding(options);
+        present.get().end(Duration::ZERO);
+        opening.wait_for_leavers(options);
+        present.set(begin(Founding::Create)?);
+        opening.wait(present.get().replica(), options)?;
+    }
+    let service = present.get();
     let foreign = service.clone();
     watch::watch_for_strangers(group, options.key.is_some(), move || foreign.replica().foreign())?;
     introduce(&service, group, options, output);
@@ -78,6 +87,37 @@ pub(super) fn run(
         ReplicaEnd::Closed => Ok(()),
         end => Err(Problem::failed(end)),
     }
+}
+
+/// Gives a process that may found the locks alone the name of its host, if the user gives none: when it is started again its
+/// former vote is its own.
+fn with_lasting_name(command: &Lock, options: &Options) -> Options {
+    let host = Name::new(&rustix::system::uname().nodename().to_string_lossy());
+    let lasting = host.filter(|_| command.create && command.name.is_none());
+    Options { name: lasting.unwrap_or_else(|| options.name.clone()), ..options.clone() }
+}
+
+/// True if the group of this copy carries out commands, or does so within [`RESET_WITHIN`]. A copy that has just entered learns
+/// of a halt a moment later than a member tells that asks.
+fn goes_on(service: &LockService, group: &str, options: &Options) -> bool {
+    let until = Instant::now() + RESET_WITHIN;
+    loop {
+        let stands_still = unisono::look(group, options, LOOK).is_ok_and(|report| !report.primary);
+        match stands_still || service.replica().status().state == ReplicaState::Halted {
+            false => return true,
+            true if Instant::now() >= until => return false,
+            true => thread::sleep(LOOKS_EVERY),
+        }
+    }
+}
+
+fn end_on_interrupt(present: &Present, leaves: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let (present, leaves) = (present.clone(), Arc::clone(leaves));
+    signals::on_interrupt(move |_| {
+        leaves.store(true, Ordering::Relaxed);
+        present.get().end(FAREWELL);
+        output::exit(0);
+    })
 }
 
 /// Returns what prints notices. That this process is missing is none when it leaves in order.
