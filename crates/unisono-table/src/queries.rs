@@ -19,13 +19,15 @@ const LISTED_BYTES: usize = 24;
 impl Table {
     /// Answers the query with these bytes, and returns the bytes of the reply.
     pub fn answer(&self, request: &Bytes) -> Bytes {
-        if let Some(places) = Request::places_of_lookup(request, |capability| self.object(capability).is_ok())
-        {
-            return self.reply(self.lookup(&places)).encode();
+        let unreadable = || self.reply(Err(Reason::Unreadable));
+        if Request::is_lookup(request) {
+            // A lookup that cannot be read is not read a second time, with all its names.
+            let places = Request::places_of_lookup(request, |capability| self.object(capability).is_ok());
+            return places.map_or_else(unreadable, |places| self.reply(self.lookup(&places))).encode();
         }
         match Request::decode(request) {
             Some(Request::Query(query) | Request::LocalQuery(query)) => self.ask(&query),
-            _ => self.reply(Err(Reason::Unreadable)),
+            _ => unreadable(),
         }
         .encode()
     }

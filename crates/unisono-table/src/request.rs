@@ -48,8 +48,8 @@ const CHANGES: u8 = 8;
 /// Code of the query that asks how much the service has.
 const INFO: u8 = 9;
 
-/// Number of names in a path that are read as quickly as the capability before them is checked.
-const FEW_NAMES: usize = 8;
+/// Number of names in a path that are read in less time than the capability before them is checked.
+const FEW_NAMES: usize = 1;
 /// Cost of a query that goes through rows, files or changes.
 const SEARCH_COST: u32 = 100;
 /// Bytes of names that take 10 µs, if each has one letter.
@@ -436,16 +436,18 @@ impl Request {
         bytes.starts_with(&[VERSION, 2, CHANGES])
     }
 
-    /// Returns the places of a lookup with these bytes. Long paths of which the capability is not `proved` are passed over: what
-    /// is at their end does not matter.
+    /// True if a request that begins with these bytes is a lookup.
+    pub(crate) fn is_lookup(beginning: &[u8]) -> bool {
+        matches!(beginning, [VERSION, 1 | 2, LOOKUP, ..])
+    }
+
+    /// Returns the places of a [lookup](Request::is_lookup) with these bytes; `None` if it is none of this version. Paths of which
+    /// the capability is not `proved` are passed over, if they have some names: what is at their end does not matter.
     pub(crate) fn places_of_lookup(
         bytes: &Bytes,
         proved: impl Fn(&Capability) -> bool,
     ) -> Option<Vec<Place>> {
-        let mut from = Reader::new(bytes.clone());
-        if !matches!([from.u8()?, from.u8()?, from.u8()?], [VERSION, 1 | 2, LOOKUP]) {
-            return None;
-        }
+        let mut from = Reader::new(bytes.slice(3..));
         let (mut names_left, count) = (SET_NAMES_MAX, count_of_set(&mut from)?);
         let places = from.many(count, |from| {
             let capability = Capability::read(from)?;

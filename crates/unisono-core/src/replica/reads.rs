@@ -39,11 +39,49 @@ pub(super) struct Reads {
     confirmed: BTreeMap<Seqno, VecDeque<Read>>,
     /// Reads that are answered once the entry of the log at this place is applied: what this member held.
     held: BTreeMap<Place, VecDeque<Read>>,
-    /// Requests that may be answered, in a lane for each source address: the lanes take turns. Cheap requests of addresses that have
-    /// shown a right go first.
-    ready: FavouredFirst<Request>,
+    ready: Ready,
     /// Waits that end once this position is applied.
     positions: BTreeSet<(Position, ReadNumber)>,
+}
+
+/// Number of turns of addresses that have shown a right after which a stranger has its turn.
+const ENTITLED_IN_A_ROW: u32 = 8;
+
+/// Requests that may be answered, in a lane for each source address: the lanes take turns. Those of strangers have their turn while
+/// no other waits, and every ninth; of either kind the cheap ones go first. So a costly request of an address that has shown a
+/// right waits for few strangers, however many of them ask.
+#[derive(Debug, Default)]
+struct Ready {
+    entitled: FavouredFirst<Request>,
+    strangers: FavouredFirst<Request>,
+    /// Number of turns of the others since the last one of a stranger.
+    entitled_in_a_row: u32,
+}
+
+impl Ready {
+    fn len(&self) -> usize {
+        self.entitled.len() + self.strangers.len()
+    }
+
+    fn push(&mut self, request: Request, is_costly: bool) {
+        let lanes = if request.is_stranger { &mut self.strangers } else { &mut self.entitled };
+        lanes.push(request.source, request, !is_costly);
+    }
+
+    fn pop(&mut self) -> Option<Request> {
+        let is_due = self.entitled.len() == 0 || self.entitled_in_a_row >= ENTITLED_IN_A_ROW;
+        if is_due && let Some(request) = self.strangers.pop() {
+            self.entitled_in_a_row = 0;
+            return Some(request);
+        }
+        self.entitled_in_a_row = self.entitled_in_a_row.saturating_add(1);
+        self.entitled.pop()
+    }
+
+    fn retain(&mut self, mut keeps: impl FnMut(&Request) -> bool) {
+        self.entitled.retain(&mut keeps);
+        self.strangers.retain(keeps);
+    }
 }
 
 impl Reads {
@@ -114,13 +152,13 @@ impl Reads {
 
     /// Notes that a request may be answered.
     pub(super) fn note_ready(&mut self, request: Request, cost: u32) {
-        let is_favoured = !is_costly(cost) && !request.is_stranger;
-        self.ready.push(request.source, request, is_favoured);
+        self.ready.push(request, is_costly(cost));
     }
 
-    /// Returns the request whose turn it is of those that may be answered; only a favoured one if the others have to wait.
+    /// Returns the request whose turn it is of those that may be answered; only a cheap one of an address that has shown a right if
+    /// the others have to wait.
     pub(super) fn take_turn(&mut self, others_wait: bool) -> Option<Request> {
-        if others_wait { self.ready.pop_favoured() } else { self.ready.pop() }
+        if others_wait { self.ready.entitled.pop_favoured() } else { self.ready.pop() }
     }
 
     /// True if a request may be answered.

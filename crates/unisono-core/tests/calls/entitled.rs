@@ -176,3 +176,22 @@ fn the_first_parts_of_a_short_request_entitle_no_address() {
     assert!(!is_busy(&stranger.request(&mut world, port, (1, 1), Payload::Whole("small".into()))));
     assert!(world.take(1).unwrap().is_stranger);
 }
+
+#[test]
+fn an_address_that_has_shown_a_right_has_many_calls_under_way_beside_many_others() {
+    let mut world = World::new();
+    let options = ServeOptions { queue_max: 1000, ..ServeOptions::default() };
+    let port = world.start(1).endpoint.serve(PRIVATE, options).unwrap();
+    world.start(2);
+    call_answered(&mut world, port, replies);
+    world.run(2 * SECONDS);
+    for uid in 20..220 {
+        let mut other = Trickler::new(&mut world, port, uid);
+        begin(&mut world, port, &mut other, 1);
+    }
+    assert_eq!(world.host(1).endpoint.account().pending, 200);
+    call_answered(&mut world, port, replies);
+    let calls: Vec<_> = (0..200).map(|_| world.call(2, port, b"mine", 10 * SECONDS)).collect();
+    world.run(5 * MS);
+    assert_eq!(world.host(1).endpoint.requests_waiting(port), calls.len());
+}

@@ -49,6 +49,31 @@ fn a_costly_read_is_answered_alone_and_after_the_cheap_ones() {
 }
 
 #[test]
+fn a_costly_read_of_an_address_that_has_shown_a_right_waits_for_one_stranger_in_nine() {
+    let mut made = Made::of(&[1, 2]);
+    let of = |index: u32, is_stranger| Request { is_stranger, ..read(index, index as u8) };
+    let search = |index, is_stranger| Request { payload: "search".into(), ..of(index, is_stranger) };
+    (1..=20).for_each(|index| made.replica(1).handle_request(NOW, search(index, true)));
+    made.carry_all_out();
+    made.replica(1).handle_request(NOW, of(21, true));
+    (31..=40).for_each(|index| made.replica(1).handle_request(NOW, search(index, false)));
+    let (mut order, all): (Vec<u32>, Vec<u32>) = (Vec::new(), (1..=40).collect());
+    for _ in 0..40 {
+        made.carry_all_out();
+        let answered = all.iter().filter(|index| made.answer(**index).is_some() && !order.contains(index));
+        let answered: Vec<u32> = answered.copied().collect();
+        order.extend(answered);
+        made.replica(1).handle_timeout(NOW);
+    }
+    let place = |index| order.iter().position(|answered| *answered == index).unwrap();
+    let before = |last| order[..place(last)].iter().filter(|index| **index <= 21).count();
+    assert!(before(31) <= 1 && before(38) <= 1 && before(40) <= 2, "{order:?}");
+    // Of strangers too the cheap read goes first.
+    assert!(place(21) < place(3), "{order:?}");
+    assert_eq!(order.len(), 31);
+}
+
+#[test]
 fn a_repeat_that_the_state_refuses_is_ordered_at_the_services_own_quality() {
     let mut made = Made::of(&[1, 2]);
     made.replica(1).settings.durability = Durability::HeldByMajority;

@@ -8,6 +8,7 @@ use super::answered::Known;
 use super::budget::{FIRST_SLOTS, Place, SLOTS_AT_ONCE_MAX};
 use super::session::{Asked, Kept, Receiving, Session, Slot, State};
 use super::sessions::SessionId;
+use super::strangers::Asker;
 use crate::identity::{Port, Uid};
 use crate::planted::{Planted, Probe};
 use crate::rpc::agreement::{Closed, Pair};
@@ -254,7 +255,7 @@ impl Server {
         common.counters.rejected += 1;
         let attempt = Attempt { to: id.client, ..attempt };
         let Some(session) = self.sessions.get(id) else { return };
-        let grant = self.grant(session.source, 0);
+        let grant = self.grant(session.source, session.in_progress);
         common.post_to(To::Client(id), Frame::Reject { attempt, grant, reason });
     }
 
@@ -284,7 +285,8 @@ impl Server {
             common.counters.rejected += 1;
             return self.settle(id, attempt.slot, State::Rejected(Rejection::NotServed));
         };
-        let is_stranger = service.strangers.has(now, source);
+        let asker = service.strangers.ask(now, source);
+        let (is_entitled, is_stranger) = (asker == Asker::Entitled, asker == Asker::Stranger);
         let mut place = match is_stranger {
             false => service.place_for(common, source, of_life),
             true => service.place_for_stranger(now, source, matches!(payload, Payload::Whole(_))),
@@ -296,7 +298,7 @@ impl Server {
             common.counters.rejected += 1;
             return self.settle(id, attempt.slot, State::Rejected(Rejection::Busy));
         };
-        let asked = Asked { port, call, finished_below, hops, again, place, deadline, wishes };
+        let asked = Asked { port, call, finished_below, hops, again, place, is_entitled, deadline, wishes };
         let state = match payload {
             Payload::Whole(bytes) => return self.queue(id, attempt, asked, bytes),
             Payload::Parts { total, .. } if total > self.request_bytes_max(port) => {
@@ -350,7 +352,7 @@ impl Server {
     }
 
     fn queue(&mut self, id: SessionId, attempt: Attempt, asked: Asked, bytes: bytes::Bytes) {
-        let (port, is_favoured) = (asked.port, asked.place != Place::OfStranger);
+        let (port, is_entitled) = (asked.port, asked.is_entitled);
         self.change(id, attempt.slot, State::Queued(asked, bytes));
         let Some(source) = self.sessions.get(id).map(|session| session.source) else { return };
         let Some(service) = self.services.get_mut(port) else { return };
@@ -364,7 +366,7 @@ impl Server {
             });
             self.budget.queued -= before - service.queue.len();
         }
-        service.queue.push(source, (id, attempt.slot, attempt.number), is_favoured);
+        service.queue.push(source, (id, attempt.slot, attempt.number), is_entitled);
         self.budget.queued += 1;
     }
 

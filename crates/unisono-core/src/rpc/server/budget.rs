@@ -57,8 +57,8 @@ pub(super) struct Budget {
     pub(super) queued: usize,
     /// Requests that wait, are incomplete or are being worked on.
     pub(super) pending: usize,
-    /// Source addresses of sessions with requests in progress.
-    pub(super) busy_sources: usize,
+    /// Source addresses of sessions with requests in progress: those that are not entitled, and those that are.
+    pub(super) busy_sources: [usize; 2],
     /// What all clients have, and those at addresses that are entitled.
     pub(super) of_all: Held,
     pub(super) of_entitled: Held,
@@ -100,7 +100,8 @@ impl Server {
                 if session.in_progress == 0
                     && let Some(of_source) = self.sources.get_mut(&source)
                 {
-                    budget.busy_sources += usize::from(of_source.busy_sessions == 0);
+                    budget.busy_sources[usize::from(of_source.is_entitled)] +=
+                        usize::from(of_source.busy_sessions == 0);
                     of_source.busy_sessions += 1;
                 }
                 session.in_progress += 1;
@@ -111,7 +112,8 @@ impl Server {
                     && let Some(of_source) = self.sources.get_mut(&source)
                 {
                     of_source.busy_sessions -= 1;
-                    budget.busy_sources -= usize::from(of_source.busy_sessions == 0);
+                    budget.busy_sources[usize::from(of_source.is_entitled)] -=
+                        usize::from(of_source.busy_sessions == 0);
                 }
             }
             _ => {}
@@ -162,13 +164,19 @@ impl Server {
     }
 
     /// Returns the grant of a client of this address: its requests in progress plus a fair share of what the queues still take,
-    /// besides incomplete requests, which have places of their own; and the load. The addresses that have requests in progress share equally, and so do the lives of each: lives are free. The
-    /// share is at least one if there is any place: a client with requests that are held for long would not get on with none.
+    /// besides incomplete requests, which have places of their own; and the load. The addresses that have requests in progress share
+    /// equally, and so do the lives of each: lives are free. Entitled addresses share as if there were no others, of which there may
+    /// be thousands. The share is at least one if there is any place: a client with requests that are held for long would not get on
+    /// with none.
     pub(super) fn grant(&self, source: Source, in_progress: u16) -> Grant {
         let whole = self.budget.pending.saturating_sub(self.incomplete.len());
         let left = self.budget.queues_max.saturating_sub(whole);
-        let lives = self.sources.get(&source).map_or(0, |of_source| of_source.busy_sessions);
-        let share = left / self.budget.busy_sources.max(1) / lives.max(1);
+        let of_source = self.sources.get(&source);
+        let lives = of_source.map_or(0, |of_source| of_source.busy_sessions);
+        let [others, entitled] = self.budget.busy_sources;
+        let is_entitled = of_source.is_some_and(|of_source| of_source.is_entitled);
+        let busy = if is_entitled { entitled } else { others + entitled };
+        let share = left / busy.max(1) / lives.max(1);
         let share = share.max(left.min(1)) + usize::from(in_progress);
         Grant {
             slots: share.clamp(1, SLOTS_MAX) as u16,

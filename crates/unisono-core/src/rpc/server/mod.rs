@@ -344,7 +344,7 @@ impl Server {
             port,
             client: session.client,
             source,
-            is_stranger: place == Place::OfStranger,
+            is_stranger: !asked.is_entitled,
             call: asked.call,
             finished_below: asked.finished_below,
             hops,

@@ -132,6 +132,8 @@ pub(in crate::rpc) struct Asked {
     pub(in crate::rpc) hops: u8,
     pub(in crate::rpc) again: bool,
     pub(super) place: Place,
+    /// True if its address had lately shown a right when it asked.
+    pub(super) is_entitled: bool,
     pub(in crate::rpc) deadline: Time,
     pub(in crate::rpc) wishes: Option<Box<Wishes>>,
 }

@@ -101,6 +101,10 @@ impl Server {
         }
         of_source.is_entitled = is_entitled;
         of_source.too_few_give_way = Default::default();
+        if of_source.busy_sessions > 0 {
+            self.budget.busy_sources[usize::from(!is_entitled)] -= 1;
+            self.budget.busy_sources[usize::from(is_entitled)] += 1;
+        }
         match is_entitled {
             true => self.budget.of_entitled += of_source.held,
             false => self.budget.of_entitled -= of_source.held,

@@ -13,6 +13,17 @@ const ENTITLED_FOR: Duration = Duration::from_secs(60);
 /// For this long after a request of an entitled address all others are strangers.
 const ENTITLED_ASK_WITHIN: Duration = Duration::from_secs(1);
 
+/// What a service knows of an address that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// It has lately shown a right.
+    Entitled,
+    /// It has not, and none asks that has.
+    Newcomer,
+    /// It has not, while others ask that have.
+    Stranger,
+}
+
 #[derive(Debug)]
 pub(super) struct Strangers {
     /// Addresses whose requests have lately shown a right: they got a reply, and no denial, or were let on for their beginnings.
@@ -51,14 +62,14 @@ impl Strangers {
         self.entitled.add(now, source)
     }
 
-    /// True if this address, which asks now, has shown no right while others ask that have.
+    /// Returns what is known of this address, which asks now.
     #[inline]
-    pub(super) fn has(&mut self, now: Time, source: Source) -> bool {
+    pub(super) fn ask(&mut self, now: Time, source: Source) -> Asker {
         if self.entitled.has(now, source) {
             self.entitled_at = Some(now);
-            return false;
+            return Asker::Entitled;
         }
-        self.entitled_ask(now)
+        if self.entitled_ask(now) { Asker::Stranger } else { Asker::Newcomer }
     }
 
     /// True if this address has shown a right lately, and not too long ago.
