@@ -84,8 +84,10 @@ impl Promise for NoOracle {
         let timelines = history.timelines()?;
         for (replied, timeline) in history.judged(timelines) {
             let Some(request) = &replied.request else { continue };
-            // What a command meets is the state before it.
-            let number = match timeline.number_of(replied.operation.name) {
+            // What a command meets is the state before it; or, of one that a server refused before it was ordered, that server's,
+            // whatever another one did.
+            let number = timeline.number_of(replied.operation.name);
+            let number = match number.filter(|_| !history.was_told_apart(timeline, &replied)) {
                 Some(number) => number - 1,
                 None => replied.reply.number,
             };
@@ -101,7 +103,7 @@ impl Promise for NoOracle {
 #[cfg(test)]
 mod tests {
     use super::super::at_end::AtEnd;
-    use super::super::fixture::{Fixture, lookup};
+    use super::super::fixture::{Fixture, lookup, make};
     use super::*;
     use unisono_table::{Check, ObjectNumber, Place};
 
@@ -131,5 +133,33 @@ mod tests {
         SPOILS
             .iter()
             .for_each(|spoil| history_with(Reason::Denied, *spoil).bad(AtEnd::<NoOracle>::default()));
+    }
+
+    /// One server says what is wrong with a command for a directory, and another one executes it when the directory is gone.
+    fn told_apart(hostile: bool) -> Fixture {
+        let mut fixture = Fixture::founded();
+        if hostile {
+            fixture.is_hostile();
+        }
+        // Something to judge.
+        let spoiled = SPOILS[0](fixture.root());
+        fixture.query(lookup(&Place::of(spoiled))).ok();
+        let place = fixture.place("d");
+        fixture.command(make(&place));
+        let Ok(Answer::Looked(looked)) = fixture.query(lookup(&place)) else { panic!() };
+        let delete = Command::DeleteFile { place: Place::of(looked[0].expect("it is there").capability) };
+        let refusal = fixture.refusal(&delete);
+        assert_eq!(refusal.result, Err(Reason::NotAFile.into()));
+        fixture.command(Command::DeleteDirectory { place });
+        let id = fixture.begin(delete);
+        fixture.apply(id);
+        fixture.end(id, &refusal);
+        fixture
+    }
+
+    #[test]
+    fn judges_what_a_hostile_client_is_refused_by_one_server_by_that_servers_state() {
+        told_apart(true).good(AtEnd::<NoOracle>::default());
+        told_apart(false).bad(AtEnd::<NoOracle>::default());
     }
 }
