@@ -79,7 +79,7 @@ impl Opening<'_> {
     /// True if a member of the group answers and the group admits this process. A group that a reset holds up gets 4 s
     /// to end that reset. A group that is halted for longer admits no process: then this process founds the
     /// service anew, because the founder of a group whose other members still answer must be able to start again.
-    fn is_there(&self, options: &Options) -> bool {
+    pub(crate) fn is_there(&self, options: &Options) -> bool {
         while options.lacks_address() {
             thread::sleep(LOOKS_EVERY);
         }
@@ -98,20 +98,26 @@ impl Opening<'_> {
     }
 
     /// Tells that this process founds a service anew whose members answer, and why.
-    pub(crate) fn tell_of_founding(&self, options: &Options) {
+    fn tell_of_founding(&self, options: &Options) {
         let reason = look::no_commands(self.name, options, self.settings);
         tell(format_args!("{reason}; this process founds it anew"));
     }
 
-    /// Waits until the commands that are left in a group without a vote have left it, or for [`LEAVERS_WITHIN`]: a founder that
-    /// has ordered nothing gives way to a group that has.
-    pub(crate) fn wait_for_leavers(&self, options: &Options) {
+    /// Waits until commands that have no vote have left a group that stands still, at most for [`LEAVERS_WITHIN`]: a founder that
+    /// has ordered nothing gives way to a group that has. Returns how the service is entered then: a group that goes on is joined.
+    pub(crate) fn founding_after_leavers(&self, options: &Options) -> Founding {
+        self.tell_of_founding(options);
         let until = Instant::now() + LEAVERS_WITHIN;
-        while unisono::look(self.name, options, LOOK).is_ok_and(|report| !report.primary)
-            && Instant::now() < until
-        {
+        while let Ok(report) = unisono::look(self.name, options, LOOK) {
+            if report.primary {
+                return Founding::Join;
+            }
+            if Instant::now() >= until {
+                break;
+            }
             thread::sleep(LOOKS_EVERY);
         }
+        Founding::Create
     }
 
     /// Waits until the copy has the state.

@@ -33,8 +33,12 @@ struct Holder(Child);
 
 impl Holder {
     fn start(group: &str, script: &str) -> Holder {
+        Holder::start_with(group, &[], script)
+    }
+
+    fn start_with(group: &str, options: &[&str], script: &str) -> Holder {
         let mut holder = command();
-        holder.args(under(group, "door", &[], script)).stdin(Stdio::null());
+        holder.args(under(group, "door", options, script)).stdin(Stdio::null());
         Holder(holder.stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -405,14 +409,13 @@ fn a_server_started_again_after_it_left_in_order_has_its_vote_without_a_name() {
     assert_eq!(waiter.end_unheard(), Some(0));
 }
 
-#[test]
-fn a_server_without_the_vote_of_one_that_left_founds_the_locks_anew() {
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
+/// Lets the only server leave in order while a command waits, and starts another one, which has no vote. Returns the command and
+/// the other one, once that says that it founds the locks anew.
+fn followed(group: &str, folder: &Folder) -> (Holder, Background) {
     let mut keeper = keep(group);
     let _holder = Holder::start(group, &folder.script("holder"));
     left(&folder.path("holder"));
-    let mut waiter = Holder::start(group, "true");
+    let mut waiter = Holder::start_with(group, &["--timeout", "50s"], "true");
     let _said = waiter.in_line();
     keeper.signal(Signal::TERM);
     assert_eq!(keeper.end(), Some(0));
@@ -420,8 +423,42 @@ fn a_server_without_the_vote_of_one_that_left_founds_the_locks_anew() {
         [&["lock", group, "--serve", "--create", "--name", "other"], &LOOKS_LONG[..], &WATCHFUL].concat();
     let mut other = Background::start_heard(&other);
     other.until_said("this process founds it anew");
-    other.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    (waiter, other)
+}
+
+/// Returns the number of members when this server begins to serve.
+fn members_of(server: &mut Background) -> serde_json::Value {
+    server.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
+    server.seen.iter().find(|line| line["event"] == "serving").unwrap()["members"].clone()
+}
+
+#[test]
+fn a_server_without_the_vote_of_one_that_left_founds_the_locks_anew() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let (waiter, mut other) = followed(group, &folder);
+    assert_eq!(members_of(&mut other), 1);
     assert_eq!(waiter.end_unheard(), Some(0));
+}
+
+#[test]
+fn a_server_founds_no_locks_beside_one_that_comes_back_meanwhile() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let (waiter, mut other) = followed(group, &folder);
+    let _keeper = keep(group);
+    assert_eq!(waiter.end_unheard(), Some(0));
+    assert!(members_of(&mut other).as_u64() > Some(1), "{:?}", other.seen);
+}
+
+#[test]
+fn a_second_server_on_a_host_joins_the_first_although_neither_has_a_name() {
+    let _alone = alone();
+    let group = &group("lock");
+    let first = serve(group, &["--create"]);
+    let second = serve(group, &[&LOOKS_LONG[..], &["--create"]].concat());
+    assert_ne!(first.seen[0]["name"], second.seen[0]["name"]);
+    assert_eq!(second.seen[0]["members"], 2, "{:?}", second.seen);
 }
 
 /// Starts three processes that keep the locks of a group together.

@@ -1,16 +1,16 @@
 //! Waits for a lock, as `unisono lock GROUP NAME` does: joins the processes that keep the locks, and waits in line.
 //!
-//! A process that waits without a limit goes from a group that carries out no commands to another one of its name. Otherwise it
-//! would wait for ever beside a process that kept the locks alone, died, and founded them anew.
+//! A process that waits goes from a group that carries out no commands to another one of its name. Otherwise it would wait for ever
+//! beside a process that kept the locks alone, died, and founded them anew.
 
-use super::Present;
+use super::{FAREWELL, Present};
 use crate::look;
 use crate::opening::{LOOK, LOOKS_EVERY, Opening, SHORT_OPENING, WhileHalted};
 use crate::output::visible;
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono::Options;
@@ -19,9 +19,9 @@ use unisono::replica::{Founding, ReplicaEnd, ReplicaError, ReplicaOptions, Repli
 
 /// Least time for which a process whose wait has a limit waits for a group that carries out no commands: 2 s.
 const HALTED_WITHIN: Duration = Duration::from_secs(2);
-
-/// A process that waits without a limit leaves a group that has carried out no commands for this long, 10 s.
+/// A process that waits in line leaves a group that has carried out no commands for this long, 10 s.
 const LEAVES_AFTER: Duration = Duration::from_secs(10);
+
 /// What this process asks for.
 pub(super) struct Claim {
     pub(super) group: String,
@@ -36,22 +36,27 @@ pub(super) struct Claim {
 impl Claim {
     /// Joins the processes that keep the locks, and waits in line, if need be of one group after another.
     pub(super) fn acquire(self) -> Result<Held, Problem> {
+        let mut line = Line { timeout: self.timeout, until: None };
         loop {
             let service = self.service.get();
-            if let Some(held) = self.acquire_of(&service)? {
-                return Ok(held);
+            let acquired = match self.waits {
+                true => unless_it_leaves(&service, || self.acquire_of(&service, &mut line)),
+                false => Some(self.acquire_of(&service, &mut line)),
+            };
+            if let Some(acquired) = acquired {
+                return acquired;
             }
-            self.wait_for_group();
+            self.wait_for_group(&line)?;
             self.service.set(enter(&self.group, &self.options)?);
         }
     }
 
-    /// Waits in line for the lock of this service. `None` if this process has left it and there may be another.
-    fn acquire_of(&self, service: &LockService) -> Result<Option<Held>, Problem> {
+    /// Waits in line for the lock of this service.
+    fn acquire_of(&self, service: &LockService, line: &mut Line) -> Result<Held, Problem> {
         let Claim { group, lock, .. } = self;
-        let while_halted = match self.timeout {
+        let while_halted = match line.rest() {
             _ if !self.waits => WhileHalted::Within(HALTED_WITHIN),
-            Some(timeout) => WhileHalted::Within(timeout.max(HALTED_WITHIN)),
+            Some(rest) => WhileHalted::Within(rest.max(HALTED_WITHIN)),
             None => WhileHalted::Endless(visible(lock).into_owned()),
         };
         let opening = Opening {
@@ -66,16 +71,14 @@ impl Claim {
         };
         opening.wait(service.replica(), &self.options)?;
         let _waiting = progress::tell_if_long(SHORT_OPENING, self.words_of_line(service));
-        let acquired = match self.timeout {
+        line.begin();
+        let acquired = match line.rest() {
             _ if !self.waits => service.try_acquire(lock),
-            Some(timeout) => service.acquire_within(lock, timeout),
-            None => match acquire_or_leave(service, lock) {
-                Some(acquired) => acquired,
-                None => return Ok(None),
-            },
+            Some(rest) => service.acquire_within(lock, rest),
+            None => service.acquire(lock),
         };
         let (lock, group) = (visible(lock), visible(group));
-        acquired.map(Some).map_err(|failure| match failure {
+        acquired.map_err(|failure| match failure {
             NotAcquired::Refused(LockRefusal::Held) => Problem::failed(format!(
                 "{lock} is held{}: nothing was run",
                 holder(service, &self.lock).map_or(String::new(), |holder| format!(" by {holder}"))
@@ -97,15 +100,20 @@ impl Claim {
     }
 
     /// Waits until the group carries out commands again, or one of its name does.
-    fn wait_for_group(&self) {
+    fn wait_for_group(&self, line: &Line) -> Result<(), Problem> {
         let (shown, lock) = (visible(&self.group).into_owned(), visible(&self.lock).into_owned());
         let advice = super::advice(&self.group, &self.settings);
-        let _waiting = progress::tell_if_long(SHORT_OPENING, move || {
-            format!("waiting for {lock}: no member of {shown} carries out commands; {advice} …")
-        });
+        let words = format!("no member of {shown} carries out commands; {advice}");
+        let late = words.clone();
+        let _waiting =
+            progress::tell_if_long(SHORT_OPENING, move || format!("waiting for {lock}: {words} …"));
         while !unisono::look(&self.group, &self.options, LOOK).is_ok_and(|report| report.primary) {
+            if line.rest().is_some_and(|rest| rest.is_zero()) {
+                return Err(Problem::not_primary(format!("{late}: nothing was run")));
+            }
             thread::sleep(LOOKS_EVERY);
         }
+        Ok(())
     }
 
     /// Returns what tells, at the time it is called, what this process waits for.
@@ -128,15 +136,35 @@ impl Claim {
     }
 }
 
-/// Waits in line for a lock. `None` if this process has left its group, because that carried out no commands for
-/// [`LEAVES_AFTER`] or gave way to another one.
-fn acquire_or_leave(service: &LockService, lock: &str) -> Option<Result<Held, NotAcquired>> {
+/// The time that this process is in line, with all groups.
+struct Line {
+    timeout: Option<Duration>,
+    /// When it ends; `None` before it has begun, and without a limit.
+    until: Option<Instant>,
+}
+
+impl Line {
+    fn begin(&mut self) {
+        self.until = self.until.or_else(|| Instant::now().checked_add(self.timeout?));
+    }
+
+    /// Returns what is left of the limit.
+    fn rest(&self) -> Option<Duration> {
+        let rest = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        rest.or(self.timeout)
+    }
+}
+
+/// Returns what `acquire` does; `None` if this process has left the group meanwhile, because that carried out no commands for
+/// [`LEAVES_AFTER`], or has ended because the group gave way to another one.
+fn unless_it_leaves<T>(service: &LockService, acquire: impl FnOnce() -> T) -> Option<T> {
     thread::scope(|scope| {
-        let (ends, over) = mpsc::channel();
-        let watch = scope.spawn(move || leave_if_halted(service, &over));
-        let acquired = service.acquire(lock);
-        drop::<Sender<()>>(ends);
-        let has_left = watch.join().unwrap_or(false) || gave_way(service);
+        let (ends, over) = mpsc::channel::<()>();
+        // Without this thread it waits on.
+        let watch = thread::Builder::new().spawn_scoped(scope, move || leave_if_halted(service, &over));
+        let acquired = acquire();
+        drop(ends);
+        let has_left = watch.is_ok_and(|watch| watch.join().unwrap_or(false)) || gave_way(service);
         (!has_left).then_some(acquired)
     })
 }
@@ -147,7 +175,7 @@ fn leave_if_halted(service: &LockService, over: &Receiver<()>) -> bool {
     while over.recv_timeout(LOOKS_EVERY) == Err(RecvTimeoutError::Timeout) {
         halted = is_halted(service).then(|| halted.unwrap_or_else(Instant::now));
         if halted.is_some_and(|since| since.elapsed() >= LEAVES_AFTER) {
-            service.end(Duration::ZERO);
+            service.end(FAREWELL);
             return true;
         }
     }

@@ -22,6 +22,7 @@ use unisono::locks::{Held, LockService, LockStanding};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
+
 /// What the main thread waits for.
 enum News {
     /// This process received a signal.

@@ -2,6 +2,7 @@
 
 use super::{FAREWELL, Lock, Present};
 use crate::connection;
+use crate::form;
 use crate::opening::{LOOK, LOOKS_EVERY, Opening, RESET_WITHIN, WhileHalted};
 use crate::output::{self, Output, several, visible};
 use crate::problem::Problem;
@@ -15,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use unisono::locks::LockService;
 use unisono::replica::{Founding, Notice, ReplicaEnd, ReplicaOptions, ReplicaState};
-use unisono::{GroupConfig, Name, Options, Quorum, SlowMember};
+use unisono::{GroupConfig, Name, Options, Quorum, Report, SlowMember};
 
 /// What happens to a slow member by default: after 10 s the others go on without it.
 const SLOW_MEMBER: SlowMember = SlowMember::ExcludeAfter(Duration::from_secs(10));
@@ -42,7 +43,6 @@ pub(super) fn run(
     };
     connection::warn_of_no_key(options);
     connection::tell_of_no_address(options);
-    let options = &with_lasting_name(command, options);
     let opening = Opening {
         name: group,
         create: command.create,
@@ -53,7 +53,12 @@ pub(super) fn run(
         while_halted: WhileHalted::AsForState,
         settings,
     };
-    let (founding, members_min) = opening.founding_unless_there(options);
+    let lasting = with_lasting_name(command, options);
+    let (founding, members_min) = opening.founding_unless_there(&lasting);
+    let options = match founding {
+        Founding::Join if has_live_namesake(group, &lasting, settings) => options,
+        _ => &lasting,
+    };
     // Only processes that keep the locks count in a quorum. Processes that hold locks come and go.
     let quorum = match command.create {
         true => Quorum::MajorityOfNamed(vec![options.name.clone()]),
@@ -68,16 +73,23 @@ pub(super) fn run(
         LockService::begin(group, founding, how, options, notices(&leaves))
             .map_err(|error| opening.problem(error, options))
     };
+    let joins_another = command.create && founding == Founding::Join;
     let present = Present::new(begin(founding)?);
     end_on_interrupt(&present, &leaves)?;
-    opening.wait(present.get().replica(), options)?;
-    // The group that it joined may lack its founder, and be without a vote for ever.
-    while command.create && !goes_on(&present.get(), group, options) {
-        opening.tell_of_founding(options);
-        present.get().end(Duration::ZERO);
-        opening.wait_for_leavers(options);
-        present.set(begin(Founding::Create)?);
-        opening.wait(present.get().replica(), options)?;
+    let opened = opening.wait(present.get().replica(), options);
+    // The group may lack its founder: then this process has no vote, or is not admitted, for ever.
+    let stands_still = joins_another
+        && match opened {
+            Ok(()) => stays_halted(&present.get(), group, options),
+            Err(_) => !opening.is_there(options),
+        };
+    match stands_still {
+        false => opened?,
+        true => {
+            present.get().end(FAREWELL);
+            present.set(begin(opening.founding_after_leavers(options))?);
+            opening.wait(present.get().replica(), options)?;
+        }
     }
     let service = present.get();
     let foreign = service.clone();
@@ -97,18 +109,27 @@ fn with_lasting_name(command: &Lock, options: &Options) -> Options {
     Options { name: lasting.unwrap_or_else(|| options.name.clone()), ..options.clone() }
 }
 
-/// True if the group of this copy carries out commands, or does so within [`RESET_WITHIN`]. A copy that has just entered learns
-/// of a halt a moment later than a member tells that asks.
-fn goes_on(service: &LockService, group: &str, options: &Options) -> bool {
+/// True if the group of this copy carries out no commands for [`RESET_WITHIN`]. A member that is asked tells it a moment before the
+/// copy that has just entered learns it.
+fn stays_halted(service: &LockService, group: &str, options: &Options) -> bool {
     let until = Instant::now() + RESET_WITHIN;
     loop {
-        let stands_still = unisono::look(group, options, LOOK).is_ok_and(|report| !report.primary);
-        match stands_still || service.replica().status().state == ReplicaState::Halted {
-            false => return true,
-            true if Instant::now() >= until => return false,
+        let replica = service.replica();
+        let is_own =
+            |report: &Report| report.members.iter().any(|report| Some(report.member.uid) == replica.me());
+        let asked = unisono::look(group, options, LOOK).ok().filter(is_own);
+        let is_halted = replica.status().state == ReplicaState::Halted;
+        match is_halted || asked.is_some_and(|report| !report.primary) {
+            false => return false,
+            true if Instant::now() >= until => return true,
             true => thread::sleep(LOOKS_EVERY),
         }
     }
+}
+
+/// True if a process that has the name of this host already answers in the group.
+fn has_live_namesake(group: &str, options: &Options, settings: &Settings) -> bool {
+    form::namesake(group, options, settings).is_some_and(|namesake| !namesake.is_of_halted)
 }
 
 fn end_on_interrupt(present: &Present, leaves: &Arc<AtomicBool>) -> anyhow::Result<()> {
