@@ -441,13 +441,13 @@ impl Request {
         matches!(beginning, [VERSION, 1 | 2, LOOKUP, ..])
     }
 
-    /// Returns the places of a [lookup](Request::is_lookup) with these bytes; `None` if it is none of this version. Paths of which
-    /// the capability is not `proved` are passed over, if they have some names: what is at their end does not matter.
+    /// Returns the places of a [lookup](Request::is_lookup) with these bytes; `None` if they cannot be read. Paths of several names
+    /// of which the capability is not `proved` are passed over: what is at their end does not matter.
     pub(crate) fn places_of_lookup(
         bytes: &Bytes,
         proved: impl Fn(&Capability) -> bool,
     ) -> Option<Vec<Place>> {
-        let mut from = Reader::new(bytes.slice(3..));
+        let mut from = Reader::new(bytes.slice(3.min(bytes.len())..));
         let (mut names_left, count) = (SET_NAMES_MAX, count_of_set(&mut from)?);
         let places = from.many(count, |from| {
             let capability = Capability::read(from)?;

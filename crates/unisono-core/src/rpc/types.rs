@@ -157,7 +157,8 @@ pub struct Request {
     pub client: Uid,
     /// The client's address, as shares count it. Lives of clients are free, addresses are not.
     pub source: Source,
-    /// True if no request from that address has lately shown a right: the service has denied all of them, or has not answered any.
+    /// True if no request from that address has lately shown a right: the service has denied all of them, or has not answered any. Also
+    /// while no address asks that has.
     pub is_stranger: bool,
     /// Number of the call; the same if the call was passed on, or is repeated after a server's death.
     pub call: CallNumber,

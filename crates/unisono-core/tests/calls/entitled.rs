@@ -195,3 +195,14 @@ fn an_address_that_has_shown_a_right_has_many_calls_under_way_beside_many_others
     world.run(5 * MS);
     assert_eq!(world.host(1).endpoint.requests_waiting(port), calls.len());
 }
+
+#[test]
+fn a_large_request_whose_beginning_showed_a_right_is_of_no_stranger() {
+    let (mut world, port) = looking();
+    world.call(ELSEWHERE, port, &vec![5; 1 << 20], 10 * SECONDS);
+    let (beginning, now) = (next_of(&mut world, ELSEWHERE), world.now);
+    assert!(beginning.is_stranger && beginning.whole_bytes.is_some());
+    world.host(1).endpoint.go_on(now, beginning.id, true);
+    let whole = next_of(&mut world, ELSEWHERE);
+    assert!(whole.whole_bytes.is_none() && !whole.is_stranger);
+}

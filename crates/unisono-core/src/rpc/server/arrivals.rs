@@ -395,8 +395,11 @@ impl Server {
             return;
         };
         if incoming.is_whole() {
-            let (asked, request) = (asked.clone(), incoming.take_bytes());
+            let (mut asked, request) = (asked.clone(), incoming.take_bytes());
             common.probe(Probe::RequestPutTogether);
+            // Its beginning may have shown a right, or another request since.
+            let source = self.sessions.get(id).map(|session| session.source);
+            asked.is_entitled |= source.is_some_and(|source| self.is_entitled(source));
             self.queue(id, attempt, asked, request);
             self.tell(id, attempt.slot);
         } else {

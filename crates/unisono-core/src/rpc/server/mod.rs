@@ -96,7 +96,8 @@ pub(super) struct Server {
 struct Service {
     prover: Box<dyn PortProver>,
     options: ServeOptions,
-    /// Requests that wait: session, slot and attempt number. Those of strangers wait behind the others.
+    /// Requests that wait: session, slot and attempt number. Those of addresses that have shown no right wait behind the
+    /// others.
     queue: FavouredFirst<(SessionId, u16, u64)>,
     strangers: Strangers,
     /// Large requests whose beginnings wait to be looked at, likewise.
