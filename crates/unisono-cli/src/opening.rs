@@ -23,11 +23,11 @@ pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
 const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
 /// Time for an answer of any member, and time between questions, while the group takes long to admit this process.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
-/// A reset that has taken this long, 4 s, finds no quorum, and a group that has lacked members for so long does not get them:
-/// joiners wait no longer either.
+/// Maximum time that a process which may found the service waits for a group that stands still: 4 s. A reset that finds its
+/// quorum takes less, and joiners wait no longer either.
 pub(crate) const RESET_WITHIN: Duration = Duration::from_secs(4);
-/// Maximum time for which a founder waits until others have left a group that stands still: 15 s. Commands that wait for a lock
-/// stay in one for 10 s.
+/// Maximum time that a founder waits until commands have left a group that stands still: 15 s. A command that waits for a lock
+/// leaves such a group after 10 s.
 const LEAVERS_WITHIN: Duration = Duration::from_secs(15);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
@@ -103,8 +103,9 @@ impl Opening<'_> {
         tell(format_args!("{reason}; this process founds it anew"));
     }
 
-    /// Waits until commands that have no vote have left a group that stands still, at most for [`LEAVERS_WITHIN`]: a founder that
-    /// has ordered nothing gives way to a group that has. Returns how the service is entered then: a group that goes on is joined.
+    /// Waits until commands, which have no vote, have left a group that stands still, at most for [`LEAVERS_WITHIN`]: a founder
+    /// that has ordered nothing gives way to a group that has. Returns how this process enters the service then: it joins a group
+    /// that goes on.
     pub(crate) fn founding_after_leavers(&self, options: &Options) -> Founding {
         self.tell_of_founding(options);
         let until = Instant::now() + LEAVERS_WITHIN;

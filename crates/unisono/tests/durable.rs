@@ -445,9 +445,9 @@ fn answers_survive_kills_of_any_and_all_and_pauses_of_each_under_load() {
     });
 }
 
-/// Most datagrams of a command, by servers and caller. With an announcement of each server in the order they were 25. They
-/// are 7 where nothing is beside, and 9 to 12 beside other tests on two processors, where fewer find company: a bound of
-/// 10 failed there.
+/// Maximum number of datagrams of one command, of servers and caller. A command takes 7 on an idle machine, and 9 to 12 beside
+/// other tests on two processors, where fewer notes go with another datagram. With an announcement of each server in the order it
+/// took 25.
 const DATAGRAMS_MAX: f64 = 16.0;
 /// Commands whose datagrams are counted.
 const COUNTED: u64 = 300;

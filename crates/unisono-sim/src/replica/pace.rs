@@ -1,5 +1,5 @@
 //! How a service on disk keeps its pace under full load: beside a server whose disk is slow, and beside one that comes back.
-//! And how few datagrams one command takes.
+//! One test counts the datagrams of a command.
 //!
 //! Time is simulated, so that the figures are the same on every machine. Processors take no time here: what is measured is
 //! who waits for which disk, and for which message.
@@ -17,11 +17,11 @@ use unisono_core::replica::disk::DiskDurability;
 const JOB_TAKES: Duration = Duration::from_millis(2);
 const SLOW_JOB_TAKES: Duration = Duration::from_millis(50);
 
-/// The same of a fast disk, which is done in little more time than a message takes.
+/// Time that each job of a fast disk takes: 0.2 ms, where a message takes 0.06 ms.
 const FAST_JOB_TAKES: Duration = Duration::from_micros(200);
 
-/// Most datagrams of a command of one client that waits for each, with those that depend on time alone, such as heartbeats.
-/// They are 9.0. The slower the disks, the more: less of what servers tell each other finds company.
+/// Maximum number of datagrams of one command, heartbeats included, where one client has one command under way. It takes 9.0.
+/// With slower disks it takes more, because fewer notes go with another datagram.
 const DATAGRAMS_MAX: f64 = 9.3;
 
 /// Three servers that clients keep busy.
