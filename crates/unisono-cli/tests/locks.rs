@@ -409,6 +409,41 @@ fn a_server_started_again_after_it_left_in_order_has_its_vote_without_a_name() {
     assert_eq!(waiter.end_unheard(), Some(0));
 }
 
+#[test]
+fn the_next_command_begins_when_the_one_before_has_ended_although_the_halted_group_goes_on_at_once() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let mut keeper = keep(group);
+    // It takes until SIGKILL.
+    let first = Holder::start(group, &format!("trap '' TERM; {}", folder.script("first")));
+    let (_, processes) = left(&folder.path("first"));
+    // Fails if the shell or its child is there, other than as a zombie.
+    let stats: Vec<String> = processes.iter().map(|process| format!("/proc/{process}/stat")).collect();
+    let mut second = Holder::start(group, &format!("! grep -shqv ') Z ' {}", stats.join(" ")));
+    let _said = second.in_line();
+    keeper.signal(Signal::TERM);
+    assert_eq!(keeper.end(), Some(0));
+    let _again = keep(group);
+    let (status, said) = first.end();
+    assert!(status == Some(1) && said.contains("is halted"), "{said}");
+    assert_eq!(second.end_unheard(), Some(0), "the commands overlap");
+}
+
+#[test]
+fn a_server_that_finds_a_halted_group_with_a_server_without_a_vote_says_so_and_ends() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut keeper = keep(group);
+    let _second = serve(group, &[&LOOKS_LONG[..], &["--create", "--name", "second"]].concat());
+    keeper.signal(Signal::TERM);
+    assert_eq!(keeper.end(), Some(0));
+    let third = ["lock", group, "--serve", "--create", "--name", "third"];
+    let mut third = Background::start_heard(&[&third, &LOOKS_LONG[..], &WATCHFUL].concat());
+    third.until_said(&format!("stop the processes that `unisono members {group}` shows"));
+    assert_eq!(third.end(), Some(3));
+    assert!(!third.seen.iter().any(|line| line["event"] == "serving"), "{:?}", third.seen);
+}
+
 /// Lets the only server leave in order while a command waits, and starts another one, which has no vote. Returns the command and
 /// the other one, once that says that it founds the locks anew.
 fn followed(group: &str, folder: &Folder) -> (Holder, Background) {

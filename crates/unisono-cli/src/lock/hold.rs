@@ -13,15 +13,23 @@ use crate::settings::Settings;
 use crate::signals;
 use crate::threads;
 use anyhow::Context;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid,
+};
 use signal_hook::iterator::Signals;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 use unisono::Options;
 use unisono::locks::{Held, LockService, LockStanding};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
+/// Maximum time for a killed process to be gone. It is longer only for one that waits for a device, or that nobody reaps.
+const DIES_WITHIN: Duration = Duration::from_secs(1);
+/// Interval at which this process looks whether killed processes are gone.
+const LOOKS_EVERY: Duration = Duration::from_millis(1);
 
 /// What the main thread waits for.
 enum News {
@@ -84,7 +92,8 @@ fn pass_signals_on(to: Sender<News>) -> anyhow::Result<()> {
     })
 }
 
-/// Runs the command until it ends, or until the lock is lost.
+/// Runs the command until it ends, or until the lock is lost. Whatever happens, the lock is released after the command has ended:
+/// a group that was halted for a moment gives it to the next in line at once.
 fn execute(
     command: &Lock,
     service: &LockService,
@@ -95,25 +104,32 @@ fn execute(
     let LockStanding::Holds(fence) = held.standing() else {
         return Err(Problem::failed(format!("{} was lost before the command began", visible(held.name()))));
     };
+    let held = Arc::new(held);
     let mut child = guard::start(&command.command, fence)?;
     let group = Pid::from_child(&child);
-    watch_standing(service.clone(), held, &command.group, to.clone())?;
-    let ended = to.clone();
-    threads::start("ended", move || {
-        // It stays a zombie, so that no other process gets the number of its group.
-        while waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-            .is_err_and(|error| error == rustix::io::Errno::INTR)
-        {}
-        let _ = ended.send(News::Ended);
-    })?;
-    let lost = supervise(group, news);
+    let lost = watch_standing(service.clone(), Arc::clone(&held), &command.group, to.clone())
+        .and_then(|()| watch_end(group, to.clone()))
+        .map(|()| supervise(group, news));
     // What the command left in its group does not outlive the lock.
     signal_group(group, Signal::KILL);
-    let status = child.wait().context("cannot wait for the command")?;
-    match lost {
+    let status = child.wait().context("cannot wait for the command");
+    until_gone(group);
+    drop(held);
+    match lost? {
         Some(reason) => Err(Problem::failed(reason)),
-        None => Ok(guard::code(status)),
+        None => Ok(guard::code(status?)),
     }
+}
+
+/// Sends word when the guard has ended.
+fn watch_end(guard: Pid, to: Sender<News>) -> anyhow::Result<()> {
+    threads::start("ended", move || {
+        // It stays a zombie, so that no other process gets the number of its group.
+        while waitid(WaitId::Pid(guard), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+            .is_err_and(|error| error == rustix::io::Errno::INTR)
+        {}
+        let _ = to.send(News::Ended);
+    })
 }
 
 /// Waits until the command has ended, and ends it when the lock is lost. Returns why the lock was lost, if it was.
@@ -148,8 +164,21 @@ fn signal_group(group: Pid, signal: Signal) {
     let _ = kill_process_group(group, signal);
 }
 
+/// Waits until no process of a killed group is left, at most for [`DIES_WITHIN`].
+fn until_gone(group: Pid) {
+    let until = Instant::now() + DIES_WITHIN;
+    while test_kill_process_group(group).is_ok() && Instant::now() < until {
+        thread::sleep(LOOKS_EVERY);
+    }
+}
+
 /// Sends the reason when this process may no longer act under the lock.
-fn watch_standing(service: LockService, held: Held, group: &str, to: Sender<News>) -> anyhow::Result<()> {
+fn watch_standing(
+    service: LockService,
+    held: Arc<Held>,
+    group: &str,
+    to: Sender<News>,
+) -> anyhow::Result<()> {
     let (group, lock) = (visible(group).into_owned(), visible(held.name()).into_owned());
     threads::start("standing", move || {
         let mut standing = held.standing();
