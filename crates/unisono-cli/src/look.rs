@@ -306,7 +306,7 @@ pub(crate) fn no_commands(group: &str, options: &Options, settings: &Settings) -
         // Members without a vote are not counted, and the report does not tell which those are.
         missing => {
             let lacks = if missing == 1 { "it lacks 1 member" } else { "it lacks members" };
-            Some(format!("{lacks} that it needs; start {missing} more"))
+            Some(format!("{lacks} that it needs; start {missing} more (one without a vote does not count)"))
         }
     });
     let reason = reason.unwrap_or_else(|| format!("`{why}` shows which member waits for which"));

@@ -104,21 +104,29 @@ impl Opening<'_> {
     }
 
     /// Waits until commands, which have no vote, have left a group that stands still, at most for [`LEAVERS_WITHIN`]: a founder
-    /// that has ordered nothing gives way to a group that has. Returns how this process enters the service then: it joins a group
-    /// that goes on.
-    pub(crate) fn founding_after_leavers(&self, options: &Options) -> Founding {
+    /// that has ordered nothing gives way to a group that has and that admits processes. Returns how this process enters the service
+    /// then: it joins a group that goes on. Fails if others that are left keep it from founding the service.
+    pub(crate) fn founding_after_leavers(&self, options: &Options) -> Result<Founding, Problem> {
         self.tell_of_founding(options);
         let until = Instant::now() + LEAVERS_WITHIN;
         while let Ok(report) = unisono::look(self.name, options, LOOK) {
-            if report.primary {
-                return Founding::Join;
+            match Instant::now() >= until {
+                _ if report.primary => return Ok(Founding::Join),
+                true if look::admits(self.name, &report, options) => return Err(self.left_over(options)),
+                true => break,
+                false => thread::sleep(LOOKS_EVERY),
             }
-            if Instant::now() >= until {
-                break;
-            }
-            thread::sleep(LOOKS_EVERY);
         }
-        Founding::Create
+        Ok(Founding::Create)
+    }
+
+    /// Returns the problem of a process that cannot found the service anew, because others are left in a group that stands still.
+    fn left_over(&self, options: &Options) -> Problem {
+        let reason = look::no_commands(self.name, options, self.settings);
+        let members = connection::typed("members", self.name, self.settings);
+        Problem::not_primary(format!(
+            "{reason}; it cannot be founded anew while others are left in it: stop the processes that `{members}` shows"
+        ))
     }
 
     /// Waits until the copy has the state.

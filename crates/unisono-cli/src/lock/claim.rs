@@ -46,6 +46,7 @@ impl Claim {
             if let Some(acquired) = acquired {
                 return acquired;
             }
+            line.begin();
             self.wait_for_group(&line)?;
             self.service.set(enter(&self.group, &self.options)?);
         }
@@ -101,19 +102,32 @@ impl Claim {
 
     /// Waits until the group carries out commands again, or one of its name does.
     fn wait_for_group(&self, line: &Line) -> Result<(), Problem> {
-        let (shown, lock) = (visible(&self.group).into_owned(), visible(&self.lock).into_owned());
-        let advice = super::advice(&self.group, &self.settings);
-        let words = format!("no member of {shown} carries out commands; {advice}");
-        let late = words.clone();
+        let lock = visible(&self.lock).into_owned();
+        let words = self.words_of_search();
         let _waiting =
-            progress::tell_if_long(SHORT_OPENING, move || format!("waiting for {lock}: {words} …"));
+            progress::tell_if_long(SHORT_OPENING, move || format!("waiting for {lock}: {} …", words()));
         while !unisono::look(&self.group, &self.options, LOOK).is_ok_and(|report| report.primary) {
             if line.rest().is_some_and(|rest| rest.is_zero()) {
-                return Err(Problem::not_primary(format!("{late}: nothing was run")));
+                return Err(Problem::not_primary(format!("{}: nothing was run", self.words_of_search()())));
             }
             thread::sleep(LOOKS_EVERY);
         }
         Ok(())
+    }
+
+    /// Returns what tells, at the time it is called, why no group carries out commands. It never advises to found the locks: their
+    /// processes may only be cut off.
+    fn words_of_search(&self) -> impl FnOnce() -> String + Send + use<> {
+        let (group, options, settings) = (self.group.clone(), self.options.clone(), self.settings.clone());
+        move || match unisono::look(&group, &options, LOOK) {
+            Ok(_) => look::no_commands(&group, &options, &settings),
+            Err(_) => {
+                format!(
+                    "no member of {} answers; start the processes that keep its locks again",
+                    visible(&group)
+                )
+            }
+        }
     }
 
     /// Returns what tells, at the time it is called, what this process waits for.

@@ -14,7 +14,9 @@ use crate::output;
 use crate::problem::Problem;
 use anyhow::Context;
 use clap::Args;
-use rustix::process::{Pid, Signal, getpid, getppid, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
 };
@@ -32,6 +34,9 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 const NOT_FOUND: i32 = 127;
 /// Exit status if the program cannot be run.
 const NOT_RUN: i32 = 126;
+
+/// The signals that `unisono lock` passes on.
+const PASSED_ON: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Guard a command that runs under a lock
 #[derive(Args, Debug)]
@@ -82,6 +87,10 @@ fn watch(guard: &Guard) -> anyhow::Result<i32> {
     command.arg0("unisono").args([GUARD, &me, "--become-it", "--"]).args(&guard.command);
     end_without(guard.parent);
     let mut command = command.spawn().context("cannot start the command")?;
+    // A signal that came before the command existed has reached this guard alone.
+    for number in signals.pending().filter(|number| PASSED_ON.contains(number)) {
+        let _ = Signal::from_named_raw(number).map(|signal| kill_process(Pid::from_child(&command), signal));
+    }
     loop {
         end_without(guard.parent);
         if let Some(status) = command.try_wait().context("cannot wait for the command")? {

@@ -28,15 +28,7 @@ pub(super) fn run(
     output: &Output,
 ) -> Result<(), Problem> {
     let group = &*command.group;
-    if !command.create && !command.form.is_given() {
-        return Err(Problem::usage(format!(
-            "--serve needs --form or --create: {}",
-            super::advice(group, settings)
-        )));
-    }
-    if command.slow_member == Some(SlowMember::Wait) {
-        return Err(Problem::usage("locks do not wait for a slow member: give --slow-member a time"));
-    }
+    check(command, settings)?;
     let formation = match command.form.is_given() {
         true => command.form.founding(GroupConfig::default(), command.name.as_deref())?.formation,
         false => None,
@@ -59,39 +51,14 @@ pub(super) fn run(
         Founding::Join if has_live_namesake(group, &lasting, settings) => options,
         _ => &lasting,
     };
-    // Only processes that keep the locks count in a quorum. Processes that hold locks come and go.
-    let quorum = match command.create {
-        true => Quorum::MajorityOfNamed(vec![options.name.clone()]),
-        false => Quorum::MajorityOfView,
-    };
-    let order = command.order.unwrap_or_default().order();
-    let slow_member = command.slow_member.unwrap_or(SLOW_MEMBER);
-    let config = GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() };
+    let config = config(command, &options.name, members_min);
     let leaves = Arc::new(AtomicBool::new(false));
     let begin = |founding| {
         let how = ReplicaOptions { config: config.clone(), ..ReplicaOptions::default() };
         LockService::begin(group, founding, how, options, notices(&leaves))
             .map_err(|error| opening.problem(error, options))
     };
-    let joins_another = command.create && founding == Founding::Join;
-    let present = Present::new(begin(founding)?);
-    end_on_interrupt(&present, &leaves)?;
-    let opened = opening.wait(present.get().replica(), options);
-    // The group may lack its founder: then this process has no vote, or is not admitted, for ever.
-    let stands_still = joins_another
-        && match opened {
-            Ok(()) => stays_halted(&present.get(), group, options),
-            Err(_) => !opening.is_there(options),
-        };
-    match stands_still {
-        false => opened?,
-        true => {
-            present.get().end(FAREWELL);
-            present.set(begin(opening.founding_after_leavers(options))?);
-            opening.wait(present.get().replica(), options)?;
-        }
-    }
-    let service = present.get();
+    let service = enter(&opening, options, founding, begin, &leaves)?;
     let foreign = service.clone();
     watch::watch_for_strangers(group, options.key.is_some(), move || foreign.replica().foreign())?;
     introduce(&service, group, options, output);
@@ -99,6 +66,59 @@ pub(super) fn run(
         ReplicaEnd::Closed => Ok(()),
         end => Err(Problem::failed(end)),
     }
+}
+
+fn check(command: &Lock, settings: &Settings) -> Result<(), Problem> {
+    if !command.create && !command.form.is_given() {
+        return Err(Problem::usage(format!(
+            "--serve needs --form or --create: {}",
+            super::advice(&command.group, settings)
+        )));
+    }
+    if command.slow_member == Some(SlowMember::Wait) {
+        return Err(Problem::usage("locks do not wait for a slow member: give --slow-member a time"));
+    }
+    Ok(())
+}
+
+/// Returns the properties of the group if this process, with this name, founds it. Only processes that keep the locks count in a
+/// quorum: processes that hold locks come and go.
+fn config(command: &Lock, name: &Name, members_min: u16) -> GroupConfig {
+    let quorum = match command.create {
+        true => Quorum::MajorityOfNamed(vec![name.clone()]),
+        false => Quorum::MajorityOfView,
+    };
+    let order = command.order.unwrap_or_default().order();
+    let slow_member = command.slow_member.unwrap_or(SLOW_MEMBER);
+    GroupConfig { slow_member, order, members_min, quorum, ..GroupConfig::default() }
+}
+
+/// Begins to keep the locks, and waits until they are here. A process of `--create` that entered a group without its founder leaves it:
+/// it has no vote there, or is not admitted, for ever.
+fn enter(
+    opening: &Opening<'_>,
+    options: &Options,
+    founding: Founding,
+    begin: impl Fn(Founding) -> Result<LockService, Problem>,
+    leaves: &Arc<AtomicBool>,
+) -> Result<LockService, Problem> {
+    let present = Present::new(begin(founding.clone())?);
+    end_on_interrupt(&present, leaves)?;
+    let opened = opening.wait(present.get().replica(), options);
+    let stands_still = opening.create
+        && founding == Founding::Join
+        && !leaves.load(Ordering::Relaxed)
+        && match opened {
+            Ok(()) => stays_halted(&present.get(), opening.name, options),
+            Err(_) => !opening.is_there(options),
+        };
+    if !stands_still {
+        return opened.map(|()| present.get());
+    }
+    present.get().end(FAREWELL);
+    present.set(begin(opening.founding_after_leavers(options)?)?);
+    opening.wait(present.get().replica(), options)?;
+    Ok(present.get())
 }
 
 /// Gives a process that may found the locks alone the name of its host, if the user gives none: when it is started again its
