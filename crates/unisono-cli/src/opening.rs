@@ -8,10 +8,11 @@ use crate::output::{tell, visible};
 use crate::problem::Problem;
 use crate::progress;
 use crate::settings::Settings;
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 use unisono::replica::{Founding, Replica, ReplicaEnd, ReplicaError, ReplicaState, StateMachine};
-use unisono::{Formation, JoinFailure, OpenError, Options};
+use unisono::{Formation, JoinFailure, OpenError, Options, Report, Uid};
 
 /// Time for the state to arrive, once the group is entered: 60 s.
 const STATE_WITHIN: Duration = Duration::from_secs(60);
@@ -26,11 +27,23 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// Maximum time that a process which may found the service waits for a group that stands still: 4 s. A reset that finds its
 /// quorum takes less, and joiners wait no longer either.
 pub(crate) const RESET_WITHIN: Duration = Duration::from_secs(4);
-/// Maximum time that a founder waits until commands have left a group that stands still: 15 s. A command that waits for a lock
-/// leaves such a group after 10 s.
+/// Maximum time that a founder waits for one that is in a group that stands still: 15 s. A command that waits for a lock leaves
+/// such a group after 10 s.
 const LEAVERS_WITHIN: Duration = Duration::from_secs(15);
+/// A group of which a member has answered is gone when none answers for this long: 1 s.
+const SILENT_FOR: Duration = Duration::from_secs(1);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
+
+/// What answers of a group that a process may found alone.
+pub(crate) enum Presence {
+    /// No member.
+    None,
+    /// Members that admit this process.
+    Admits,
+    /// Members of a group that is halted.
+    StandsStill,
+}
 
 /// How long an opening waits for a group that carries out no commands.
 pub(crate) enum WhileHalted {
@@ -68,54 +81,77 @@ impl Opening<'_> {
         }
     }
 
-    /// Like [`Opening::founding`], but a service that answers is joined, also where this process could found it alone.
-    pub(crate) fn founding_unless_there(&self, options: &Options) -> (Founding, u16) {
+    /// Like [`Opening::founding`], but a service that answers is joined, also where this process could found it alone. One whose
+    /// founder is gone and whose other members still answer is founded anew when these have left.
+    pub(crate) fn founding_unless_there(&self, options: &Options) -> Result<(Founding, u16), Problem> {
         match self.founding() {
-            (Founding::Create, members_min) if self.is_there(options) => (Founding::Join, members_min),
-            founding => founding,
+            (Founding::Create, members_min) => Ok((self.founding_alone(options)?, members_min)),
+            founding => Ok(founding),
         }
     }
 
-    /// True if a member of the group answers and the group admits this process. A group that a reset holds up gets 4 s
-    /// to end that reset. A group that is halted for longer admits no process: then this process founds the
-    /// service anew, because the founder of a group whose other members still answer must be able to start again.
-    pub(crate) fn is_there(&self, options: &Options) -> bool {
+    fn founding_alone(&self, options: &Options) -> Result<Founding, Problem> {
+        match self.presence(options) {
+            Presence::Admits => Ok(Founding::Join),
+            Presence::StandsStill => self.founding_after_leavers(options),
+            Presence::None => Ok(Founding::Create),
+        }
+    }
+
+    /// Returns whether the group admits this process. A group that a reset holds up gets 4 s to end that reset.
+    pub(crate) fn presence(&self, options: &Options) -> Presence {
         while options.lacks_address() {
             thread::sleep(LOOKS_EVERY);
         }
-        let begun = Instant::now();
-        while let Ok(report) = unisono::look(self.name, options, options.settings.locate) {
+        let (begun, mut answered) = (Instant::now(), None);
+        while let Some(report) = self.report(options, &mut answered) {
             if look::admits(self.name, &report, options) {
-                return true;
+                return Presence::Admits;
             }
             if begun.elapsed() > RESET_WITHIN {
-                self.tell_of_founding(options);
-                return false;
+                return Presence::StandsStill;
             }
             thread::sleep(LOOKS_EVERY);
         }
-        false
+        Presence::None
     }
 
-    /// Tells that this process founds a service anew whose members answer, and why.
-    fn tell_of_founding(&self, options: &Options) {
-        let reason = look::no_commands(self.name, options, self.settings);
-        tell(format_args!("{reason}; this process founds it anew"));
-    }
-
-    /// Waits until commands, which have no vote, have left a group that stands still, at most for [`LEAVERS_WITHIN`]: a founder
-    /// that has ordered nothing gives way to a group that has and that admits processes. Returns how this process enters the service
-    /// then: it joins a group that goes on. Fails if others that are left keep it from founding the service.
-    pub(crate) fn founding_after_leavers(&self, options: &Options) -> Result<Founding, Problem> {
-        self.tell_of_founding(options);
-        let until = Instant::now() + LEAVERS_WITHIN;
-        while let Ok(report) = unisono::look(self.name, options, LOOK) {
-            match Instant::now() >= until {
-                _ if report.primary => return Ok(Founding::Join),
-                true if look::admits(self.name, &report, options) => return Err(self.left_over(options)),
-                true => break,
-                false => thread::sleep(LOOKS_EVERY),
+    /// Returns the report of a member; `None` if none answers within `--locate` and, after one has `answered`, for
+    /// [`SILENT_FOR`].
+    fn report(&self, options: &Options, answered: &mut Option<Instant>) -> Option<Report> {
+        loop {
+            match unisono::look(self.name, options, options.settings.locate) {
+                Ok(report) => {
+                    *answered = Some(Instant::now());
+                    return Some(report);
+                }
+                Err(_) if answered.is_some_and(|answered| answered.elapsed() < SILENT_FOR) => {}
+                Err(_) => return None,
             }
+        }
+    }
+
+    /// Waits until the others have left a group that stands still without its founder, because a new group with fewer orders gives way
+    /// to it. Returns how this process enters the service then: it joins a group that goes on. Fails if a member stays for
+    /// [`LEAVERS_WITHIN`].
+    pub(crate) fn founding_after_leavers(&self, options: &Options) -> Result<Founding, Problem> {
+        let reason = look::no_commands(self.name, options, self.settings);
+        tell(format_args!("{reason}; this process founds it anew when the others have left it"));
+        let (mut staying, mut since) = (BTreeSet::new(), Instant::now());
+        let mut answered = Some(since);
+        while let Some(report) = self.report(options, &mut answered) {
+            if report.primary {
+                return Ok(Founding::Join);
+            }
+            let members: BTreeSet<Uid> = report.members.iter().map(|report| report.member.uid).collect();
+            staying.retain(|member| members.contains(member));
+            if staying.is_empty() {
+                (staying, since) = (members, Instant::now());
+            }
+            if since.elapsed() >= LEAVERS_WITHIN {
+                return Err(self.left_over(options));
+            }
+            thread::sleep(LOOKS_EVERY);
         }
         Ok(Founding::Create)
     }
@@ -146,7 +182,7 @@ impl Opening<'_> {
         });
         let mut course = Course::new(self, options);
         while !replica.ready().wait(LOOKS_EVERY).map_err(|end| self.problem(end.into(), options))? {
-            if let Some(failure) = course.failure(replica.status().state) {
+            if let Some(failure) = course.failure(|| replica.status().state) {
                 replica.end(Duration::ZERO);
                 return Err(failure);
             }
@@ -241,14 +277,20 @@ impl Course<'_> {
     }
 
     /// Returns why this opening fails, if it does.
-    fn failure(&mut self, state: ReplicaState) -> Option<Problem> {
-        self.note(state);
+    fn failure(&mut self, present: impl Fn() -> ReplicaState) -> Option<Problem> {
+        self.note(present());
+        // It may have got in while it looked at the group.
+        let state = present();
         let opening = self.opening;
         let has_looked = self.begun.elapsed() > self.looks_for();
         let does_not_get_in = state == ReplicaState::Entering && opening.formation.is_none() && has_looked;
         match state {
             _ if self.is_halted_too_long() => Some(opening.no_commands(self.options)),
-            _ if does_not_get_in && !self.may_get_in() => Some(opening.not_joined(self.options)),
+            _ if does_not_get_in && !self.may_get_in() => {
+                // It may get in while it looks for the reason, and then find itself.
+                let failure = opening.not_joined(self.options);
+                (present() == ReplicaState::Entering).then_some(failure)
+            }
             _ if self.waits_for_group(does_not_get_in) => None,
             ReplicaState::Fetching { bytes_here: 0, .. } if opening.no_state.is_some() => {
                 let is_late = self.entered.is_some_and(|entered| entered.elapsed() > STATE_BEGINS_WITHIN);
@@ -369,7 +411,7 @@ mod tests {
         (course.begun, course.counts_from, course.halted) = (begun.unwrap(), begun.unwrap(), begun);
         // It does not ask and says nothing.
         course.has_told = true;
-        course.failure(ReplicaState::Entering)
+        course.failure(|| ReplicaState::Entering)
     }
 
     #[test]

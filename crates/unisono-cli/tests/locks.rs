@@ -105,6 +105,17 @@ impl Folder {
     }
 }
 
+/// Returns a script that takes no notice of SIGTERM.
+fn stubborn(script: &str) -> String {
+    format!("trap '' TERM; {script}")
+}
+
+/// Returns a script that fails if one of these processes is there, other than as a zombie.
+fn without(processes: &[Pid]) -> String {
+    let stats: Vec<String> = processes.iter().map(|process| format!("/proc/{process}/stat")).collect();
+    format!("! grep -shqv ') Z ' {}", stats.join(" "))
+}
+
 /// Waits until a holder has left this file. Returns its fence and its processes.
 fn left(file: &Path) -> (u64, Vec<Pid>) {
     let deadline = Instant::now() + PATIENCE;
@@ -371,24 +382,26 @@ fn a_second_server_started_with_create_joins_the_first_and_takes_no_lock_from_it
 }
 
 #[test]
-fn a_server_that_crashed_founds_the_locks_anew_and_gives_them_to_a_command_that_waits_in_the_halted_group() {
+fn a_server_that_crashed_founds_the_locks_anew_when_the_others_have_left_the_halted_group() {
     let _alone = alone();
     let (group, folder) = (&group("lock"), Folder::new());
     let mut keeper = keep(group);
-    let _holder = Holder::start(group, &folder.script("holder"));
-    left(&folder.path("holder"));
-    let mut waiter = Holder::start(group, "true");
-    let mut said = waiter.in_line();
+    let holder = Holder::start(group, &stubborn(&folder.script("holder")));
+    let (_, processes) = left(&folder.path("holder"));
+    let mut waiter = Holder::start(group, &without(&processes));
+    let _said = waiter.in_line();
     keeper.process.kill().unwrap();
-    assert!(said.any(|line| line.contains("is halted")));
-    let mut again = Background::start_heard(
-        &[&["lock", group, "--serve", "--create", "--name", "keeper"], &LOOKS_LONG[..], &WATCHFUL].concat(),
-    );
-    again.until_said("this process founds it anew");
-    again.until("the locks", |seen| seen.iter().any(|line| line["event"] == "serving"));
-    let serving = again.seen.iter().find(|line| line["event"] == "serving").unwrap();
-    assert_eq!(serving["members"], 1, "{serving}");
-    assert_eq!(waiter.end_unheard(), Some(0));
+    keeper.process.wait().unwrap();
+    // The others do not know yet that the sequencer is dead.
+    let arguments = [&["lock", group, "--serve", "--create", "--name", "keeper"], &WATCHFUL[..]].concat();
+    let mut again = Background::start_heard(&arguments);
+    let late = Holder::start(group, &without(&processes));
+    assert_eq!(members_of(&mut again), 1);
+    assert_eq!(late.end_unheard(), Some(0), "two commands overlap");
+    assert_eq!(waiter.end_unheard(), Some(0), "two commands overlap");
+    assert_eq!(holder.end().0, Some(1));
+    let free = unisono(under(group, "door", &["--no-wait"], "true"));
+    assert_eq!(free.status.code(), Some(0), "{free:?}");
 }
 
 #[test]
@@ -414,12 +427,9 @@ fn the_next_command_begins_when_the_one_before_has_ended_although_the_halted_gro
     let _alone = alone();
     let (group, folder) = (&group("lock"), Folder::new());
     let mut keeper = keep(group);
-    // It takes until SIGKILL.
-    let first = Holder::start(group, &format!("trap '' TERM; {}", folder.script("first")));
+    let first = Holder::start(group, &stubborn(&folder.script("first")));
     let (_, processes) = left(&folder.path("first"));
-    // Fails if the shell or its child is there, other than as a zombie.
-    let stats: Vec<String> = processes.iter().map(|process| format!("/proc/{process}/stat")).collect();
-    let mut second = Holder::start(group, &format!("! grep -shqv ') Z ' {}", stats.join(" ")));
+    let mut second = Holder::start(group, &without(&processes));
     let _said = second.in_line();
     keeper.signal(Signal::TERM);
     assert_eq!(keeper.end(), Some(0));

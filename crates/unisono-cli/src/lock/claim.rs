@@ -183,12 +183,16 @@ fn unless_it_leaves<T>(service: &LockService, acquire: impl FnOnce() -> T) -> Op
     })
 }
 
-/// Leaves the group once it has carried out no commands for [`LEAVES_AFTER`], and returns true; false if `over` ends before.
+/// Leaves the group once it has carried out no commands for [`LEAVES_AFTER`], and returns true; false if `over` ends before. A group
+/// that has carried out none since this process entered it has no place in line to lose.
 fn leave_if_halted(service: &LockService, over: &Receiver<()>) -> bool {
-    let mut halted = None;
+    let (mut halted, mut leaves_after) = (None, HALTED_WITHIN);
     while over.recv_timeout(LOOKS_EVERY) == Err(RecvTimeoutError::Timeout) {
         halted = is_halted(service).then(|| halted.unwrap_or_else(Instant::now));
-        if halted.is_some_and(|since| since.elapsed() >= LEAVES_AFTER) {
+        if service.replica().status().state == ReplicaState::Serving {
+            leaves_after = LEAVES_AFTER;
+        }
+        if halted.is_some_and(|since| since.elapsed() >= leaves_after) {
             service.end(FAREWELL);
             return true;
         }

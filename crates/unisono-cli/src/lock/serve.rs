@@ -3,7 +3,7 @@
 use super::{FAREWELL, Lock, Present};
 use crate::connection;
 use crate::form;
-use crate::opening::{LOOK, LOOKS_EVERY, Opening, RESET_WITHIN, WhileHalted};
+use crate::opening::{LOOK, LOOKS_EVERY, Opening, Presence, RESET_WITHIN, WhileHalted};
 use crate::output::{self, Output, several, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -46,7 +46,7 @@ pub(super) fn run(
         settings,
     };
     let lasting = with_lasting_name(command, options);
-    let (founding, members_min) = opening.founding_unless_there(&lasting);
+    let (founding, members_min) = opening.founding_unless_there(&lasting)?;
     let options = match founding {
         Founding::Join if has_live_namesake(group, &lasting, settings) => options,
         _ => &lasting,
@@ -110,7 +110,7 @@ fn enter(
         && !leaves.load(Ordering::Relaxed)
         && match opened {
             Ok(()) => stays_halted(&present.get(), opening.name, options),
-            Err(_) => !opening.is_there(options),
+            Err(_) => !matches!(opening.presence(options), Presence::Admits),
         };
     if !stands_still {
         return opened.map(|()| present.get());

@@ -14,9 +14,6 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-/// Expected number of members that answer a status query while the group is halted. Each reply is at most as long as
-/// the query.
-const ASK_ANSWERS: u64 = 1;
 /// A peer counts as in reach if it was heard within this time: members of a halted group send to each other more often.
 const IN_REACH: Duration = Duration::from_millis(1000);
 
@@ -54,12 +51,18 @@ impl Group {
     }
 
     /// Answers a status query from outside, which had `room` bytes.
-    pub(super) fn handle_ask(&mut self, now: Time, from: SocketAddr, nonce: u64, room: u32, direct: bool) {
+    pub(super) fn handle_ask(
+        &mut self,
+        now: Time,
+        (asker, from): (Uid, SocketAddr),
+        (nonce, room): (u64, u32),
+        direct: bool,
+    ) {
         // A peer that this member does not hear is probably out of the asker's reach too.
         let is_heard = |peer: &&Peer| now.since(peer.last_heard()) < IN_REACH;
         let in_reach = 1 + self.peers.iter().filter(is_heard).count();
         if matches!(self.phase, Phase::Locating | Phase::Joining)
-            || !(direct || self.speaks_for_all(ASK_ANSWERS, in_reach))
+            || !(direct || self.answers_status_query(now, asker, nonce, in_reach))
         {
             return;
         }

@@ -163,7 +163,9 @@ impl Group {
                 self.handle_refused(now, from, cookie, reason);
             }
             Frame::Welcome(_) | Frame::Refused { .. } => self.counters.stale += 1,
-            Frame::Ask { nonce, room } => self.handle_ask(now, from, nonce, room, !multicast),
+            Frame::Ask { nonce, room } => {
+                self.handle_ask(now, (header.sender, from), (nonce, room), !multicast);
+            }
             Frame::Force { nonce, challenge, without } if !multicast => {
                 self.handle_force(now, from, nonce, challenge, &without);
             }

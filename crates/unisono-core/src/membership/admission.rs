@@ -35,7 +35,9 @@ const CAUGHT_UP: u64 = 512;
 /// Number of members that answer a multicast `Locate` if the sequencer does not: expected while the group is halted,
 /// maximum for a repeated question.
 const LOCATE_ANSWERS: u64 = 3;
-/// A multicast `Locate` counts as repeated 5 ms after the last copy; an earlier one is a copy that the network made.
+/// The same for a status query. Each answer is at most as long as the query.
+const STATUS_ANSWERS: u64 = 1;
+/// A multicast question counts as repeated 5 ms after the last copy; an earlier one is a copy that the network made.
 const REPEATED_AFTER: Duration = Duration::from_millis(5);
 /// Number of questions of other processes that are remembered.
 const QUESTIONS_MAX: usize = 64;
@@ -210,12 +212,28 @@ impl Group {
         if self.is_halted() || self.contact() == self.me.uid || repeated == 0 {
             return self.speaks_for_all(LOCATE_ANSWERS, self.log.history().view().len());
         }
+        self.has_turn(nonce, repeated, LOCATE_ANSWERS)
+    }
+
+    /// True if this member is to answer a multicast status query that `asked` members received. The sequencer answers the first
+    /// copy; one other member answers each repetition, because the sequencer may be gone and not suspected yet.
+    pub(crate) fn answers_status_query(&mut self, now: Time, asker: Uid, nonce: u64, asked: usize) -> bool {
+        match self.admission.note_question(now, asker, nonce) {
+            repeated @ 1.. if !self.is_halted() => self.has_turn(nonce, repeated, STATUS_ANSWERS),
+            _ => self.speaks_for_all(STATUS_ANSWERS, asked),
+        }
+    }
+
+    /// True if this member is one of those that answer this repetition of a question: not the sequencer, unless it is alone.
+    fn has_turn(&self, nonce: u64, repeated: u64, answers: u64) -> bool {
         let contact = self.contact();
         let others = || self.log.history().view().iter().filter(|member| member.uid != contact);
         let count = others().count().max(1) as u64;
-        let Some(place) = others().position(|member| member.uid == self.me.uid) else { return false };
-        let first = (nonce % count + repeated % count * LOCATE_ANSWERS) % count;
-        (place as u64 + count - first) % count < LOCATE_ANSWERS
+        let Some(place) = others().position(|member| member.uid == self.me.uid) else {
+            return others().next().is_none();
+        };
+        let first = (nonce % count + repeated % count * answers) % count;
+        (place as u64 + count - first) % count < answers
     }
 
     /// True if the group is being reset, or this member suspects its sequencer.

@@ -117,16 +117,11 @@ fn no_outsider_is_sent_more_than_it_asked_with() {
 fn a_question_to_everybody_is_answered_by_one() {
     let mut net = group_of(4, 1);
     let group = net.group(0).tag();
-    let question = forge(
-        group,
-        EpochTag::OUTSIDE,
-        NO_MORE,
-        1,
-        &[Frame::Ask { nonce: 3, room: PADDED_BYTES_MIN as u32 }],
-    );
-    let answers = |net: &mut Net| -> Vec<usize> {
+    let answers = |net: &mut Net, nonce: u64| -> Vec<usize> {
+        let ask = Frame::Ask { nonce, room: PADDED_BYTES_MIN as u32 };
+        let question = forge(group, EpochTag::OUTSIDE, NO_MORE, 1, &[ask]);
         let here = Destination::Address(address(EAVESDROPPER));
-        (0..4)
+        (0..net.members.len())
             .map(|member| {
                 let (now, mut answer, mut count) = (Time::from_nanos(net.now), Vec::new(), 0);
                 if net.members[member].is_none() {
@@ -142,10 +137,23 @@ fn a_question_to_everybody_is_answered_by_one() {
             })
             .collect()
     };
-    assert_eq!(answers(&mut net), [1, 0, 0, 0], "the sequencer answers");
-    [0, 1, 2].into_iter().for_each(|member| net.crash(member));
+    let again = |net: &mut Net, nonce| {
+        net.run(100 * MS);
+        answers(net, nonce)
+    };
+    assert_eq!(answers(&mut net, 3), [1, 0, 0, 0], "the sequencer answers");
+    let repeated: [Vec<usize>; 3] = core::array::from_fn(|_| again(&mut net, 3));
+    assert!(repeated.iter().all(|answers| answers.iter().sum::<usize>() == 1), "{repeated:?}");
+    let of_each = |member: usize| repeated.iter().map(|answers| answers[member]).sum::<usize>();
+    assert_eq!([0, 1, 2, 3].map(of_each), [0, 1, 1, 1], "the others answer repetitions in turn");
+    net.crash(0);
+    assert_eq!(answers(&mut net, 4), [0; 4], "no member suspects the sequencer yet");
+    assert_eq!(again(&mut net, 4).iter().sum::<usize>(), 1, "one of the others answers the repetition");
+    [1, 2].into_iter().for_each(|member| net.crash(member));
     net.run(1_500 * MS);
-    assert_eq!(answers(&mut net), [0, 0, 0, 1], "the only member left answers");
+    assert_eq!(answers(&mut net, 5), [0, 0, 0, 1], "the only member left answers");
+    let mut net = group_of(1, 0);
+    assert_eq!([answers(&mut net, 6), again(&mut net, 6)], [[1], [1]], "it is alone");
 }
 
 // What a report has called stable stays stable in later reports, also while the group is halted.
