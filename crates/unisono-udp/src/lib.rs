@@ -14,6 +14,7 @@
 //! - [`Socket`]: a socket to send from and be reached at, or a listener at a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.
 //! - [`Watch`], [`Wakeup`], [`Alarm`], [`SocketWaker`]: sleeping and waking.
+//! - [`SilentNeighbours`], [`Socket::send_buffer`]: addresses that do not answer, and the send buffer that they fill.
 //! - [`interfaces`], [`NetworkChanges`]: this machine's addresses, and reports that they have changed.
 //!
 //! ```
@@ -33,12 +34,14 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod neighbours;
 mod network;
 mod receive;
 mod send;
 mod socket;
 mod wait;
 
+pub use neighbours::{SendBuffer, SilentNeighbours};
 pub use network::{Interface, NetworkChanges, interfaces};
 pub use receive::Receiver;
 pub use send::Progress;
