@@ -292,6 +292,8 @@ impl Occupant for Calls {
 impl Source for Calls {
     type Destination = CallDestination;
 
+    const TO_STRANGERS: bool = true;
+
     fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<CallDestination> {
         self.endpoint.poll_transmit(now, datagram)
     }

@@ -34,6 +34,7 @@
 //! | `calls` | the calls in a slot: those under way, and services |
 //! | `outcomes` | the outcomes of messages under way |
 //! | `send_queue` | sends datagrams, in runs |
+//! | `silent` | drops datagrams to addresses that do not answer, while they crowd the send buffer |
 //! | `lease`, `turn`, `pinned` | receiving: waiting for the sockets; passing the lease on; choosing the pinned socket |
 //! | `fork` | the engine in a forked child of its process |
 //! | `park` | waiting, for threads and tasks |
@@ -51,6 +52,7 @@ mod park;
 mod pinned;
 mod send_queue;
 mod shared;
+mod silent;
 mod slot;
 mod state;
 mod turn;

@@ -5,6 +5,7 @@
 //! the cores.
 
 use super::following::Doubt;
+use super::silent::SilentFilter;
 use crate::seeds::Seeds;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,6 +29,10 @@ pub(crate) struct Reach {
 pub(crate) trait Source {
     /// The destination of a datagram.
     type Destination: Copy + PartialEq;
+
+    /// True if any process can have datagrams sent to an address of its choice. Then those to addresses that do not answer
+    /// are dropped while they crowd the send buffer.
+    const TO_STRANGERS: bool = false;
 
     /// Writes the next datagram.
     fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Self::Destination>;
@@ -57,6 +62,7 @@ pub(crate) struct SendQueue {
     sends: bool,
     /// Raised when the network of this machine refuses a datagram.
     doubt: Arc<Doubt>,
+    silent: SilentFilter,
     /// True while a test drops all datagrams that this engine sends and receives.
     #[cfg(test)]
     pub(super) is_cut_off: bool,
@@ -83,6 +89,7 @@ impl SendQueue {
             unsent: VecDeque::new(),
             sends,
             doubt,
+            silent: SilentFilter::default(),
             #[cfg(test)]
             is_cut_off: false,
         }
@@ -105,14 +112,14 @@ impl SendQueue {
             && let Some(next) = source.transmit(now, &mut self.datagram)
         {
             if destination != Some(next) || !self.fits() {
-                self.send(destination, source);
+                self.send(now, destination, source);
                 destination = Some(next);
                 self.segment_bytes = self.datagram.len();
             }
             self.complete = self.datagram.len() < self.segment_bytes;
             self.run.extend_from_slice(&self.datagram);
         }
-        self.send(destination, source);
+        self.send(now, destination, source);
     }
 
     /// True if the send buffer is full.
@@ -146,7 +153,7 @@ impl SendQueue {
             && self.run.len() + self.datagram.len() <= RUN_BYTES_MAX
     }
 
-    fn send<S: Source>(&mut self, destination: Option<S::Destination>, source: &mut S) {
+    fn send<S: Source>(&mut self, now: Time, destination: Option<S::Destination>, source: &mut S) {
         let Some(destination) = destination else { return };
         self.addresses.clear();
         source.resolve(destination, self.socket.address(), &mut self.addresses);
@@ -156,6 +163,9 @@ impl SendQueue {
         #[cfg(test)]
         if self.is_cut_off {
             self.addresses.clear();
+        }
+        if S::TO_STRANGERS {
+            self.silent.retain_answering(now, &self.socket, &mut self.addresses);
         }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;

@@ -1,0 +1,118 @@
+//! A server answers its clients beside a flood of datagrams with forged source addresses of its own link.
+//!
+//! No machine has these addresses, so Linux keeps each answer for about 3 s and counts it in the send buffer of the
+//! server's socket. The test starts itself again in a network namespace of its own, on a link without other machines.
+
+use socket2::{Domain, Socket, Type};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use unisono::Options;
+use unisono::rpc::{Client, PrivatePort, ServeOptions, Server};
+use unisono_core::rpc::CALLS_TAG;
+use unisono_core::wire::{self, Checksum, FrameKind, Header, KeyContext, ProtectionKind};
+use unisono_core::{EpochTag, Instance, Uid};
+use unisono_udp::SilentNeighbours;
+
+const INSIDE: &str = "UNISONO_TEST_LINK_OF_STRANGERS";
+const LINK: &str = "ip link set lo up && ip link add here type veth peer name there \
+                    && ip address add 10.195.0.1/16 dev here && ip address add 10.195.0.2/16 dev here \
+                    && ip link set here up && ip link set there up && exec \"$0\" --nocapture";
+const SERVER: [u8; 4] = [10, 195, 0, 1];
+const CLIENT: [u8; 4] = [10, 195, 0, 2];
+/// Forged addresses: each may have about 270 short answers in the kernel, and a send buffer of 8 MiB holds 10,500.
+const FORGED: u8 = 120;
+/// The flood, up to 12,000 datagrams a second, fills 8 MiB in about 1 s.
+const FLOOD: Duration = Duration::from_secs(5);
+const BURST: usize = 60;
+const BURST_EVERY: Duration = Duration::from_millis(5);
+/// Without answers for 3 s, a call does not end within this time.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn answers_to_silent_neighbours_leave_room_for_others() {
+    if std::env::var_os(INSIDE).is_some() {
+        return call_beside_a_flood();
+    }
+    let myself = std::env::current_exe().unwrap();
+    let inside =
+        Command::new("unshare").args(["-rn", "sh", "-c", LINK]).arg(&myself).env(INSIDE, "1").output();
+    match inside {
+        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("1 test") => {
+            assert!(output.status.success(), "{output:?}");
+        }
+        other => {
+            let _ = writeln!(std::io::stderr(), "skipped: cannot set up a link of its own here: {other:?}");
+        }
+    }
+}
+
+fn options(address: [u8; 4]) -> Options {
+    Options { bind: Some((address, 0).into()), insecure: true, ..Options::default() }
+}
+
+fn call_beside_a_flood() {
+    let server =
+        Server::new(&PrivatePort::random().unwrap(), ServeOptions::default(), &options(SERVER)).unwrap();
+    let (port, address) = (server.port(), server.address());
+    thread::spawn(move || server.serve(1, |request| request.payload().clone().into()));
+    let client = Client::new(&Options { seeds: vec![address.to_string()], ..options(CLIENT) }).unwrap();
+    client.call(port, "first").unwrap();
+
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            flood(address);
+            over.store(true, Ordering::Relaxed);
+        });
+        while !over.load(Ordering::Relaxed) {
+            client.call_within(port, "beside the flood", ANSWERED_WITHIN).unwrap();
+        }
+    });
+    let silent = SilentNeighbours::read();
+    assert!((1..=FORGED).all(|last| silent.contains(forged(last).into())), "{silent:?}");
+}
+
+fn forged(last: u8) -> Ipv4Addr {
+    [10, 195, 100, last].into()
+}
+
+/// Sends datagrams to the server from addresses that no machine has.
+fn flood(server: SocketAddr) {
+    let (datagram, begin) = (of_an_unknown_life(), Instant::now());
+    let sockets: Vec<UdpSocket> = (1..=FORGED).map(|last| forging(forged(last))).collect();
+    let mut next = sockets.iter().cycle();
+    while begin.elapsed() < FLOOD {
+        for socket in next.by_ref().take(BURST) {
+            socket.send_to(&datagram, server).unwrap();
+        }
+        thread::sleep(BURST_EVERY);
+    }
+}
+
+/// Returns a socket that sends from an address that this machine does not have.
+fn forging(source: Ipv4Addr) -> UdpSocket {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+    socket.set_ip_transparent_v4(true).unwrap();
+    socket.bind(&SocketAddr::from((source, 4100)).into()).unwrap();
+    socket.into()
+}
+
+/// Returns a datagram that a server answers: it claims to belong to a life of a client that the server does not know.
+fn of_an_unknown_life() -> Vec<u8> {
+    let (protection, group, epoch) = (ProtectionKind::Checksum, CALLS_TAG, EpochTag::OUTSIDE);
+    let header = Header { protection, group, epoch, sender: Uid(7), number: 1, salt: 0 };
+    let mut datagram = Vec::new();
+    header.write(&mut datagram);
+    // For life 0, salt 0, from a client that knows the server, and 32 sealed bytes.
+    let body = [0; 8 + 8 + 1 + 32];
+    datagram.push(FrameKind::Envelope as u8);
+    datagram.extend_from_slice(&(body.len() as u16).to_be_bytes());
+    datagram.extend_from_slice(&body);
+    let context = KeyContext { instance: Instance(0), sender: header.sender, salt: header.salt };
+    assert!(wire::seal(&mut datagram, &header, &context, &mut Checksum));
+    datagram
+}
