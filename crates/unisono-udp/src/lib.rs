@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod neighbours;
+mod netlink;
 mod network;
 mod receive;
 mod send;

@@ -5,15 +5,24 @@
 //! that no machine has can fill that buffer.
 
 use crate::Socket;
-use nix::sys::socket::getsockopt;
+use crate::netlink::{attributes, bytes_at, message, messages};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, getsockopt, recv, send, socket,
+};
 use nix::{getsockopt_impl, sockopt_impl};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 
-/// The system's table of neighbours and their hardware addresses, for IPv4.
-const TABLE: &str = "/proc/net/arp";
+/// Length in bytes of what describes a neighbour, before its attributes: its family in the first byte, and its state in the 2 bytes
+/// at [`STATE_AT`].
+const NEIGHBOUR_BYTES: usize = 12;
+const STATE_AT: usize = 8;
+/// States of a neighbour whose hardware address is asked for, or was without an answer.
+const SILENT: u16 = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
+/// The kernel sends its table in pieces that are no longer: 32 KiB.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// What the kernel counts of a socket's memory (`SO_MEMINFO`, Linux 4.12), in bytes: received and not yet taken; the size of
 /// the receive buffer; sent and not yet gone; the size of the send buffer. The kernel has more, and gives as much as fits.
@@ -38,21 +47,21 @@ impl Socket {
     }
 }
 
-/// The IPv4 neighbours whose hardware addresses this machine has asked for, without an answer so far.
+/// The neighbours whose hardware addresses this machine has asked for, without an answer so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SilentNeighbours(BTreeSet<Ipv4Addr>);
+pub struct SilentNeighbours(BTreeSet<IpAddr>);
 
 impl SilentNeighbours {
-    /// Reads them from the system's table. Returns none if there is no such table.
+    /// Asks the kernel for them. Returns none if it does not tell.
     pub fn read() -> SilentNeighbours {
-        SilentNeighbours::of(&fs::read_to_string(TABLE).unwrap_or_default())
+        SilentNeighbours::of(table().unwrap_or_default())
     }
 
-    /// Returns those of a table with a row for each address and interface. An address that answers on one interface is none
-    /// of them.
-    fn of(table: &str) -> SilentNeighbours {
+    /// Returns those of a table with a row for each address and interface, which tells whether a machine answers there. An address
+    /// that answers on one interface is none of them.
+    fn of(table: Vec<(IpAddr, bool)>) -> SilentNeighbours {
         let mut known = BTreeMap::new();
-        for (address, answers) in table.lines().filter_map(row) {
+        for (address, answers) in table {
             *known.entry(address).or_insert(false) |= answers;
         }
         known.into_iter().filter(|(_, answers)| !answers).map(|(address, _)| address).collect()
@@ -60,46 +69,100 @@ impl SilentNeighbours {
 
     /// True if this is one of them. An IPv4 address in the form of an IPv6 address counts too.
     pub fn contains(&self, address: IpAddr) -> bool {
-        matches!(address.to_canonical(), IpAddr::V4(address) if self.0.contains(&address))
+        self.0.contains(&address.to_canonical())
     }
 }
 
-impl FromIterator<Ipv4Addr> for SilentNeighbours {
-    fn from_iter<I: IntoIterator<Item = Ipv4Addr>>(addresses: I) -> SilentNeighbours {
+impl FromIterator<IpAddr> for SilentNeighbours {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> SilentNeighbours {
         SilentNeighbours(addresses.into_iter().collect())
     }
 }
 
-/// Returns the address in a row of the table, and whether its hardware address is known. The first row has headings.
-fn row(line: &str) -> Option<(Ipv4Addr, bool)> {
-    let mut columns = line.split_whitespace();
-    let address = columns.next()?.parse().ok()?;
-    // The third column has flags: 0x0 while there is no hardware address.
-    Some((address, columns.nth(1)? != "0x0"))
+/// Returns the kernel's table of neighbours, on all interfaces: address, and whether its hardware address is known.
+fn table() -> io::Result<Vec<(IpAddr, bool)>> {
+    let socket =
+        socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+    send(socket.as_raw_fd(), &question(), MsgFlags::empty())?;
+    let (mut piece, mut table) = (vec![0; PIECE_BYTES], Vec::new());
+    loop {
+        // The next piece is there when the one before is taken.
+        let length = recv(socket.as_raw_fd(), &mut piece, MsgFlags::MSG_DONTWAIT)?;
+        for (kind, body) in messages(&piece[..length]) {
+            match kind {
+                libc::RTM_NEWNEIGH => table.extend(neighbour(body)),
+                // The end, or an error.
+                _ => return Ok(table),
+            }
+        }
+        if length == 0 {
+            return Ok(table);
+        }
+    }
+}
+
+/// Returns the question for all neighbours of all families.
+fn question() -> Vec<u8> {
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    message(libc::RTM_GETNEIGH, flags, &[0; NEIGHBOUR_BYTES])
+}
+
+/// Returns the address of this neighbour, and whether its hardware address is known.
+fn neighbour(body: &[u8]) -> Option<(IpAddr, bool)> {
+    let state = u16::from_ne_bytes(bytes_at(body, STATE_AT)?);
+    let (_, address) = attributes(body.get(NEIGHBOUR_BYTES..)?).find(|(kind, _)| *kind == libc::NDA_DST)?;
+    let address = match address.len() {
+        4 => IpAddr::from(bytes_at::<4>(address, 0)?),
+        _ => IpAddr::from(bytes_at::<16>(address, 0)?),
+    };
+    Some((address, state & SILENT == 0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::tests::attribute;
 
-    const TABLE: &str = "\
-IP address       HW type     Flags       HW address            Mask     Device
-192.0.2.2        0x1         0x2         02:00:00:00:00:02     *        eth0
-192.0.2.9        0x1         0x0         00:00:00:00:00:00     *        eth0
-192.0.2.10       0x1         0x0         00:00:00:00:00:00     *        eth0
-192.0.2.10       0x1         0x6         02:00:00:00:00:0a     *        eth1
-192.0.2.11       0x1
-192.0.2.12       0x1         0x0         00:00:00:00:00:00     *        eth1
-";
+    fn row(address: &[u8], state: u16) -> Option<(IpAddr, bool)> {
+        let mut neighbour = [0; NEIGHBOUR_BYTES];
+        neighbour[STATE_AT..STATE_AT + 2].copy_from_slice(&state.to_ne_bytes());
+        let hardware = attribute(libc::NDA_DST + 1, &[2, 0, 0, 0, 0, 9]);
+        super::neighbour(&[&neighbour[..], &hardware, &attribute(libc::NDA_DST, address)].concat())
+    }
 
     #[test]
-    fn neighbours_without_a_hardware_address_on_any_interface_are_silent() {
-        let silent = SilentNeighbours::of(TABLE);
-        assert_eq!(silent, [9, 12].map(|last| Ipv4Addr::new(192, 0, 2, last)).into_iter().collect());
-        let contains = |address: &str| silent.contains(address.parse().unwrap());
-        let addresses =
-            ["192.0.2.9", "::ffff:192.0.2.9", "192.0.2.2", "192.0.2.10", "192.0.2.99", "2001:db8::9"];
-        assert_eq!(addresses.map(contains), [true, true, false, false, false, false]);
-        assert_eq!(SilentNeighbours::of(""), SilentNeighbours::default());
+    fn a_neighbour_has_an_address_and_answers_or_not() {
+        let (four, six) = ([192, 0, 2, 9], [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        for (state, answers) in
+            [(libc::NUD_INCOMPLETE, false), (libc::NUD_FAILED, false), (2, true), (0x80, true)]
+        {
+            assert_eq!(row(&four, state), Some((four.into(), answers)));
+            assert_eq!(row(&six, state), Some((six.into(), answers)));
+        }
+        assert_eq!(row(&four[..3], 2), None);
+        assert_eq!(neighbour(&[0; NEIGHBOUR_BYTES]), None, "it has no address");
+        assert_eq!(neighbour(&[0; NEIGHBOUR_BYTES - 1]), None);
+    }
+
+    #[test]
+    fn neighbours_that_answer_on_no_interface_are_silent() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let silent = SilentNeighbours::of(vec![
+            (address("192.0.2.2"), true),
+            (address("192.0.2.9"), false),
+            (address("192.0.2.10"), false),
+            (address("192.0.2.10"), true),
+            (address("2001:db8::9"), false),
+        ]);
+        assert_eq!(silent, ["192.0.2.9", "2001:db8::9"].map(address).into_iter().collect());
+        let contains = |text| silent.contains(address(text));
+        assert_eq!(["192.0.2.9", "::ffff:192.0.2.9", "2001:db8::9"].map(contains), [true; 3]);
+        assert_eq!(["192.0.2.2", "192.0.2.10", "192.0.2.99", "2001:db8::8"].map(contains), [false; 4]);
+    }
+
+    #[test]
+    fn the_kernel_tells_its_table() {
+        // It may be empty.
+        table().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! This machine's interfaces and addresses, and the kernel's reports that they have changed.
 
+use crate::netlink::{bytes_at, messages};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{
@@ -13,13 +14,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The kernel's multicast groups of reports: links, IPv4 addresses, IPv6 addresses (`RTMGRP_…` in rtnetlink(7)).
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-/// Type of the report that an interface was removed (`RTM_DELLINK`).
-const LINK_REMOVED: u16 = 17;
-/// Length in bytes of a report about an interface, without attributes: a head of 16 bytes, of which the first 4 are its
-/// length and the next 2 its type, then the family in one byte, and the interface's number at [`INDEX_AT`].
-const REPORT_BYTES: usize = 32;
-const HEAD_BYTES: usize = 16;
-const INDEX_AT: usize = 20;
+/// What describes an interface in a report, without attributes: its family in the first byte, and its number at [`INDEX_AT`].
+const INTERFACE_BYTES: usize = 16;
+const INDEX_AT: usize = 4;
 
 /// An interface of this machine, up or down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,14 +75,14 @@ impl NetworkChanges {
 
     /// Takes all reports that are there. Returns the numbers of the interfaces that were removed.
     pub fn take(&self) -> Vec<u32> {
-        let (mut reports, mut removed) = ([0; 16 << 10], Vec::new());
+        let (mut reports, mut gone) = ([0; 16 << 10], Vec::new());
         loop {
             match recv(self.socket.as_raw_fd(), &mut reports, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) | Err(nix::Error::EAGAIN) => return removed,
-                Ok(length) => add_removed(&reports[..length], &mut removed),
+                Ok(0) | Err(nix::Error::EAGAIN) => return gone,
+                Ok(length) => gone.extend(removed(&reports[..length])),
                 // The second: the kernel had more reports than room for them, and has dropped some.
                 Err(nix::Error::EINTR | nix::Error::ENOBUFS) => {}
-                Err(_) => return removed,
+                Err(_) => return gone,
             }
         }
     }
@@ -97,27 +94,21 @@ impl AsFd for NetworkChanges {
     }
 }
 
-/// Adds the numbers of the interfaces that these reports call removed. Bridges report their ports under another family.
-fn add_removed(mut reports: &[u8], removed: &mut Vec<u32>) {
-    let number =
-        |bytes: &[u8], at: usize| bytes[at..at + 4].try_into().map(u32::from_ne_bytes).unwrap_or_default();
-    while reports.len() >= HEAD_BYTES {
-        let is_removed = u16::from_ne_bytes([reports[4], reports[5]]) == LINK_REMOVED;
-        if is_removed
-            && reports.len() >= REPORT_BYTES
-            && i32::from(reports[HEAD_BYTES]) == AddressFamily::Unspec as i32
-        {
-            removed.push(number(reports, INDEX_AT));
-        }
-        // Reports begin at multiples of four bytes.
-        let length = (number(reports, 0) as usize).max(HEAD_BYTES).checked_next_multiple_of(4);
-        reports = length.and_then(|length| reports.get(length..)).unwrap_or_default();
-    }
+/// Returns the numbers of the interfaces that these reports call removed. Bridges report their ports under another family.
+fn removed(reports: &[u8]) -> impl Iterator<Item = u32> {
+    let removals = messages(reports).filter(|(kind, body)| {
+        let family = body.first().copied().map(i32::from);
+        *kind == libc::RTM_DELLINK
+            && body.len() >= INTERFACE_BYTES
+            && family == Some(AddressFamily::Unspec as i32)
+    });
+    removals.filter_map(|(_, body)| bytes_at(body, INDEX_AT).map(u32::from_ne_bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::message;
     use std::net::Ipv4Addr;
 
     #[test]
@@ -132,25 +123,19 @@ mod tests {
     #[test]
     fn removed_interfaces_are_found_among_other_reports() {
         let report = |kind: u16, family: u8, index: u32, length: usize| {
-            let mut bytes = vec![0; length.next_multiple_of(4)];
-            bytes[..4].copy_from_slice(&(length as u32).to_ne_bytes());
-            bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-            bytes[HEAD_BYTES] = family;
-            bytes[INDEX_AT..INDEX_AT + 4].copy_from_slice(&index.to_ne_bytes());
-            bytes
+            let mut body = vec![0; length];
+            body[0] = family;
+            body[INDEX_AT..INDEX_AT + 4].copy_from_slice(&index.to_ne_bytes());
+            message(kind, 0, &body)
         };
-        let found = |reports: &[u8]| {
-            let mut removed = Vec::new();
-            add_removed(reports, &mut removed);
-            removed
-        };
-        let (other, removed, port) =
-            (report(16, 0, 3, 37), report(LINK_REMOVED, 0, 4, 32), report(LINK_REMOVED, 7, 5, 32));
+        let found = |reports: &[u8]| removed(reports).collect::<Vec<_>>();
+        let (other, removed, port) = (
+            report(libc::RTM_NEWLINK, 0, 3, 21),
+            report(libc::RTM_DELLINK, 0, 4, INTERFACE_BYTES),
+            report(libc::RTM_DELLINK, 7, 5, INTERFACE_BYTES),
+        );
         assert_eq!(found(&[&other[..], &removed, &port, &removed].concat()), [4, 4]);
-        // A report that is cut short, and some that give a wrong length.
-        assert!(found(&removed[..REPORT_BYTES - 1]).is_empty() && found(&removed[..7]).is_empty());
-        let mut endless = other.clone();
-        endless[..4].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert!(found(&endless).is_empty() && found(&[0; 64]).is_empty());
+        assert!(found(&removed[..removed.len() - 1]).is_empty(), "it is cut short");
+        assert!(found(&report(libc::RTM_DELLINK, 0, 4, INTERFACE_BYTES - 1)).is_empty());
     }
 }

@@ -5,7 +5,7 @@
 
 use socket2::{Domain, Socket, Type};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,9 +20,11 @@ use unisono_udp::SilentNeighbours;
 const INSIDE: &str = "UNISONO_TEST_LINK_OF_STRANGERS";
 const LINK: &str = "ip link set lo up && ip link add here type veth peer name there \
                     && ip address add 10.195.0.1/16 dev here && ip address add 10.195.0.2/16 dev here \
+                    && ip address add fd00:195::1/64 nodad dev here && ip address add fd00:195::2/64 nodad dev here \
                     && ip link set here up && ip link set there up && exec \"$0\" --nocapture";
-const SERVER: [u8; 4] = [10, 195, 0, 1];
-const CLIENT: [u8; 4] = [10, 195, 0, 2];
+/// Addresses of the server and of the client, and the beginning of the forged ones.
+const IPV4: [&str; 3] = ["10.195.0.1", "10.195.0.2", "10.195.100."];
+const IPV6: [&str; 3] = ["fd00:195::1", "fd00:195::2", "fd00:195::64:"];
 /// Forged addresses: each may have about 270 short answers in the kernel, and a send buffer of 8 MiB holds 10,500.
 const FORGED: u8 = 120;
 /// The flood, up to 12,000 datagrams a second, fills 8 MiB in about 1 s.
@@ -35,7 +37,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 #[test]
 fn answers_to_silent_neighbours_leave_room_for_others() {
     if std::env::var_os(INSIDE).is_some() {
-        return call_beside_a_flood();
+        return [IPV4, IPV6].into_iter().for_each(call_beside_a_flood);
     }
     let myself = std::env::current_exe().unwrap();
     let inside =
@@ -50,22 +52,28 @@ fn answers_to_silent_neighbours_leave_room_for_others() {
     }
 }
 
-fn options(address: [u8; 4]) -> Options {
-    Options { bind: Some((address, 0).into()), insecure: true, ..Options::default() }
+/// Without a seed nothing opens over IPv6, where there is no multicast.
+fn options(address: &str, seed: SocketAddr) -> Options {
+    Options { bind: Some(at(address)), insecure: true, seeds: vec![seed.to_string()], ..Options::default() }
 }
 
-fn call_beside_a_flood() {
-    let server =
-        Server::new(&PrivatePort::random().unwrap(), ServeOptions::default(), &options(SERVER)).unwrap();
+fn at(address: &str) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), 0)
+}
+
+fn call_beside_a_flood([server, client, forged]: [&str; 3]) {
+    let (any, none) = (PrivatePort::random().unwrap(), SocketAddr::new(at(server).ip(), 9));
+    let server = Server::new(&any, ServeOptions::default(), &options(server, none)).unwrap();
     let (port, address) = (server.port(), server.address());
     thread::spawn(move || server.serve(1, |request| request.payload().clone().into()));
-    let client = Client::new(&Options { seeds: vec![address.to_string()], ..options(CLIENT) }).unwrap();
+    let client = Client::new(&options(client, address)).unwrap();
     client.call(port, "first").unwrap();
 
+    let forged: Vec<IpAddr> = (1..=FORGED).map(|last| format!("{forged}{last}").parse().unwrap()).collect();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            flood(address);
+            flood(&forged, address);
             over.store(true, Ordering::Relaxed);
         });
         while !over.load(Ordering::Relaxed) {
@@ -73,17 +81,13 @@ fn call_beside_a_flood() {
         }
     });
     let silent = SilentNeighbours::read();
-    assert!((1..=FORGED).all(|last| silent.contains(forged(last).into())), "{silent:?}");
-}
-
-fn forged(last: u8) -> Ipv4Addr {
-    [10, 195, 100, last].into()
+    assert!(forged.iter().all(|forged| silent.contains(*forged)), "{silent:?}");
 }
 
 /// Sends datagrams to the server from addresses that no machine has.
-fn flood(server: SocketAddr) {
+fn flood(forged: &[IpAddr], server: SocketAddr) {
     let (datagram, begin) = (of_an_unknown_life(), Instant::now());
-    let sockets: Vec<UdpSocket> = (1..=FORGED).map(|last| forging(forged(last))).collect();
+    let sockets: Vec<UdpSocket> = forged.iter().map(|forged| forging(*forged)).collect();
     let mut next = sockets.iter().cycle();
     while begin.elapsed() < FLOOD {
         for socket in next.by_ref().take(BURST) {
@@ -94,10 +98,14 @@ fn flood(server: SocketAddr) {
 }
 
 /// Returns a socket that sends from an address that this machine does not have.
-fn forging(source: Ipv4Addr) -> UdpSocket {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
-    socket.set_ip_transparent_v4(true).unwrap();
-    socket.bind(&SocketAddr::from((source, 4100)).into()).unwrap();
+fn forging(source: IpAddr) -> UdpSocket {
+    let source = SocketAddr::new(source, 4100);
+    let socket = Socket::new(Domain::for_address(source), Type::DGRAM, None).unwrap();
+    match source {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true).unwrap(),
+        SocketAddr::V6(_) => socket.set_ip_transparent_v6(true).unwrap(),
+    }
+    socket.bind(&source.into()).unwrap();
     socket.into()
 }
 

@@ -65,10 +65,10 @@ impl SilentFilter {
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::net::Ipv4Addr;
+    use std::net::{IpAddr, Ipv4Addr};
 
     const SIZE: usize = 425_984;
-    const SILENT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+    const SILENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(millis * 1_000_000)
