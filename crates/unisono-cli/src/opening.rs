@@ -36,7 +36,7 @@ const SILENT_FOR: Duration = Duration::from_secs(1);
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
 
 /// What answers of a group that a process may found alone.
-pub(crate) enum Presence {
+enum Presence {
     /// No member.
     None,
     /// Members that admit this process.
@@ -90,7 +90,8 @@ impl Opening<'_> {
         }
     }
 
-    fn founding_alone(&self, options: &Options) -> Result<Founding, Problem> {
+    /// Returns how a process that may found the service alone enters it.
+    pub(crate) fn founding_alone(&self, options: &Options) -> Result<Founding, Problem> {
         match self.presence(options) {
             Presence::Admits => Ok(Founding::Join),
             Presence::StandsStill => self.founding_after_leavers(options),
@@ -99,7 +100,7 @@ impl Opening<'_> {
     }
 
     /// Returns whether the group admits this process. A group that a reset holds up gets 4 s to end that reset.
-    pub(crate) fn presence(&self, options: &Options) -> Presence {
+    fn presence(&self, options: &Options) -> Presence {
         while options.lacks_address() {
             thread::sleep(LOOKS_EVERY);
         }
@@ -352,14 +353,16 @@ impl Course<'_> {
     }
 
     /// True if members answer, and the group only takes long to admit this process, because it is being reset or is halted. A
-    /// process that keeps a service does not wait for that.
+    /// process that keeps a service does not wait for that. One that waits without end goes on if they leave: others may follow them.
     fn may_get_in(&self) -> bool {
         let has_time = match self.opening.while_halted {
             WhileHalted::AsForState => false,
             WhileHalted::Within(within) => self.begun.elapsed() <= self.looks_for() + within,
             WhileHalted::Endless(_) => true,
         };
-        has_time && !self.is_taken && self.answered.elapsed() <= self.looks_for()
+        let is_seen =
+            self.answered.elapsed() <= self.looks_for() || self.is_endless() && self.halted.is_some();
+        has_time && !self.is_taken && is_seen
     }
 
     /// True if this process waits for a group that is halted or admits no process: the 60 s for the state do not count

@@ -3,7 +3,7 @@
 use super::{FAREWELL, Lock, Present};
 use crate::connection;
 use crate::form;
-use crate::opening::{LOOK, LOOKS_EVERY, Opening, Presence, RESET_WITHIN, WhileHalted};
+use crate::opening::{LOOK, LOOKS_EVERY, Opening, RESET_WITHIN, WhileHalted};
 use crate::output::{self, Output, several, visible};
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -105,18 +105,16 @@ fn enter(
     let present = Present::new(begin(founding.clone())?);
     end_on_interrupt(&present, leaves)?;
     let opened = opening.wait(present.get().replica(), options);
-    let stands_still = opening.create
-        && founding == Founding::Join
-        && !leaves.load(Ordering::Relaxed)
-        && match opened {
-            Ok(()) => stays_halted(&present.get(), opening.name, options),
-            Err(_) => !matches!(opening.presence(options), Presence::Admits),
-        };
-    if !stands_still {
-        return opened.map(|()| present.get());
-    }
-    present.get().end(FAREWELL);
-    present.set(begin(opening.founding_after_leavers(options)?)?);
+    let may_found = opening.create && founding == Founding::Join && !leaves.load(Ordering::Relaxed);
+    let founding = match opened {
+        Err(_) if may_found => opening.founding_alone(options)?,
+        Ok(()) if may_found && stays_halted(&present.get(), opening.name, options) => {
+            present.get().end(FAREWELL);
+            opening.founding_after_leavers(options)?
+        }
+        opened => return opened.map(|()| present.get()),
+    };
+    present.set(begin(founding)?);
     opening.wait(present.get().replica(), options)?;
     Ok(present.get())
 }
