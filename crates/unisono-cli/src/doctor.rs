@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use unisono::{DEFAULT_PORT, MULTICAST_PORT, OpenError};
-use unisono_udp::SilentNeighbours;
+use unisono_udp::{Neighbour, Neighbours};
 
 /// A datagram to this machine itself that takes longer than this, 500 ms, counts as lost.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -442,7 +442,7 @@ fn datagrams_toward(socket: &UdpSocket, seed: SocketAddr) -> Finding {
         })
     };
     match sent() {
-        Ok(()) if SilentNeighbours::read().contains(seed.ip()) => Bad(
+        Ok(()) if Neighbours::read().at(seed.ip()) == Neighbour::Silent => Bad(
             format!("no machine on this network answers for the address {}", seed.ip()),
             format!(
                 "check --seeds, that the machine runs, and its cable; `ip neigh show {}` shows more",

@@ -14,7 +14,7 @@
 //! - [`Socket`]: a socket to send from and be reached at, or a listener at a multicast address.
 //! - [`Receiver`]: the buffers into which datagrams are received.
 //! - [`Watch`], [`Wakeup`], [`Alarm`], [`SocketWaker`]: sleeping and waking.
-//! - [`SilentNeighbours`], [`Socket::send_buffer`]: addresses that do not answer, and the send buffer that they fill.
+//! - [`Neighbours`], [`Socket::send_buffer`]: addresses that do not answer, and the send buffer that they fill.
 //! - [`interfaces`], [`NetworkChanges`]: this machine's addresses, and reports that they have changed.
 //!
 //! ```
@@ -42,8 +42,8 @@ mod send;
 mod socket;
 mod wait;
 
-pub use neighbours::{SendBuffer, SilentNeighbours};
-pub use network::{Interface, NetworkChanges, interfaces};
+pub use neighbours::{Neighbour, Neighbours, SendBuffer};
+pub use network::{Interface, Link, NetworkChanges, interfaces};
 pub use receive::Receiver;
 pub use send::Progress;
 pub use socket::{Socket, SocketWaker, address_toward};

@@ -6,11 +6,12 @@
 
 use crate::Socket;
 use crate::netlink::{attributes, bytes_at, message, messages};
+use crate::network::{Link, links};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, getsockopt, recv, send, socket,
 };
 use nix::{getsockopt_impl, sockopt_impl};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -47,35 +48,57 @@ impl Socket {
     }
 }
 
-/// The neighbours whose hardware addresses this machine has asked for, without an answer so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SilentNeighbours(BTreeSet<IpAddr>);
-
-impl SilentNeighbours {
-    /// Asks the kernel for them. Returns none if it does not tell.
-    pub fn read() -> SilentNeighbours {
-        SilentNeighbours::of(table().unwrap_or_default())
-    }
-
-    /// Returns those of a table with a row for each address and interface, which tells whether a machine answers there. An address
-    /// that answers on one interface is none of them.
-    fn of(table: Vec<(IpAddr, bool)>) -> SilentNeighbours {
-        let mut known = BTreeMap::new();
-        for (address, answers) in table {
-            *known.entry(address).or_insert(false) |= answers;
-        }
-        known.into_iter().filter(|(_, answers)| !answers).map(|(address, _)| address).collect()
-    }
-
-    /// True if this is one of them. An IPv4 address in the form of an IPv6 address counts too.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.contains(&address.to_canonical())
-    }
+/// What this machine knows of the machine with an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Neighbour {
+    /// It is on a link of this machine, and has told its hardware address.
+    Answers,
+    /// This machine has asked for its hardware address, without an answer so far.
+    Silent,
+    /// It is on a link of this machine, which has not asked for its hardware address, or has forgotten it.
+    Unasked,
+    /// It is reached without a hardware address of its own: through a router, or within this machine.
+    Elsewhere,
 }
 
-impl FromIterator<IpAddr> for SilentNeighbours {
-    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> SilentNeighbours {
-        SilentNeighbours(addresses.into_iter().collect())
+/// The machines on the links of this one, as far as it knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Whether an address for which this machine has asked answers, on any interface.
+    asked: BTreeMap<IpAddr, bool>,
+    links: Vec<Link>,
+}
+
+impl Neighbours {
+    /// Asks the kernel for them. All addresses are elsewhere if it does not tell.
+    pub fn read() -> Neighbours {
+        Neighbours::new(table().unwrap_or_default(), links().unwrap_or_default())
+    }
+
+    /// Returns those on these links. `table` has a row for each interface on which an address was asked for its hardware address:
+    /// the address, and whether a machine answers there.
+    pub fn new(table: impl IntoIterator<Item = (IpAddr, bool)>, links: Vec<Link>) -> Neighbours {
+        let mut asked = BTreeMap::new();
+        for (address, answers) in table {
+            *asked.entry(address).or_insert(false) |= answers;
+        }
+        Neighbours { asked, links }
+    }
+
+    /// Returns what is known of this address. An IPv4 address in the form of an IPv6 address counts as itself.
+    pub fn at(&self, address: IpAddr) -> Neighbour {
+        let address = address.to_canonical();
+        match self.asked.get(&address) {
+            Some(true) => Neighbour::Answers,
+            Some(false) => Neighbour::Silent,
+            None if self.is_own(address) => Neighbour::Elsewhere,
+            None if self.links.iter().any(|link| link.reaches(address)) => Neighbour::Unasked,
+            None => Neighbour::Elsewhere,
+        }
+    }
+
+    fn is_own(&self, address: IpAddr) -> bool {
+        self.links.iter().any(|link| link.own == address)
     }
 }
 
@@ -145,19 +168,30 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_answer_on_no_interface_are_silent() {
+    fn an_address_answers_or_is_silent_or_unasked_or_elsewhere() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
-        let silent = SilentNeighbours::of(vec![
-            (address("192.0.2.2"), true),
-            (address("192.0.2.9"), false),
-            (address("192.0.2.10"), false),
-            (address("192.0.2.10"), true),
-            (address("2001:db8::9"), false),
-        ]);
-        assert_eq!(silent, ["192.0.2.9", "2001:db8::9"].map(address).into_iter().collect());
-        let contains = |text| silent.contains(address(text));
-        assert_eq!(["192.0.2.9", "::ffff:192.0.2.9", "2001:db8::9"].map(contains), [true; 3]);
-        assert_eq!(["192.0.2.2", "192.0.2.10", "192.0.2.99", "2001:db8::8"].map(contains), [false; 4]);
+        let link = |own, mask| Link { own: address(own), mask: address(mask) };
+        let neighbours = Neighbours::new(
+            vec![
+                (address("192.0.2.2"), true),
+                (address("192.0.2.9"), false),
+                (address("192.0.2.10"), false),
+                (address("192.0.2.10"), true),
+                (address("2001:db8::9"), false),
+            ],
+            vec![
+                link("192.0.2.7", "255.255.255.0"),
+                link("192.0.2.8", "255.255.255.0"),
+                link("2001:db8::7", "ffff:ffff:ffff:ffff::"),
+            ],
+        );
+        let at = |text| neighbours.at(address(text));
+        assert_eq!(["192.0.2.2", "192.0.2.10"].map(at), [Neighbour::Answers; 2]);
+        assert_eq!(["192.0.2.9", "::ffff:192.0.2.9", "2001:db8::9"].map(at), [Neighbour::Silent; 3]);
+        assert_eq!(["192.0.2.99", "2001:db8::8"].map(at), [Neighbour::Unasked; 2]);
+        let elsewhere = ["192.0.2.7", "192.0.2.8", "198.51.100.1", "127.0.0.1", "2001:db8:1::9"];
+        assert_eq!(elsewhere.map(at), [Neighbour::Elsewhere; 5]);
+        assert_eq!(Neighbours::default().at(address("192.0.2.9")), Neighbour::Elsewhere);
     }
 
     #[test]

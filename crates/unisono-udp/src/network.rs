@@ -1,7 +1,7 @@
 //! This machine's interfaces and addresses, and the kernel's reports that they have changed.
 
 use crate::netlink::{bytes_at, messages};
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, recv,
@@ -51,6 +51,38 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         interface.index = if_nametoindex(name.as_str()).unwrap_or_default();
     }
     Ok(found.into_values().collect())
+}
+
+/// The addresses that one interface reaches without a router, by the hardware addresses for which this machine asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// This machine's address there.
+    pub own: IpAddr,
+    /// A one for each bit that all addresses there have in common.
+    pub mask: IpAddr,
+}
+
+impl Link {
+    /// True if this address is on the link, and not this machine's.
+    pub(crate) fn reaches(&self, address: IpAddr) -> bool {
+        let is_alike = match (self.own, self.mask, address) {
+            (IpAddr::V4(own), IpAddr::V4(mask), IpAddr::V4(address)) => own & mask == address & mask,
+            (IpAddr::V6(own), IpAddr::V6(mask), IpAddr::V6(address)) => own & mask == address & mask,
+            _ => false,
+        };
+        is_alike && address != self.own
+    }
+}
+
+/// Returns the links of this machine.
+pub(crate) fn links() -> io::Result<Vec<Link>> {
+    // On these no hardware address is asked for.
+    let without = InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_POINTOPOINT;
+    let link = |entry: InterfaceAddress| {
+        let (own, mask) = (ip_of(&entry.address?)?, ip_of(&entry.netmask?)?);
+        (!entry.flags.intersects(without)).then_some(Link { own, mask })
+    };
+    Ok(getifaddrs()?.filter_map(link).collect())
 }
 
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
@@ -118,6 +150,17 @@ mod tests {
         assert!(loopback.index > 0);
         assert!(loopback.addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{found:?}");
         assert!(found.iter().all(|other| other.index > 0), "{found:?}");
+    }
+
+    #[test]
+    fn a_link_reaches_the_addresses_that_begin_like_its_own() {
+        let link = |own: &str, mask: &str| Link { own: own.parse().unwrap(), mask: mask.parse().unwrap() };
+        let (four, six) = (link("192.0.2.7", "255.255.255.0"), link("2001:db8::7", "ffff:ffff:ffff:ffff::"));
+        let reaches = |link: Link, address: &str| link.reaches(address.parse().unwrap());
+        assert_eq!(["192.0.2.9", "192.0.3.9", "192.0.2.7"].map(|to| reaches(four, to)), [true, false, false]);
+        assert_eq!(["2001:db8::9", "2001:db8:1::9", "::"].map(|to| reaches(six, to)), [true, false, false]);
+        assert!(!reaches(six, "192.0.2.9") && !reaches(four, "2001:db8::9"));
+        assert!(links().unwrap().iter().all(|link| !link.own.is_loopback()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use unisono_udp::{SilentNeighbours, Socket};
+use unisono_udp::{Neighbour, Neighbours, Socket};
 
 const INSIDE: &str = "UNISONO_TEST_LINK_WITHOUT_NEIGHBOURS";
 /// One neighbour of each family has a hardware address all the same: it is written into the table.
@@ -38,9 +38,11 @@ fn a_neighbour_that_does_not_answer_is_seen_and_fills_the_send_buffer() {
 }
 
 fn send_to_neighbours() {
-    for [own, answering, silent] in
-        [["10.195.0.1", "10.195.0.2", "10.195.0.9"], ["fd00:195::1", "fd00:195::2", "fd00:195::9"]]
-    {
+    let addresses = [
+        ["10.195.0.1", "10.195.0.2", "10.195.0.9", "10.195.0.10"],
+        ["fd00:195::1", "fd00:195::2", "fd00:195::9", "fd00:195::a"],
+    ];
+    for [own, answering, silent, unasked] in addresses {
         let at = |address: &str| SocketAddr::new(address.parse().unwrap(), 9);
         let socket = Socket::bind(SocketAddr::new(at(own).ip(), 0)).unwrap();
         let send_to = |to| (0..DATAGRAMS).for_each(|_| assert_eq!(socket.send(&[7; 100], 100, &[to]), 0));
@@ -49,14 +51,16 @@ fn send_to_neighbours() {
         // The kernel drops what is sent until the link is up.
         until("is silent", || {
             send_to(at(silent));
-            SilentNeighbours::read().contains(at(silent).ip())
+            Neighbours::read().at(at(silent).ip()) == Neighbour::Silent
         });
         let buffer = socket.send_buffer().unwrap();
         assert!(buffer.size == size && buffer.used >= DATAGRAMS * 100, "{buffer:?}");
         until("is given up", || socket.send_buffer().unwrap().used == 0);
         send_to(at(answering));
         until("leaves the buffer", || socket.send_buffer().unwrap().used == 0);
-        assert!(!SilentNeighbours::read().contains(at(answering).ip()));
+        let neighbours = Neighbours::read();
+        assert_eq!(neighbours.at(at(answering).ip()), Neighbour::Answers);
+        assert_eq!(neighbours.at(at(unasked).ip()), Neighbour::Unasked);
     }
 }
 

@@ -8,56 +8,79 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 use unisono_core::Time;
-use unisono_udp::{SendBuffer, SilentNeighbours, Socket};
+use unisono_udp::{Neighbour, Neighbours, SendBuffer, Socket};
 
 /// Minimum interval between two looks at the send buffer, 5 ms: within it, 12,000 forged datagrams a second take an eighth
 /// of the buffer that Linux grants by default.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The same while the buffer is crowded, 1 ms.
+const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Interval between two reads of the table of neighbours, 100 ms, unless the buffer fills: the table may have 1,000 rows.
 const READ_EVERY: Duration = Duration::from_millis(100);
-/// The buffer is crowded while more than this part of it, an eighth, is in use. A blocking socket takes no more once
-/// half of its buffer is.
+/// The buffer is crowded while more than this part of it, an eighth, is in use: nothing is sent to neighbours that were asked for
+/// their hardware addresses and do not answer.
 const CROWDED_PART: usize = 8;
+/// It is nearly full while more than this part of it, a quarter, is in use: nothing is sent to neighbours that were not asked. A
+/// blocking socket takes no more once half of its buffer is in use.
+const NEARLY_FULL_PART: usize = 4;
+
+/// How much of the send buffer is in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Fill {
+    #[default]
+    Little,
+    Crowded,
+    NearlyFull,
+}
 
 /// What was seen of the send buffer and of the neighbours.
 #[derive(Debug, Default)]
 pub(super) struct SilentFilter {
     /// Time of the next look at the send buffer.
     look_at: Time,
-    /// The buffer was crowded at the last look.
-    is_crowded: bool,
-    silent: SilentNeighbours,
-    /// Time of the last read of the table, and the bytes of the buffer that were in use then.
+    /// What the last look found.
+    fill: Fill,
+    neighbours: Neighbours,
+    /// Time of the last read of the neighbours, and the bytes of the buffer that were in use then.
     read: Option<(Time, usize)>,
 }
 
 impl SilentFilter {
-    /// Removes the addresses that do not answer, if the send buffer is crowded. The system is asked at most every
-    /// [`LOOK_EVERY`].
+    /// Removes the addresses that do not answer, if the send buffer is crowded, and those that may not, if it is nearly full. The
+    /// system is asked at most every [`LOOK_SOON`].
     pub(super) fn retain_answering(&mut self, now: Time, socket: &Socket, addresses: &mut Vec<SocketAddr>) {
         if now >= self.look_at {
-            self.look_at = now + LOOK_EVERY;
             // A kernel that does not tell how full the buffer is leaves nothing to go by.
-            self.note(now, socket.send_buffer().unwrap_or_default(), SilentNeighbours::read);
+            self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
         }
         self.apply(addresses);
     }
 
-    /// Takes a look at the buffer into account. `read` reads the table of neighbours.
-    fn note(&mut self, now: Time, buffer: SendBuffer, read: impl FnOnce() -> SilentNeighbours) {
-        let eighth = buffer.size / CROWDED_PART;
-        self.is_crowded = buffer.used > eighth;
+    /// Takes a look at the buffer into account. `read` reads the neighbours.
+    fn note(&mut self, now: Time, buffer: SendBuffer, read: impl FnOnce() -> Neighbours) {
+        let (eighth, quarter) = (buffer.size / CROWDED_PART, buffer.size / NEARLY_FULL_PART);
+        self.fill = match buffer.used {
+            used if used > quarter => Fill::NearlyFull,
+            used if used > eighth => Fill::Crowded,
+            _ => Fill::Little,
+        };
+        self.look_at = now + if self.fill == Fill::Little { LOOK_EVERY } else { LOOK_SOON };
         let is_due = |(at, used): (Time, usize)| now.since(at) >= READ_EVERY || buffer.used > used + eighth;
-        if self.is_crowded && self.read.is_none_or(is_due) {
-            self.silent = read();
+        if self.fill >= Fill::Crowded && self.read.is_none_or(is_due) {
+            self.neighbours = read();
             self.read = Some((now, buffer.used));
         }
     }
 
     fn apply(&self, addresses: &mut Vec<SocketAddr>) {
-        if self.is_crowded {
-            addresses.retain(|address| !self.silent.contains(address.ip()));
+        if self.fill == Fill::Little {
+            return;
         }
+        addresses.retain(|address| match self.neighbours.at(address.ip()) {
+            Neighbour::Answers | Neighbour::Elsewhere => true,
+            Neighbour::Unasked => self.fill < Fill::NearlyFull,
+            Neighbour::Silent => false,
+        });
     }
 }
 
@@ -66,32 +89,44 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::net::{IpAddr, Ipv4Addr};
+    use unisono_udp::Link;
 
     const SIZE: usize = 425_984;
     const SILENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+    const ANSWERING: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+    const UNASKED: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3));
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    fn kept(filter: &SilentFilter) -> Vec<SocketAddr> {
-        let mut addresses = vec![(SILENT, 7).into(), ([192, 0, 2, 2], 7).into()];
+    fn neighbours() -> Neighbours {
+        let link = Link { own: [192, 0, 2, 7].into(), mask: [255, 255, 255, 0].into() };
+        Neighbours::new([(SILENT, false), (ANSWERING, true)], vec![link])
+    }
+
+    fn kept(filter: &SilentFilter) -> Vec<IpAddr> {
+        let all = [SILENT, UNASKED, ANSWERING, ELSEWHERE];
+        let mut addresses = all.map(|address| SocketAddr::from((address, 7))).to_vec();
         filter.apply(&mut addresses);
-        addresses
+        addresses.iter().map(SocketAddr::ip).collect()
     }
 
     #[test]
-    fn only_a_crowded_buffer_has_datagrams_dropped_and_only_those_to_silent_addresses() {
+    fn the_fuller_the_buffer_the_surer_an_address_has_to_answer() {
         let mut filter = SilentFilter::default();
-        let both = kept(&filter);
+        let all = kept(&filter);
         let mut kept_with = |millis, used| {
-            filter.note(at(millis), SendBuffer { used, size: SIZE }, || [SILENT].into_iter().collect());
+            filter.note(at(millis), SendBuffer { used, size: SIZE }, neighbours);
             kept(&filter)
         };
-        assert_eq!(kept_with(5, SIZE / 8), both, "the buffer is not crowded");
-        assert_eq!(kept_with(10, SIZE / 8 + 1), both[1..]);
-        assert_eq!(kept_with(15, SIZE / 8), both, "the buffer is not crowded any more");
-        assert_eq!(kept_with(20, SIZE), both[1..]);
+        assert_eq!(kept_with(5, SIZE / 8), all, "the buffer is not crowded");
+        assert_eq!(kept_with(10, SIZE / 8 + 1), [UNASKED, ANSWERING, ELSEWHERE]);
+        assert_eq!(kept_with(15, SIZE / 4), [UNASKED, ANSWERING, ELSEWHERE]);
+        assert_eq!(kept_with(20, SIZE / 4 + 1), [ANSWERING, ELSEWHERE]);
+        assert_eq!(kept_with(25, SIZE), [ANSWERING, ELSEWHERE]);
+        assert_eq!(kept_with(30, SIZE / 8), all, "the buffer is not crowded any more");
     }
 
     #[test]
@@ -100,7 +135,7 @@ mod tests {
         let mut reads_after = |millis, used| {
             filter.note(at(millis), SendBuffer { used, size: SIZE }, || {
                 reads.set(reads.get() + 1);
-                SilentNeighbours::default()
+                Neighbours::default()
             });
             reads.get()
         };
@@ -114,21 +149,26 @@ mod tests {
     #[test]
     fn a_neighbour_that_answers_at_last_is_sent_to_again() {
         let (mut filter, crowded) = (SilentFilter::default(), SendBuffer { used: SIZE, size: SIZE });
-        filter.note(at(0), crowded, || [SILENT].into_iter().collect());
-        assert_eq!(kept(&filter).len(), 1);
-        filter.note(at(100), crowded, SilentNeighbours::default);
-        assert_eq!(kept(&filter).len(), 2);
+        filter.note(at(0), crowded, neighbours);
+        assert!(!kept(&filter).contains(&SILENT));
+        filter.note(at(100), crowded, Neighbours::default);
+        assert!(kept(&filter).contains(&SILENT));
     }
 
     #[test]
-    fn the_buffer_is_looked_at_every_5_ms() {
+    fn the_buffer_is_looked_at_every_5_ms_and_while_it_is_crowded_every_1_ms() {
+        let mut filter = SilentFilter::default();
+        let mut next_after = |millis, used| {
+            filter.note(at(millis), SendBuffer { used, size: SIZE }, Neighbours::default);
+            filter.look_at
+        };
+        assert_eq!([next_after(1, 0), next_after(7, SIZE / 8)], [at(6), at(12)]);
+        assert_eq!([next_after(12, SIZE / 8 + 1), next_after(13, SIZE)], [at(13), at(14)]);
         let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let mut filter = SilentFilter::default();
-        let mut next_after = |nanos| {
-            filter.retain_answering(Time::from_nanos(nanos), &socket, &mut Vec::new());
-            filter.look_at.as_nanos()
-        };
-        assert_eq!([next_after(1), next_after(5_000_000)], [5_000_001; 2]);
-        assert_eq!(next_after(5_000_001), 10_000_001);
+        for (millis, next) in [(1, 6), (5, 6), (6, 11)] {
+            filter.retain_answering(at(millis), &socket, &mut Vec::new());
+            assert_eq!(filter.look_at, at(next));
+        }
     }
 }
