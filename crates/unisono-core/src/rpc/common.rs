@@ -72,9 +72,9 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Queues a frame for an address.
+    /// Queues a frame for the address from which a datagram claims to come.
     pub(super) fn post(&mut self, to: SocketAddr, frame: Frame) {
-        self.post_to(To::Anyone(CallDestination::Address(to)), frame);
+        self.post_to(To::Anyone(CallDestination::Unproved(to)), frame);
     }
 
     pub(super) fn post_to(&mut self, to: To, frame: Frame) {

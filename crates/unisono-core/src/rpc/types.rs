@@ -306,8 +306,21 @@ debug_as_sentence!(ForwardError { TooFar, Over });
 pub enum CallDestination {
     /// One address.
     Address(SocketAddr),
+    /// An address that is told in a datagram and proved by nothing. A driver that lacks room may drop what goes there: the machine
+    /// that has the address asks again.
+    Unproved(SocketAddr),
     /// All processes that may serve the port: its multicast address, or the seeds.
     Rendezvous(Port),
+}
+
+impl CallDestination {
+    /// Returns the address, if there is one.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            CallDestination::Address(address) | CallDestination::Unproved(address) => Some(address),
+            CallDestination::Rendezvous(_) => None,
+        }
+    }
 }
 
 /// Reason for a timeout.

@@ -48,7 +48,7 @@ impl Trickler {
         endpoint.handle_datagram(now, from, BytesMut::from(&datagram[..]));
         let (mut out, mut frames) = (Vec::new(), Vec::new());
         while let Some(to) = endpoint.poll_transmit(now, &mut out) {
-            if to == CallDestination::Address(from) {
+            if to.address() == Some(from) {
                 frames.extend(frames_of(&out));
             }
         }

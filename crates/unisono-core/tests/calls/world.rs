@@ -279,7 +279,9 @@ impl World {
                 self.recording.push(datagram.clone());
             }
             match to {
-                CallDestination::Address(to) => self.send(from, to.port(), false, &datagram),
+                CallDestination::Address(to) | CallDestination::Unproved(to) => {
+                    self.send(from, to.port(), false, &datagram)
+                }
                 CallDestination::Rendezvous(_) => {
                     let hosts: Vec<u16> = self.hosts.keys().copied().filter(|host| *host != from).collect();
                     hosts.into_iter().for_each(|to| self.send(from, to, true, &datagram));

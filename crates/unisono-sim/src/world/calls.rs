@@ -179,7 +179,7 @@ impl Side for CallSide {
 
     fn poll_transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Destination> {
         Some(match self.endpoint.poll_transmit(now, datagram)? {
-            CallDestination::Address(address) => {
+            CallDestination::Address(address) | CallDestination::Unproved(address) => {
                 if Some(address) == self.stray {
                     self.left += datagram.len() as u64;
                 }

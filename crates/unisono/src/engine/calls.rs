@@ -294,13 +294,17 @@ impl Source for Calls {
 
     const TO_STRANGERS: bool = true;
 
+    fn is_proved(destination: CallDestination) -> bool {
+        !matches!(destination, CallDestination::Unproved(_))
+    }
+
     fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<CallDestination> {
         self.endpoint.poll_transmit(now, datagram)
     }
 
     fn resolve(&self, destination: CallDestination, own: SocketAddr, addresses: &mut Vec<SocketAddr>) {
         match destination {
-            CallDestination::Address(address) => addresses.push(address),
+            CallDestination::Address(address) | CallDestination::Unproved(address) => addresses.push(address),
             CallDestination::Rendezvous(port) => {
                 if self.access.seeds.is_empty() {
                     addresses.push(multicast_address(port.tag()).into());

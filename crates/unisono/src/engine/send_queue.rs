@@ -34,6 +34,11 @@ pub(crate) trait Source {
     /// are dropped while they crowd the send buffer.
     const TO_STRANGERS: bool = false;
 
+    /// False if no machine has shown that it has the address of this destination.
+    fn is_proved(_destination: Self::Destination) -> bool {
+        true
+    }
+
     /// Writes the next datagram.
     fn transmit(&mut self, now: Time, datagram: &mut Vec<u8>) -> Option<Self::Destination>;
 
@@ -165,7 +170,8 @@ impl SendQueue {
             self.addresses.clear();
         }
         if S::TO_STRANGERS {
-            self.silent.retain_answering(now, &self.socket, &mut self.addresses);
+            let is_proved = S::is_proved(destination);
+            self.silent.retain_answering(now, &self.socket, is_proved, &mut self.addresses);
         }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;

@@ -20,8 +20,8 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 /// The buffer is crowded while more than this part of it, an eighth, is in use: nothing is sent to neighbours that were asked for
 /// their hardware addresses and do not answer.
 const CROWDED_PART: usize = 8;
-/// It is nearly full while more than this part of it, a quarter, is in use: nothing is sent to neighbours that were not asked. A
-/// blocking socket takes no more once half of its buffer is in use.
+/// It is nearly full while more than this part of it, a quarter, is in use: nothing is sent to neighbours that were not asked, unless
+/// their addresses are proved. A blocking socket takes no more once half of its buffer is in use.
 const NEARLY_FULL_PART: usize = 4;
 
 /// How much of the send buffer is in use.
@@ -46,14 +46,20 @@ pub(super) struct SilentFilter {
 }
 
 impl SilentFilter {
-    /// Removes the addresses that do not answer, if the send buffer is crowded, and those that may not, if it is nearly full. The
-    /// system is asked at most every [`LOOK_SOON`].
-    pub(super) fn retain_answering(&mut self, now: Time, socket: &Socket, addresses: &mut Vec<SocketAddr>) {
+    /// Removes the addresses that do not answer, if the send buffer is crowded; if it is nearly full, those too that no machine has
+    /// shown to have and that were not asked. The system is asked at most every [`LOOK_SOON`].
+    pub(super) fn retain_answering(
+        &mut self,
+        now: Time,
+        socket: &Socket,
+        is_proved: bool,
+        addresses: &mut Vec<SocketAddr>,
+    ) {
         if now >= self.look_at {
             // A kernel that does not tell how full the buffer is leaves nothing to go by.
             self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
         }
-        self.apply(addresses);
+        self.apply(is_proved, addresses);
     }
 
     /// Takes a look at the buffer into account. `read` reads the neighbours.
@@ -72,13 +78,13 @@ impl SilentFilter {
         }
     }
 
-    fn apply(&self, addresses: &mut Vec<SocketAddr>) {
+    fn apply(&self, is_proved: bool, addresses: &mut Vec<SocketAddr>) {
         if self.fill == Fill::Little {
             return;
         }
         addresses.retain(|address| match self.neighbours.at(address.ip()) {
             Neighbour::Answers | Neighbour::Elsewhere => true,
-            Neighbour::Unasked => self.fill < Fill::NearlyFull,
+            Neighbour::Unasked => is_proved || self.fill < Fill::NearlyFull,
             Neighbour::Silent => false,
         });
     }
@@ -107,9 +113,13 @@ mod tests {
     }
 
     fn kept(filter: &SilentFilter) -> Vec<IpAddr> {
+        kept_if(false, filter)
+    }
+
+    fn kept_if(is_proved: bool, filter: &SilentFilter) -> Vec<IpAddr> {
         let all = [SILENT, UNASKED, ANSWERING, ELSEWHERE];
         let mut addresses = all.map(|address| SocketAddr::from((address, 7))).to_vec();
-        filter.apply(&mut addresses);
+        filter.apply(is_proved, &mut addresses);
         addresses.iter().map(SocketAddr::ip).collect()
     }
 
@@ -127,6 +137,8 @@ mod tests {
         assert_eq!(kept_with(20, SIZE / 4 + 1), [ANSWERING, ELSEWHERE]);
         assert_eq!(kept_with(25, SIZE), [ANSWERING, ELSEWHERE]);
         assert_eq!(kept_with(30, SIZE / 8), all, "the buffer is not crowded any more");
+        filter.note(at(35), SendBuffer { used: SIZE, size: SIZE }, neighbours);
+        assert_eq!(kept_if(true, &filter), [UNASKED, ANSWERING, ELSEWHERE]);
     }
 
     #[test]
@@ -167,7 +179,7 @@ mod tests {
         let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let mut filter = SilentFilter::default();
         for (millis, next) in [(1, 6), (5, 6), (6, 11)] {
-            filter.retain_answering(at(millis), &socket, &mut Vec::new());
+            filter.retain_answering(at(millis), &socket, true, &mut Vec::new());
             assert_eq!(filter.look_at, at(next));
         }
     }

@@ -239,7 +239,9 @@ impl Side for ReplicaSide {
             None => self.endpoint.poll_transmit(now, datagram),
         };
         Some(match destination? {
-            CallDestination::Address(address) => Destination::Address(address),
+            CallDestination::Address(address) | CallDestination::Unproved(address) => {
+                Destination::Address(address)
+            }
             CallDestination::Rendezvous(_) if self.multicast => Destination::Multicast,
             CallDestination::Rendezvous(_) => Destination::Rendezvous,
         })
