@@ -169,9 +169,8 @@ impl SendQueue {
         if self.is_cut_off {
             self.addresses.clear();
         }
-        if S::TO_STRANGERS {
-            let is_proved = S::is_proved(destination);
-            self.silent.retain_answering(now, &self.socket, is_proved, &mut self.addresses);
+        if S::TO_STRANGERS && self.silent.is_crowded(now, &self.socket) {
+            self.silent.retain_answering(S::is_proved(destination), &mut self.addresses);
         }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;

@@ -46,20 +46,19 @@ pub(super) struct SilentFilter {
 }
 
 impl SilentFilter {
-    /// Removes the addresses that do not answer, if the send buffer is crowded; if it is nearly full, those too that no machine has
-    /// shown to have and that were not asked. The system is asked at most every [`LOOK_SOON`].
-    pub(super) fn retain_answering(
-        &mut self,
-        now: Time,
-        socket: &Socket,
-        is_proved: bool,
-        addresses: &mut Vec<SocketAddr>,
-    ) {
+    /// True if the send buffer is crowded. The system is asked at most every [`LOOK_SOON`].
+    #[inline]
+    pub(super) fn is_crowded(&mut self, now: Time, socket: &Socket) -> bool {
         if now >= self.look_at {
-            // A kernel that does not tell how full the buffer is leaves nothing to go by.
-            self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
+            self.look(now, socket);
         }
-        self.apply(is_proved, addresses);
+        self.fill != Fill::Little
+    }
+
+    #[cold]
+    fn look(&mut self, now: Time, socket: &Socket) {
+        // A kernel that does not tell how full the buffer is leaves nothing to go by.
+        self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
     }
 
     /// Takes a look at the buffer into account. `read` reads the neighbours.
@@ -78,10 +77,10 @@ impl SilentFilter {
         }
     }
 
-    fn apply(&self, is_proved: bool, addresses: &mut Vec<SocketAddr>) {
-        if self.fill == Fill::Little {
-            return;
-        }
+    /// Removes the addresses that do not answer and, if the buffer is nearly full, those that were not asked, unless they are proved.
+    /// Only for a buffer that [is crowded](SilentFilter::is_crowded).
+    #[cold]
+    pub(super) fn retain_answering(&self, is_proved: bool, addresses: &mut Vec<SocketAddr>) {
         addresses.retain(|address| match self.neighbours.at(address.ip()) {
             Neighbour::Answers | Neighbour::Elsewhere => true,
             Neighbour::Unasked => is_proved || self.fill < Fill::NearlyFull,
@@ -119,7 +118,9 @@ mod tests {
     fn kept_if(is_proved: bool, filter: &SilentFilter) -> Vec<IpAddr> {
         let all = [SILENT, UNASKED, ANSWERING, ELSEWHERE];
         let mut addresses = all.map(|address| SocketAddr::from((address, 7))).to_vec();
-        filter.apply(is_proved, &mut addresses);
+        if filter.fill != Fill::Little {
+            filter.retain_answering(is_proved, &mut addresses);
+        }
         addresses.iter().map(SocketAddr::ip).collect()
     }
 
@@ -179,7 +180,7 @@ mod tests {
         let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let mut filter = SilentFilter::default();
         for (millis, next) in [(1, 6), (5, 6), (6, 11)] {
-            filter.retain_answering(at(millis), &socket, true, &mut Vec::new());
+            assert!(!filter.is_crowded(at(millis), &socket));
             assert_eq!(filter.look_at, at(next));
         }
     }
