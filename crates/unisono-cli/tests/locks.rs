@@ -103,6 +103,22 @@ impl Folder {
             end.display()
         )
     }
+
+    /// Returns a script that runs another one with a program that makes a process group of its own.
+    fn apart(&self, program: &str, script: &str) -> String {
+        let file = self.path("script");
+        std::fs::write(&file, script).unwrap();
+        format!("{program} sh {}", file.display())
+    }
+}
+
+/// False, and says so, if there is no such program.
+fn has(program: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        eprintln!("skipped: there is no {program}");
+    }
+    found
 }
 
 /// Returns a script that takes no notice of SIGTERM.
@@ -246,6 +262,123 @@ fn signals_go_to_the_command() {
     waiter.signal(Signal::TERM);
     assert_eq!(waiter.0.wait().unwrap().code(), Some(128 + 15));
     drop(holder);
+}
+
+#[test]
+fn a_signal_reaches_a_command_that_timeout_runs() {
+    if !has("timeout") {
+        return;
+    }
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let (ready, log) = (folder.path("ready"), folder.path("log"));
+    let script = format!(
+        "trap 'echo term >> {1}; exit 5' TERM; echo 0 > {0}.part; mv {0}.part {0}; while :; do sleep 0.02; done",
+        ready.display(),
+        log.display()
+    );
+    // Once as the command, and once as a child of the command.
+    for start in ["exec", "trap 'wait; exit 5' TERM;"] {
+        let wait = if start == "exec" { "" } else { "& wait" };
+        let timeout = folder.apart("timeout 600", &script);
+        let holder = Holder::start(group, &format!("{start} {timeout} {wait}"));
+        left(&ready);
+        holder.signal(Signal::TERM);
+        let (ended, said) = holder.end();
+        assert_eq!(ended, Some(5), "{said}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "term\n");
+        std::fs::remove_file(&ready).unwrap();
+        std::fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn a_process_that_left_the_group_gets_a_signal_once_and_its_child_gets_none() {
+    if !has("setsid") {
+        return;
+    }
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let (ready, log) = (folder.path("ready"), folder.path("log"));
+    let script = format!(
+        "sh -c 'trap \"echo child >> {1}\" TERM INT; while :; do sleep 0.02; done' & \
+         trap 'echo term >> {1}' TERM; trap 'echo int >> {1}; exit 5' INT; \
+         echo 0 > {0}.part; mv {0}.part {0}; while :; do sleep 0.02; done",
+        ready.display(),
+        log.display()
+    );
+    let holder = Holder::start(group, &format!("exec {}", folder.apart("setsid", &script)));
+    left(&ready);
+    holder.signal(Signal::TERM);
+    let deadline = Instant::now() + PATIENCE;
+    while !log.exists() {
+        assert!(Instant::now() < deadline, "it gets no signal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    holder.signal(Signal::INT);
+    let (ended, said) = holder.end();
+    assert_eq!(ended, Some(5), "{said}");
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "term\nint\n");
+}
+
+#[test]
+fn a_command_that_timeout_runs_dies_with_its_holder() {
+    if !has("timeout") {
+        return;
+    }
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let timeout = folder.apart("exec timeout 600", &folder.script("holder"));
+    let mut holder = Holder::start(group, &timeout);
+    let (_, processes) = left(&folder.path("holder"));
+    holder.0.kill().unwrap();
+    until_gone(&processes);
+}
+
+#[test]
+fn a_stubborn_command_that_timeout_runs_ends_when_the_lock_is_lost() {
+    if !has("timeout") {
+        return;
+    }
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let timeout = folder.apart("exec timeout 600", &stubborn(&folder.script("first")));
+    let first = Holder::start(group, &timeout);
+    let (_, processes) = left(&folder.path("first"));
+    let second = Holder::start(group, &folder.script("second"));
+    first.signal(Signal::STOP);
+    left(&folder.path("second"));
+    first.signal(Signal::CONT);
+    let (status, said) = first.end();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("door is lost") && !said.contains("goes on"), "{said}");
+    until_gone(&processes);
+    std::fs::write(folder.path("end"), "").unwrap();
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn a_process_that_left_the_group_ends_with_the_command_before_the_next_one_begins() {
+    if !has("setsid") {
+        return;
+    }
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let (daemon, ends) = (folder.apart("setsid", &stubborn(&folder.script("daemon"))), folder.path("ends"));
+    let script = format!("{daemon} & while [ ! -e {} ]; do sleep 0.02; done; exit 4", ends.display());
+    let first = Holder::start(group, &script);
+    let (_, processes) = left(&folder.path("daemon"));
+    let mut second = Holder::start(group, &without(&processes));
+    let _said = second.in_line();
+    std::fs::write(ends, "").unwrap();
+    // What would go on has its standard error too.
+    assert_eq!(first.end_unheard(), Some(4));
+    assert_eq!(second.end_unheard(), Some(0), "it goes on under the next command's lock");
 }
 
 #[test]

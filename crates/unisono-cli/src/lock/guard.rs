@@ -6,16 +6,23 @@
 //!                    └────── one process group ───────────────┘
 //! ```
 //!
-//! The kernel sends the guard a signal when `unisono lock` dies; the guard then kills its process group, itself
-//! included. The kernel kills the command if the guard dies, and `unisono lock`, which waits for the guard, kills what is
-//! left. The guard ends with the command's exit status. It ignores all other signals, which go to the whole group.
+//! The kernel sends the guard a signal when `unisono lock` dies; the guard then kills the command with all its descendants,
+//! and its process group, itself included. The kernel kills the command if the guard dies, and `unisono lock`, which waits
+//! for the guard, kills what is left in the group.
+//!
+//! The command's orphans, such as daemons, become children of the guard (a child subreaper), so a process cannot leave its
+//! family as it can leave its process group. When the command has ended, the guard kills these, and ends with the command's
+//! exit status. It ignores all other signals, which go to the whole group.
 
+use super::family;
 use crate::output;
 use crate::problem::Problem;
 use anyhow::Context;
 use clap::Args;
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, kill_process_group,
+    set_child_subreaper, set_parent_process_death_signal, wait,
 };
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
@@ -82,27 +89,43 @@ fn watch(guard: &Guard) -> anyhow::Result<i32> {
     ])
     .context("cannot wait for signals")?;
     set_parent_process_death_signal(Some(Signal::HUP))?;
+    set_child_subreaper(Some(getpid()))?;
     let me = getpid().as_raw_nonzero().to_string();
     let mut command = Command::new(THIS_PROGRAM);
     command.arg0("unisono").args([GUARD, &me, "--become-it", "--"]).args(&guard.command);
     end_without(guard.parent);
-    let mut command = command.spawn().context("cannot start the command")?;
+    let command = Pid::from_child(&command.spawn().context("cannot start the command")?);
     // A signal that came before the command existed has reached this guard alone.
     for number in signals.pending().filter(|number| PASSED_ON.contains(number)) {
-        let _ = Signal::from_named_raw(number).map(|signal| kill_process(Pid::from_child(&command), signal));
+        let _ = Signal::from_named_raw(number).map(|signal| kill_process(command, signal));
     }
-    loop {
+    let status = loop {
         end_without(guard.parent);
-        if let Some(status) = command.try_wait().context("cannot wait for the command")? {
-            return Ok(code(status));
+        match status_of(command)? {
+            Some(status) => break status,
+            None => signals.wait().for_each(drop),
         }
-        signals.wait().for_each(drop);
+    };
+    family::end_descendants();
+    Ok(status)
+}
+
+/// Reaps the children that have ended: orphans, and the command. Returns the exit status of the command if it has ended.
+fn status_of(command: Pid) -> anyhow::Result<Option<i32>> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((child, status))) if child == command => return Ok(Some(code_of(status))),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(error).context("cannot wait for the command"),
+        }
     }
 }
 
-/// Kills the process group of this guard if its parent has died.
+/// Kills the command, and the process group of this guard, if its parent has died.
 fn end_without(parent: u32) {
     if !has_parent(parent) {
+        family::end_descendants();
         // Kills this process too.
         let _ = kill_process_group(getpid(), Signal::KILL);
         output::exit(NOT_RUN);
@@ -122,6 +145,10 @@ fn become_command(guard: &Guard) -> anyhow::Result<i32> {
 fn has_parent(parent: u32) -> bool {
     let present = getppid().map(Pid::as_raw_nonzero);
     present.is_some_and(|present| u32::try_from(present.get()) == Ok(parent))
+}
+
+fn code_of(status: WaitStatus) -> i32 {
+    status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
 /// Returns the exit status with which a shell reports this one.

@@ -5,6 +5,7 @@
 //! ends.
 
 use super::claim::{self, Claim};
+use super::family::{self, DIES_WITHIN, Strays};
 use super::{FAREWELL, Lock, Present, guard};
 use crate::connection;
 use crate::output::{tell, visible};
@@ -26,8 +27,8 @@ use unisono::locks::{Held, LockService, LockStanding};
 
 /// Time between SIGTERM and SIGKILL for a command whose lock is lost.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
-/// Maximum time for a killed process to be gone. It is longer only for one that waits for a device, or that nobody reaps.
-const DIES_WITHIN: Duration = Duration::from_secs(1);
+/// Time that the guard has to end after its descendants were killed: it kills for [`DIES_WITHIN`] what they left.
+const GUARD_ENDS_WITHIN: Duration = DIES_WITHIN.saturating_add(Duration::from_millis(500));
 /// Interval at which this process looks whether killed processes are gone.
 const LOOKS_EVERY: Duration = Duration::from_millis(1);
 
@@ -109,7 +110,10 @@ fn execute(
     let group = Pid::from_child(&child);
     let lost = watch_standing(service.clone(), Arc::clone(&held), &command.group, to.clone())
         .and_then(|()| watch_end(group, to.clone()))
-        .map(|()| supervise(group, news));
+        .map(|()| supervise(group, news))
+        .inspect_err(|_| {
+            family::kill(group);
+        });
     // What the command left in its group does not outlive the lock.
     signal_group(group, Signal::KILL);
     let status = child.wait().context("cannot wait for the command");
@@ -132,31 +136,54 @@ fn watch_end(guard: Pid, to: Sender<News>) -> anyhow::Result<()> {
     })
 }
 
-/// Waits until the command has ended, and ends it when the lock is lost. Returns why the lock was lost, if it was.
+/// Waits until the guard of the command has ended, and ends the command when the lock is lost. Returns why the lock was lost,
+/// if it was.
 fn supervise(group: Pid, news: &Receiver<News>) -> Option<String> {
-    let (mut lost, mut kills_at) = (None, None::<Instant>);
+    let (mut lost, mut kills_at, mut killed) = (None, None::<Instant>, false);
     loop {
         let rest = kills_at.map(|at| at.saturating_duration_since(Instant::now()));
         match news.recv_timeout(rest.unwrap_or(Duration::MAX)) {
             Ok(News::Ended) | Err(RecvTimeoutError::Disconnected) => return lost,
             Ok(News::Signal(number)) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    signal_group(group, signal);
+                    signal_command(group, signal);
                 }
             }
             Ok(News::Lost(reason)) if lost.is_none() => {
                 tell(format_args!("{reason}: the command is ended"));
                 lost = Some(reason);
-                signal_group(group, Signal::TERM);
+                signal_command(group, Signal::TERM);
                 kills_at = Some(Instant::now() + TERMINATES_WITHIN);
             }
+            Err(RecvTimeoutError::Timeout) if !killed && family::kill(group) => {
+                // The guard, which is left, ends what they started meanwhile.
+                killed = true;
+                kills_at = Some(Instant::now() + GUARD_ENDS_WITHIN);
+            }
             Err(RecvTimeoutError::Timeout) => {
-                signal_group(group, Signal::KILL);
+                kill_guard(group);
                 kills_at = None;
             }
             Ok(News::Lost(_) | News::Acquired(_)) => {}
         }
     }
+}
+
+/// Kills the process group together with the guard: it is stopped, or a part of the command cannot be killed.
+fn kill_guard(group: Pid) {
+    family::kill(group);
+    let left = family::living(group);
+    signal_group(group, Signal::KILL);
+    until_gone(group);
+    family::tell_of(&left.into_iter().filter(family::Process::goes_on).collect::<Vec<_>>());
+}
+
+/// Sends a signal to the command: to its process group, and to the processes that left it and have the others for parents.
+fn signal_command(group: Pid, signal: Signal) {
+    // Found first: when their parents end, they cannot be told from their own children.
+    let strays = Strays::of(group);
+    signal_group(group, signal);
+    strays.signal(signal);
 }
 
 fn signal_group(group: Pid, signal: Signal) {
@@ -167,7 +194,7 @@ fn signal_group(group: Pid, signal: Signal) {
 /// Waits until no process of a killed group is left, at most for [`DIES_WITHIN`].
 fn until_gone(group: Pid) {
     let until = Instant::now() + DIES_WITHIN;
-    while test_kill_process_group(group).is_ok() && Instant::now() < until {
+    while test_kill_process_group(group).is_ok() && family::group_lives(group) && Instant::now() < until {
         thread::sleep(LOOKS_EVERY);
     }
 }

@@ -1,6 +1,7 @@
 //! `unisono lock`: runs a command while this process holds a lock, or keeps the locks of a group.
 
 mod claim;
+mod family;
 pub(crate) mod guard;
 mod hold;
 mod serve;
@@ -40,7 +41,7 @@ lock was not had, or was lost before the command ended; 3 if the group carries o
 /// Run a command while this process holds a lock, on one of several machines at a time
 ///
 /// The process waits in line for the lock, runs the command in a process group of its own, and releases the lock when the
-/// command has ended. If this process dies or is cut off, the group excludes it after about half a second, and the next
+/// command and all processes that it started have ended: what the command leaves running, daemons too, is killed. If this process dies or is cut off, the group excludes it after about half a second, and the next
 /// process in line gets the lock. A command whose lock is lost is ended: with SIGTERM, after 2 s with SIGKILL. SIGTERM and
 /// SIGINT are passed on to it.
 ///
