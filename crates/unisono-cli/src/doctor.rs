@@ -8,7 +8,6 @@ use crate::settings::Settings;
 use anyhow::Context;
 use clap::Args;
 use rustix::io::Errno;
-use rustix::net::netdevice::index_to_name;
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, ip_mtu, ipv6_mtu, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
@@ -34,20 +33,11 @@ const DATAGRAM_BYTES: usize = 1472;
 const IPV6_DATAGRAM_BYTES: usize = 1232;
 /// Folder with the settings of each network interface.
 const CONFIGURED: &str = "/proc/sys/net/ipv4/conf";
-/// Folder with the settings of the network.
-const NETWORK: &str = "/proc/sys/net";
-/// The limit of send buffers, and that of unanswered datagrams that are kept for each neighbour, with which Linux begins, in
-/// bytes: two neighbours that do not answer fill a send buffer.
-const LINUX_BYTES: usize = 212_992;
-/// The send buffer that a server needs on a link with strangers: 4 MiB.
-const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// What Linux is to keep for each neighbour there, in bytes: a datagram or two.
-const UNANSWERED_BYTES: usize = 1024;
 /// A thread that wakes this late, 50 ms, makes other members suspect this one without reason.
 const LATE: Duration = Duration::from_millis(50);
 
-/// Find out what is wrong with this machine: key, address, loopback, port, seeds, multicast, wire versions, buffers, silent
-/// neighbours, datagram size, clock
+/// Find out what is wrong with this machine: key, address, loopback, port, seeds, multicast, wire versions, buffers, datagram
+/// size, clock
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  unisono doctor\n  unisono doctor --bind 192.0.2.7:7195 --key group.key")]
 pub(crate) struct Doctor {
@@ -69,7 +59,7 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
     let bound = settings.bind.map_or(Ipv4Addr::LOCALHOST.into(), |bind| bind.ip());
     let address = *found.as_ref().unwrap_or(&bound);
     let elsewhere = seeds_elsewhere(settings);
-    let checks: [(&str, &dyn Fn() -> Finding); 11] = [
+    let checks: [(&str, &dyn Fn() -> Finding); 10] = [
         ("key", &|| key(settings)),
         ("address", &|| reach(&found)),
         ("loopback", &|| loopback(Path::new(CONFIGURED))),
@@ -78,7 +68,6 @@ pub(crate) fn run(_: Doctor, settings: &Settings, output: &Output) -> Result<(),
         ("multicast", &|| multicast(address, MULTICAST_PORT)),
         ("versions", &|| versions(settings, address)),
         ("buffers", &|| buffers()),
-        ("neighbours", &|| neighbours(address, interface_of(address).as_deref(), Path::new(NETWORK))),
         ("datagrams", &|| datagrams(settings, address, &elsewhere)),
         ("clock", &|| clock()),
     ];
@@ -333,51 +322,6 @@ fn buffers() -> Finding {
     }
 }
 
-/// Checks that answers to addresses that no machine has cannot fill the send buffer of a server.
-fn neighbours(address: IpAddr, interface: Option<&str>, network: &Path) -> Finding {
-    if address.is_loopback() {
-        return Good("none: other machines cannot reach this one".into());
-    }
-    let version = if address.is_ipv4() { "ipv4" } else { "ipv6" };
-    let kept_for = |interface| format!("{version}/neigh/{interface}/unres_qlen_bytes");
-    let setting = |name: &str| fs::read_to_string(network.join(name)).ok()?.trim().parse::<usize>().ok();
-    let (limit, kept) = (setting("core/wmem_max"), setting(&kept_for(interface.unwrap_or("default"))));
-    let (Some(limit), Some(kept)) = (limit, kept) else {
-        return Good(
-            "not checked: the system does not tell how much it keeps for neighbours that do not answer"
-                .into(),
-        );
-    };
-    let finding = format!(
-        "send buffers of at most {} KiB, and at most {} KiB in them for each neighbour that does not answer",
-        limit >> 10,
-        kept >> 10
-    );
-    if limit > LINUX_BYTES || kept < LINUX_BYTES {
-        return Good(finding);
-    }
-    // A dot in the name of an interface is written as a slash.
-    let setting = |name: &str| {
-        format!(" net.{version}.neigh.{}.unres_qlen_bytes={UNANSWERED_BYTES}", name.replace('.', "/"))
-    };
-    let settings: String = ["default"].into_iter().chain(interface).map(setting).collect();
-    Bad(
-        format!("{finding}: programs on this link that forge addresses may stop what a server answers"),
-        format!(
-            "if strangers are on this link and a server runs here, type `sysctl -w net.core.wmem_max={SEND_BUFFER_BYTES}{settings}` as \
-             root, and start the server again"
-        ),
-    )
-}
-
-/// Returns the name of the interface with this address.
-fn interface_of(address: IpAddr) -> Option<String> {
-    let interfaces = unisono_udp::interfaces().ok()?;
-    let interface = interfaces.iter().find(|interface| interface.addresses.contains(&address))?;
-    let socket = UdpSocket::bind((any(address.is_ipv6()), 0)).ok()?;
-    index_to_name(&socket, interface.index).ok()
-}
-
 /// Checks that the largest datagrams pass in one piece: to all seeds with a route, or else on this machine.
 fn datagrams(settings: &Settings, address: IpAddr, seeds: &[SocketAddr]) -> Finding {
     if !seeds.is_empty() && settings.key.is_none() && !settings.insecure {
@@ -524,41 +468,6 @@ mod tests {
             finding.contains("on veth1 may reach") && advice.contains("conf.veth1.route_localnet=0"),
             "{finding}"
         );
-    }
-
-    #[test]
-    fn settings_that_let_silent_neighbours_fill_the_send_buffer_are_reported() {
-        let network = tempfile::tempdir().unwrap();
-        let set = |name: &str, value: usize| {
-            let file = network.path().join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, format!("{value}\n")).unwrap();
-        };
-        let check =
-            |address: &str, interface| neighbours(address.parse().unwrap(), interface, network.path());
-        let is_good = |finding| matches!(finding, Good(_));
-        assert!(is_good(check("192.0.2.7", None)), "the system does not tell");
-        set("core/wmem_max", LINUX_BYTES);
-        set("ipv4/neigh/default/unres_qlen_bytes", LINUX_BYTES);
-        set("ipv4/neigh/eth0/unres_qlen_bytes", LINUX_BYTES);
-        set("ipv6/neigh/default/unres_qlen_bytes", LINUX_BYTES);
-        let Bad(_, advice) = check("192.0.2.7", Some("eth0")) else { panic!("both have their first values") };
-        let command = "`sysctl -w net.core.wmem_max=4194304 net.ipv4.neigh.default.unres_qlen_bytes=1024 \
-                       net.ipv4.neigh.eth0.unres_qlen_bytes=1024`";
-        assert!(advice.contains(command), "{advice}");
-        set("ipv4/neigh/eth0.7/unres_qlen_bytes", LINUX_BYTES);
-        let Bad(_, advice) = check("192.0.2.7", Some("eth0.7")) else {
-            panic!("both have their first values")
-        };
-        assert!(advice.contains("net.ipv4.neigh.eth0/7.unres_qlen_bytes=1024`"), "{advice}");
-        let Bad(_, advice) = check("2001:db8::7", None) else { panic!("both have their first values") };
-        assert!(advice.contains("4194304 net.ipv6.neigh.default.unres_qlen_bytes=1024`"), "{advice}");
-        assert!(is_good(check("127.0.0.1", None)), "loopback has no neighbours");
-        set("ipv4/neigh/eth0/unres_qlen_bytes", 1024);
-        assert!(is_good(check("192.0.2.7", Some("eth0"))));
-        assert!(!is_good(check("192.0.2.7", None)));
-        set("core/wmem_max", SEND_BUFFER_BYTES);
-        assert!(is_good(check("192.0.2.7", None)));
     }
 
     #[test]

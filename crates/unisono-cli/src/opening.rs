@@ -27,10 +27,10 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// Maximum time that a process which may found the service waits for a group that stands still: 4 s. A reset that finds its
 /// quorum takes less, and joiners wait no longer either.
 pub(crate) const RESET_WITHIN: Duration = Duration::from_secs(4);
-/// Maximum time that a founder waits for one that is in a group that stands still: 15 s. A command that waits for a lock leaves
-/// such a group after 10 s.
+/// Maximum time that a founder waits for one that is in a group that stands still: 15 s; for all of them, four times as long. A
+/// command that waits for a lock leaves such a group after 10 s.
 const LEAVERS_WITHIN: Duration = Duration::from_secs(15);
-/// A group of which a member has answered is gone when none answers for this long: 1 s.
+/// A group is not there, or gone, when no member answers for this long: 1 s.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 /// An opening that takes less than this, 2 s, prints no progress.
 pub(crate) const SHORT_OPENING: Duration = Duration::from_secs(2);
@@ -104,7 +104,9 @@ impl Opening<'_> {
         while options.lacks_address() {
             thread::sleep(LOOKS_EVERY);
         }
-        let (begun, mut answered) = (Instant::now(), None);
+        let begun = Instant::now();
+        // Members of a halted group leave some questions unanswered.
+        let mut answered = begun;
         while let Some(report) = self.report(options, &mut answered) {
             if look::admits(self.name, &report, options) {
                 return Presence::Admits;
@@ -117,16 +119,15 @@ impl Opening<'_> {
         Presence::None
     }
 
-    /// Returns the report of a member; `None` if none answers within `--locate` and, after one has `answered`, for
-    /// [`SILENT_FOR`].
-    fn report(&self, options: &Options, answered: &mut Option<Instant>) -> Option<Report> {
+    /// Returns the report of a member; `None` if none answers within `--locate`, and none has `answered` for [`SILENT_FOR`].
+    fn report(&self, options: &Options, answered: &mut Instant) -> Option<Report> {
         loop {
             match unisono::look(self.name, options, options.settings.locate) {
                 Ok(report) => {
-                    *answered = Some(Instant::now());
+                    *answered = Instant::now();
                     return Some(report);
                 }
-                Err(_) if answered.is_some_and(|answered| answered.elapsed() < SILENT_FOR) => {}
+                Err(_) if answered.elapsed() < SILENT_FOR => {}
                 Err(_) => return None,
             }
         }
@@ -138,8 +139,8 @@ impl Opening<'_> {
     pub(crate) fn founding_after_leavers(&self, options: &Options) -> Result<Founding, Problem> {
         let reason = look::no_commands(self.name, options, self.settings);
         tell(format_args!("{reason}; this process founds it anew when the others have left it"));
-        let (mut staying, mut since) = (BTreeSet::new(), Instant::now());
-        let mut answered = Some(since);
+        let begun = Instant::now();
+        let (mut staying, mut since, mut answered) = (BTreeSet::new(), begun, begun);
         while let Some(report) = self.report(options, &mut answered) {
             if report.primary {
                 return Ok(Founding::Join);
@@ -149,7 +150,7 @@ impl Opening<'_> {
             if staying.is_empty() {
                 (staying, since) = (members, Instant::now());
             }
-            if since.elapsed() >= LEAVERS_WITHIN {
+            if since.elapsed() >= LEAVERS_WITHIN || begun.elapsed() >= LEAVERS_WITHIN * 4 {
                 return Err(self.left_over(options));
             }
             thread::sleep(LOOKS_EVERY);

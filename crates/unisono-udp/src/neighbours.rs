@@ -25,6 +25,9 @@ const SILENT: u16 = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
 /// The kernel sends its table in pieces that are no longer: 32 KiB.
 const PIECE_BYTES: usize = 32 << 10;
 
+/// Number of neighbours that are read. Linux keeps 1,024 of each family by default.
+const ROWS_MAX: usize = 8192;
+
 /// What the kernel counts of a socket's memory (`SO_MEMINFO`, Linux 4.12), in bytes: received and not yet taken; the size of
 /// the receive buffer; sent and not yet gone; the size of the send buffer. The kernel has more, and gives as much as fits.
 type Memory = [u32; 4];
@@ -113,6 +116,7 @@ fn table() -> io::Result<Vec<(IpAddr, bool)>> {
         let length = recv(socket.as_raw_fd(), &mut piece, MsgFlags::MSG_DONTWAIT)?;
         for (kind, body) in messages(&piece[..length]) {
             match kind {
+                libc::RTM_NEWNEIGH if table.len() == ROWS_MAX => return Ok(table),
                 libc::RTM_NEWNEIGH => table.extend(neighbour(body)),
                 // The end, or an error.
                 _ => return Ok(table),

@@ -21,6 +21,9 @@ const LOOKS_AFTER: Duration = Duration::from_millis(1);
 /// Maximum of that interval: a look reads a file of each process of the machine.
 const LOOKS_AFTER_MAX: Duration = Duration::from_millis(32);
 
+/// Number of processes of which handles are open at a time.
+const HANDLES_MAX: usize = 128;
+
 /// A process as `/proc` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
@@ -111,15 +114,23 @@ fn open(root: Pid, wanted: &[Process]) -> Vec<OwnedFd> {
     opened.into_iter().filter(|(process, _)| is_present(process)).map(|(_, handle)| handle).collect()
 }
 
-/// Kills the present descendants of `root`. Returns false, and kills none, if the system has no pidfds.
+/// Kills the present descendants of `root`. Returns false, and kills none, if the system does not tell them or has no pidfds.
 pub(super) fn kill(root: Pid) -> bool {
-    if pidfd_open(getpid(), PidfdFlags::empty()).is_err() {
+    if !shows_own_processes() || pidfd_open(getpid(), PidfdFlags::empty()).is_err() {
         return false;
     }
-    for process in open(root, &living(root)) {
-        signal_one(&process, Signal::KILL);
+    // Zombies too: other threads of such a process may go on.
+    for some in descendants(root, all()).chunks(HANDLES_MAX) {
+        for process in open(root, some) {
+            signal_one(&process, Signal::KILL);
+        }
     }
     true
+}
+
+/// True if the numbers in `/proc` are those that this process sees: it may be that of another PID namespace.
+fn shows_own_processes() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|number| number.as_os_str() == &*getpid().to_string())
 }
 
 fn signal_one(process: &OwnedFd, signal: Signal) {
@@ -133,7 +144,7 @@ pub(super) struct Strays(Vec<OwnedFd>);
 
 impl Strays {
     pub(super) fn of(guard: Pid) -> Strays {
-        let found = living(guard);
+        let found = if shows_own_processes() { living(guard) } else { Vec::new() };
         let group = guard.as_raw_pid();
         let in_group =
             |id: i32| id == group || found.iter().any(|process| process.id == id && process.group == group);

@@ -95,7 +95,7 @@ fn watch(guard: &Guard) -> anyhow::Result<i32> {
     command.arg0("unisono").args([GUARD, &me, "--become-it", "--"]).args(&guard.command);
     end_without(guard.parent);
     let command = Pid::from_child(&command.spawn().context("cannot start the command")?);
-    // A signal that came before the command existed has reached this guard alone.
+    // A signal that came before the command existed has reached this guard alone. One that came since may reach the command twice.
     for number in signals.pending().filter(|number| PASSED_ON.contains(number)) {
         let _ = Signal::from_named_raw(number).map(|signal| kill_process(command, signal));
     }

@@ -41,9 +41,9 @@ lock was not had, or was lost before the command ended; 3 if the group carries o
 /// Run a command while this process holds a lock, on one of several machines at a time
 ///
 /// The process waits in line for the lock, runs the command in a process group of its own, and releases the lock when the
-/// command and all processes that it started have ended: what the command leaves running, daemons too, is killed. If this process dies or is cut off, the group excludes it after about half a second, and the next
-/// process in line gets the lock. A command whose lock is lost is ended: with SIGTERM, after 2 s with SIGKILL. SIGTERM and
-/// SIGINT are passed on to it.
+/// command and all processes that it started have ended: what the command leaves running, daemons too, is killed. If this
+/// process dies or is cut off, the group excludes it after about half a second, and the next process in line gets the lock. A
+/// command whose lock is lost is ended: with SIGTERM, after 2 s with SIGKILL. SIGTERM, SIGINT and SIGHUP are passed on to it.
 ///
 /// With --serve the process keeps the locks together with others and holds none. Without --serve it only joins these
 /// processes: it never founds a group.

@@ -35,7 +35,7 @@ const CAUGHT_UP: u64 = 512;
 /// Number of members that answer a multicast `Locate` if the sequencer does not: expected while the group is halted,
 /// maximum for a repeated question.
 const LOCATE_ANSWERS: u64 = 3;
-/// The same for a status query. Each answer is at most as long as the query.
+/// Expected number of members that answer a status query while the group is halted. Each reply is at most as long as the query.
 const STATUS_ANSWERS: u64 = 1;
 /// A multicast question counts as repeated 5 ms after the last copy; an earlier one is a copy that the network made.
 const REPEATED_AFTER: Duration = Duration::from_millis(5);
@@ -212,28 +212,25 @@ impl Group {
         if self.is_halted() || self.contact() == self.me.uid || repeated == 0 {
             return self.speaks_for_all(LOCATE_ANSWERS, self.log.history().view().len());
         }
-        self.has_turn(nonce, repeated, LOCATE_ANSWERS)
-    }
-
-    /// True if this member is to answer a multicast status query that `asked` members received. The sequencer answers the first
-    /// copy; one other member answers each repetition, because the sequencer may be gone and not suspected yet.
-    pub(crate) fn answers_status_query(&mut self, now: Time, asker: Uid, nonce: u64, asked: usize) -> bool {
-        match self.admission.note_question(now, asker, nonce) {
-            repeated @ 1.. if !self.is_halted() => self.has_turn(nonce, repeated, STATUS_ANSWERS),
-            _ => self.speaks_for_all(STATUS_ANSWERS, asked),
-        }
-    }
-
-    /// True if this member is one of those that answer this repetition of a question: not the sequencer, unless it is alone.
-    fn has_turn(&self, nonce: u64, repeated: u64, answers: u64) -> bool {
         let contact = self.contact();
         let others = || self.log.history().view().iter().filter(|member| member.uid != contact);
         let count = others().count().max(1) as u64;
-        let Some(place) = others().position(|member| member.uid == self.me.uid) else {
-            return others().next().is_none();
-        };
-        let first = (nonce % count + repeated % count * answers) % count;
-        (place as u64 + count - first) % count < answers
+        let Some(place) = others().position(|member| member.uid == self.me.uid) else { return false };
+        let first = (nonce % count + repeated % count * LOCATE_ANSWERS) % count;
+        (place as u64 + count - first) % count < LOCATE_ANSWERS
+    }
+
+    /// True if this member is to answer a multicast status query that `asked` members received. The sequencer answers the first
+    /// copy; the members answer the repetitions in turn, because the sequencer may be gone and not suspected yet.
+    pub(crate) fn answers_status_query(&mut self, now: Time, asker: Uid, nonce: u64, asked: usize) -> bool {
+        let repeated = self.admission.note_question(now, asker, nonce);
+        if repeated == 0 || self.is_halted() {
+            return self.speaks_for_all(STATUS_ANSWERS, asked);
+        }
+        let view = self.log.history().view();
+        let count = view.len().max(1) as u64;
+        let turn = (nonce % count + repeated % count) % count;
+        view.iter().position(|member| member.uid == self.me.uid) == Some(turn as usize)
     }
 
     /// True if the group is being reset, or this member suspects its sequencer.

@@ -142,13 +142,17 @@ fn a_question_to_everybody_is_answered_by_one() {
         answers(net, nonce)
     };
     assert_eq!(answers(&mut net, 3), [1, 0, 0, 0], "the sequencer answers");
-    let repeated: [Vec<usize>; 3] = core::array::from_fn(|_| again(&mut net, 3));
+    let repeated: [Vec<usize>; 4] = core::array::from_fn(|_| again(&mut net, 3));
     assert!(repeated.iter().all(|answers| answers.iter().sum::<usize>() == 1), "{repeated:?}");
     let of_each = |member: usize| repeated.iter().map(|answers| answers[member]).sum::<usize>();
-    assert_eq!([0, 1, 2, 3].map(of_each), [0, 1, 1, 1], "the others answer repetitions in turn");
+    assert_eq!([0, 1, 2, 3].map(of_each), [1; 4], "the members answer repetitions in turn");
     net.crash(0);
     assert_eq!(answers(&mut net, 4), [0; 4], "no member suspects the sequencer yet");
-    assert_eq!(again(&mut net, 4).iter().sum::<usize>(), 1, "one of the others answers the repetition");
+    let repeated = [again(&mut net, 4), again(&mut net, 4)].concat();
+    assert!(
+        (1..=2).contains(&repeated.iter().sum::<usize>()),
+        "another one answers a repetition: {repeated:?}"
+    );
     [1, 2].into_iter().for_each(|member| net.crash(member));
     net.run(1_500 * MS);
     assert_eq!(answers(&mut net, 5), [0, 0, 0, 1], "the only member left answers");
