@@ -169,8 +169,8 @@ impl SendQueue {
         if self.is_cut_off {
             self.addresses.clear();
         }
-        if S::TO_STRANGERS && self.silent.is_crowded(now, &self.socket) {
-            self.silent.retain_answering(S::is_proved(destination), &mut self.addresses);
+        if S::TO_STRANGERS {
+            self.drop_to_silent(now, S::is_proved(destination));
         }
         let mut progress = Progress::default();
         let segment_bytes = self.segment_bytes;
@@ -184,6 +184,16 @@ impl SendQueue {
         source.note_sent(destination, self.refused_to(progress));
         self.run.clear();
         self.complete = false;
+    }
+
+    /// Leaves out addresses that do not answer, while datagrams to them crowd the send buffer.
+    fn drop_to_silent(&mut self, now: Time, is_proved: bool) {
+        if self.silent.is_wary(now, &self.socket) {
+            self.silent.retain_answering(is_proved, &mut self.addresses);
+        }
+        let runs = self.addresses.len();
+        self.silent
+            .note_sent(runs * self.run.len(), runs * self.run.len().div_ceil(self.segment_bytes.max(1)));
     }
 
     /// Returns the first address of the run, if the system refused all of it.

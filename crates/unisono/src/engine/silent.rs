@@ -10,11 +10,17 @@ use std::time::Duration;
 use unisono_core::Time;
 use unisono_udp::{Neighbour, Neighbours, SendBuffer, Socket};
 
-/// Minimum interval between two looks at the send buffer, 5 ms: within it, 12,000 forged datagrams a second take an eighth
-/// of the buffer that Linux grants by default.
+/// Maximum interval between two looks at the send buffer while datagrams are sent, 5 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The same while the buffer is crowded, 1 ms.
 const LOOK_SOON: Duration = Duration::from_millis(1);
+/// The next look comes sooner once datagrams were handed over that may take this part of the buffer, a sixteenth: answers to a burst are
+/// sent in one turn.
+const LOOK_PART: usize = 16;
+/// What Linux counts for a short datagram besides its bytes.
+const DATAGRAM_OVERHEAD: usize = 768;
+/// Nothing is sent to silent addresses for this time after the buffer was crowded last. Linux keeps datagrams to them for about 3 s.
+const WARY_FOR: Duration = Duration::from_secs(4);
 /// Interval between two reads of the table of neighbours, 100 ms, unless the buffer fills: the table may have 1,000 rows.
 const READ_EVERY: Duration = Duration::from_millis(100);
 /// The buffer is crowded while more than this part of it, an eighth, is in use: nothing is sent to neighbours that were asked for
@@ -38,30 +44,37 @@ enum Fill {
 pub(super) struct SilentFilter {
     /// Time of the next look at the send buffer.
     look_at: Time,
+    /// Bytes of the buffer that may be handed over until then.
+    look_after: usize,
     /// What the last look found.
     fill: Fill,
+    /// Until then nothing is sent to silent addresses.
+    wary_until: Time,
     neighbours: Neighbours,
     /// Time of the last read of the neighbours, and the bytes of the buffer that were in use then.
     read: Option<(Time, usize)>,
 }
 
 impl SilentFilter {
-    /// True if the send buffer is crowded. The system is asked at most every [`LOOK_SOON`].
+    /// True if the send buffer is crowded, or was a moment ago. The system is asked at most every [`LOOK_SOON`], and once more whenever
+    /// a [`LOOK_PART`] of the buffer may have been filled.
     #[inline]
-    pub(super) fn is_crowded(&mut self, now: Time, socket: &Socket) -> bool {
-        if now >= self.look_at {
-            self.look(now, socket);
+    pub(super) fn is_wary(&mut self, now: Time, socket: &Socket) -> bool {
+        if now >= self.look_at || self.look_after == 0 {
+            // A kernel that does not tell how full the buffer is leaves nothing to go by.
+            self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
         }
-        self.fill != Fill::Little
+        now < self.wary_until
     }
 
-    #[cold]
-    fn look(&mut self, now: Time, socket: &Socket) {
-        // A kernel that does not tell how full the buffer is leaves nothing to go by.
-        self.note(now, socket.send_buffer().unwrap_or_default(), Neighbours::read);
+    /// Notes that so many bytes are handed to the system in so many datagrams.
+    #[inline]
+    pub(super) fn note_sent(&mut self, bytes: usize, datagrams: usize) {
+        self.look_after = self.look_after.saturating_sub(bytes + datagrams * DATAGRAM_OVERHEAD);
     }
 
     /// Takes a look at the buffer into account. `read` reads the neighbours.
+    #[cold]
     fn note(&mut self, now: Time, buffer: SendBuffer, read: impl FnOnce() -> Neighbours) {
         let (eighth, quarter) = (buffer.size / CROWDED_PART, buffer.size / NEARLY_FULL_PART);
         self.fill = match buffer.used {
@@ -69,16 +82,21 @@ impl SilentFilter {
             used if used > eighth => Fill::Crowded,
             _ => Fill::Little,
         };
-        self.look_at = now + if self.fill == Fill::Little { LOOK_EVERY } else { LOOK_SOON };
+        let is_crowded = self.fill >= Fill::Crowded;
+        if is_crowded {
+            self.wary_until = now + WARY_FOR;
+        }
+        self.look_at = now + if is_crowded { LOOK_SOON } else { LOOK_EVERY };
+        self.look_after = (buffer.size / LOOK_PART).max(1);
         let is_due = |(at, used): (Time, usize)| now.since(at) >= READ_EVERY || buffer.used > used + eighth;
-        if self.fill >= Fill::Crowded && self.read.is_none_or(is_due) {
+        if now < self.wary_until && self.read.is_none_or(is_due) {
             self.neighbours = read();
             self.read = Some((now, buffer.used));
         }
     }
 
     /// Removes the addresses that do not answer and, if the buffer is nearly full, those that were not asked, unless they are proved.
-    /// Only for a buffer that [is crowded](SilentFilter::is_crowded).
+    /// Only for a filter that [is wary](SilentFilter::is_wary).
     #[cold]
     pub(super) fn retain_answering(&self, is_proved: bool, addresses: &mut Vec<SocketAddr>) {
         addresses.retain(|address| match self.neighbours.at(address.ip()) {
@@ -111,6 +129,10 @@ mod tests {
         Neighbours::new([(SILENT, false), (ANSWERING, true)], vec![link])
     }
 
+    fn socket() -> Socket {
+        Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    }
+
     fn kept(filter: &SilentFilter) -> Vec<IpAddr> {
         kept_if(false, filter)
     }
@@ -118,28 +140,37 @@ mod tests {
     fn kept_if(is_proved: bool, filter: &SilentFilter) -> Vec<IpAddr> {
         let all = [SILENT, UNASKED, ANSWERING, ELSEWHERE];
         let mut addresses = all.map(|address| SocketAddr::from((address, 7))).to_vec();
-        if filter.fill != Fill::Little {
-            filter.retain_answering(is_proved, &mut addresses);
-        }
+        filter.retain_answering(is_proved, &mut addresses);
         addresses.iter().map(SocketAddr::ip).collect()
     }
 
     #[test]
     fn the_fuller_the_buffer_the_surer_an_address_has_to_answer() {
         let mut filter = SilentFilter::default();
-        let all = kept(&filter);
         let mut kept_with = |millis, used| {
             filter.note(at(millis), SendBuffer { used, size: SIZE }, neighbours);
             kept(&filter)
         };
-        assert_eq!(kept_with(5, SIZE / 8), all, "the buffer is not crowded");
         assert_eq!(kept_with(10, SIZE / 8 + 1), [UNASKED, ANSWERING, ELSEWHERE]);
         assert_eq!(kept_with(15, SIZE / 4), [UNASKED, ANSWERING, ELSEWHERE]);
         assert_eq!(kept_with(20, SIZE / 4 + 1), [ANSWERING, ELSEWHERE]);
         assert_eq!(kept_with(25, SIZE), [ANSWERING, ELSEWHERE]);
-        assert_eq!(kept_with(30, SIZE / 8), all, "the buffer is not crowded any more");
+        assert_eq!(kept_with(30, SIZE / 8), [UNASKED, ANSWERING, ELSEWHERE], "not crowded any more");
         filter.note(at(35), SendBuffer { used: SIZE, size: SIZE }, neighbours);
         assert_eq!(kept_if(true, &filter), [UNASKED, ANSWERING, ELSEWHERE]);
+    }
+
+    #[test]
+    fn addresses_are_left_out_while_the_buffer_is_crowded_and_for_4_s_more() {
+        let (mut filter, socket) = (SilentFilter::default(), socket());
+        assert!(!filter.is_wary(at(1), &socket));
+        filter.note(at(10), SendBuffer { used: SIZE / 8, size: SIZE }, neighbours);
+        assert!(!filter.is_wary(at(10), &socket));
+        filter.note(at(15), SendBuffer { used: SIZE / 8 + 1, size: SIZE }, neighbours);
+        assert_eq!(
+            [15, 20, 4014, 4015, 9000].map(|millis| filter.is_wary(at(millis), &socket)),
+            [true, true, true, false, false]
+        );
     }
 
     #[test]
@@ -177,11 +208,26 @@ mod tests {
         };
         assert_eq!([next_after(1, 0), next_after(7, SIZE / 8)], [at(6), at(12)]);
         assert_eq!([next_after(12, SIZE / 8 + 1), next_after(13, SIZE)], [at(13), at(14)]);
-        let socket = Socket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let mut filter = SilentFilter::default();
+        let (mut filter, socket) = (SilentFilter::default(), socket());
         for (millis, next) in [(1, 6), (5, 6), (6, 11)] {
-            assert!(!filter.is_crowded(at(millis), &socket));
+            assert!(!filter.is_wary(at(millis), &socket));
             assert_eq!(filter.look_at, at(next));
         }
+    }
+
+    #[test]
+    fn the_buffer_is_looked_at_again_once_a_sixteenth_of_it_may_have_filled() {
+        let (mut filter, socket) = (SilentFilter::default(), socket());
+        let mut looks_after = |bytes, datagrams| {
+            filter.note(at(1), SendBuffer { used: SIZE, size: SIZE }, Neighbours::default);
+            filter.note_sent(bytes, datagrams);
+            // The socket's buffer is empty, so a look finds that it is not crowded.
+            filter.is_wary(at(1), &socket);
+            filter.fill == Fill::Little
+        };
+        let part = SIZE / LOOK_PART;
+        assert!(!looks_after(part - 1, 0) && looks_after(part, 0));
+        let datagrams = part / DATAGRAM_OVERHEAD;
+        assert!(!looks_after(0, datagrams) && looks_after(0, datagrams + 1));
     }
 }
