@@ -2,7 +2,7 @@
 
 use crate::arguments::Common;
 use crate::connection;
-use crate::look;
+use crate::everyone;
 use crate::output::{Output, quoted, several, visible};
 use crate::problem::Problem;
 use crate::seeds;
@@ -53,8 +53,7 @@ pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Resul
     };
     unisono::force(group, reporter, &without, &options, PATIENCE).map_err(|failure| match failure {
         ForceFailure::Refused(ForceError::Answers(uid)) => {
-            let name = name(&report, uid);
-            Problem::failed(format!("{name} answers: a group can go on only without members that are dead"))
+            Problem::failed(answers(group, &report, uid, &options))
         }
         ForceFailure::Look(error) => error.into(),
         failure => Problem::failed(failure),
@@ -62,7 +61,7 @@ pub(crate) fn run(command: Force, settings: &Settings, output: &Output) -> Resul
     let Some(Forced { members, missing, reset }) = outcome(group, reporter, &report, &options)? else {
         return Err(Problem::not_primary(stands_still(&command, &report, &without, settings, &options)));
     };
-    let asked = look::floor(&report) as u64;
+    let asked = everyone::floor(&report) as u64;
     let below = match missing {
         0 if asked > members => format!(", below the floor of {asked}"),
         0 => String::new(),
@@ -110,6 +109,16 @@ fn name(report: &Report, uid: Uid) -> String {
     member.map_or_else(|| uid.to_string(), |member| visible(member.member.name.as_str()).into_owned())
 }
 
+/// Says that a member which is to be left out answers.
+fn answers(group: &str, report: &Report, uid: Uid, options: &Options) -> String {
+    let name = name(report, uid);
+    // A process that is entering the group answers probes, and no questions.
+    if everyone::silent(group, report, options).iter().any(|member| member.uid == uid) {
+        return format!("{name} lives, and is still entering the group: stop it, or wait until it gives up");
+    }
+    format!("{name} answers: a group can go on only without members that are dead")
+}
+
 /// A group that goes on after a forced reset.
 struct Forced {
     members: u64,
@@ -126,7 +135,7 @@ fn stands_still(
     settings: &Settings,
     options: &Options,
 ) -> String {
-    let mut silent = look::silent(&command.group, report, options);
+    let mut silent = everyone::silent(&command.group, report, options);
     silent.retain(|member| !without.contains(&member.uid));
     let names: Vec<String> = silent.iter().map(|member| name(report, member.uid)).collect();
     let (do_not, them, are) = match names.len() {
@@ -165,7 +174,7 @@ fn outcome(
                 ));
             }
             let members = (report.members.len() + report.members_omitted) as u64;
-            return Ok(Some(Forced { members, missing: look::missing_members(&report), reset }));
+            return Ok(Some(Forced { members, missing: everyone::missing_members(&report), reset }));
         }
         std::thread::sleep(ASK_EVERY);
     }

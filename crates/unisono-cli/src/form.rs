@@ -5,7 +5,7 @@
 //! create a second group (docs/protocol/membership.md).
 
 use crate::connection::{self, typed};
-use crate::look;
+use crate::everyone;
 use crate::output::{quoted, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -171,7 +171,7 @@ pub(crate) fn namesake(group: &str, options: &Options, settings: &Settings) -> O
     }
     let (uid, at) = member;
     let (shown, me) = (visible(group), visible(options.name.as_str()));
-    match look::halted_without(group, options, settings) {
+    match everyone::halted_without(group, options, settings) {
         // Most likely a former life of this process.
         Some((silent, force)) if silent.iter().any(|member| member.uid == uid) => {
             let (members, their) = match silent.len() {

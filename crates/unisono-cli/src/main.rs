@@ -19,6 +19,7 @@ mod cut;
 mod demo;
 mod dir;
 mod doctor;
+mod everyone;
 mod explain;
 mod file;
 mod force;

@@ -2,8 +2,8 @@
 //! and waits for the state.
 
 use crate::connection;
+use crate::everyone;
 use crate::form;
-use crate::look;
 use crate::output::{tell, visible};
 use crate::problem::Problem;
 use crate::progress;
@@ -21,7 +21,7 @@ const STATE_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 /// Interval at which a process that opens its copy looks how far it is: 100 ms.
 pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// A join looks for its group for 10 times `--locate`.
-const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
+pub(crate) const JOIN_LOOKS_FOR_LOCATES: u32 = 10;
 /// Time for an answer of any member, and time between questions, while the group takes long to admit this process.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// Maximum time that a process which may found the service waits for a group that stands still: 4 s. A reset that finds its
@@ -108,7 +108,7 @@ impl Opening<'_> {
         // Members of a halted group leave some questions unanswered.
         let mut answered = begun;
         while let Some(report) = self.report(options, &mut answered) {
-            if look::admits(self.name, &report, options) {
+            if everyone::admits(self.name, &report, options) {
                 return Presence::Admits;
             }
             if begun.elapsed() > RESET_WITHIN {
@@ -137,7 +137,7 @@ impl Opening<'_> {
     /// to it. Returns how this process enters the service then: it joins a group that goes on. Fails if a member stays for
     /// [`LEAVERS_WITHIN`].
     pub(crate) fn founding_after_leavers(&self, options: &Options) -> Result<Founding, Problem> {
-        let reason = look::no_commands(self.name, options, self.settings);
+        let reason = everyone::no_commands(self.name, options, self.settings);
         tell(format_args!("{reason}; this process founds it anew when the others have left it"));
         let begun = Instant::now();
         let (mut staying, mut since, mut answered) = (BTreeSet::new(), begun, begun);
@@ -160,7 +160,7 @@ impl Opening<'_> {
 
     /// Returns the problem of a process that cannot found the service anew, because others are left in a group that stands still.
     fn left_over(&self, options: &Options) -> Problem {
-        let reason = look::no_commands(self.name, options, self.settings);
+        let reason = everyone::no_commands(self.name, options, self.settings);
         let members = connection::typed("members", self.name, self.settings);
         Problem::not_primary(format!(
             "{reason}; it cannot be founded anew while others are left in it: stop the processes that `{members}` shows"
@@ -206,7 +206,7 @@ impl Opening<'_> {
 
     /// Returns the problem of a process that waits no longer for a group that carries out no commands.
     fn no_commands(&self, options: &Options) -> Problem {
-        Problem::not_primary(look::no_commands(self.name, options, self.settings))
+        Problem::not_primary(everyone::no_commands(self.name, options, self.settings))
     }
 
     /// Returns the problem of a process that has not joined in time.
@@ -384,7 +384,7 @@ impl Course<'_> {
         {
             tell(format_args!(
                 "waiting for {what}: {} …",
-                look::no_commands(self.opening.name, self.options, self.opening.settings)
+                everyone::no_commands(self.opening.name, self.options, self.opening.settings)
             ));
             self.has_told = true;
         }

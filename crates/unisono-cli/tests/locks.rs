@@ -772,3 +772,52 @@ fn a_plain_group_and_another_service_keep_no_locks() {
     let refused = unisono(under(sums, "door", &[], "true"));
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }
+
+#[test]
+fn a_holder_that_was_stopped_until_its_command_ended_reports_that_the_lock_was_lost() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let first = Holder::start(group, &folder.script("first"));
+    let (_, processes) = left(&folder.path("first"));
+    let second = Holder::start(group, &folder.script("second"));
+    first.signal(Signal::STOP);
+    left(&folder.path("second"));
+    std::fs::write(folder.path("end"), "").unwrap();
+    until_gone(&processes);
+    first.signal(Signal::CONT);
+    let (status, said) = first.end();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("door is lost"), "{said}");
+    assert_eq!(second.end().0, Some(0));
+}
+
+#[test]
+fn a_signal_reaches_a_command_that_is_stopped() {
+    let _alone = alone();
+    let (group, folder) = (&group("lock"), Folder::new());
+    let _keeper = keep(group);
+    let holder = Holder::start(group, &folder.script("holder"));
+    let (_, processes) = left(&folder.path("holder"));
+    kill_process(processes[0], Signal::STOP).unwrap();
+    holder.signal(Signal::TERM);
+    let (status, said) = holder.end();
+    assert_eq!(status, Some(128 + 15), "{said}");
+    until_gone(&processes);
+}
+
+#[test]
+fn a_command_that_two_dying_servers_half_admitted_leaves_and_runs_once_the_group_goes_on() {
+    let _alone = alone();
+    let group = &group("lock");
+    let mut servers = three(group);
+    let mut waiter = Holder::start_with(group, &["--name", "worker"], "true");
+    servers[1..].iter_mut().for_each(|server| server.process.kill().unwrap());
+    let _said = waiter.in_line();
+    let is_member = json(&unisono(["status", group, "--json"]))["members"].to_string().contains("worker");
+    let without = if is_member { "b,c,worker" } else { "b,c" };
+    let forced = unisono(["force", group, "--without", without]);
+    assert_eq!(forced.status.code(), Some(0), "{forced:?}");
+    let _again = serve(group, &["--form", "a,b,c", "--name", "b"]);
+    assert_eq!(waiter.0.wait().unwrap().code(), Some(0));
+}

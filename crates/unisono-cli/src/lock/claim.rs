@@ -4,8 +4,8 @@
 //! beside a process that kept the locks alone, died, and founded them anew.
 
 use super::{FAREWELL, Present};
-use crate::look;
-use crate::opening::{LOOK, LOOKS_EVERY, Opening, SHORT_OPENING, WhileHalted};
+use crate::everyone;
+use crate::opening::{JOIN_LOOKS_FOR_LOCATES, LOOK, LOOKS_EVERY, Opening, SHORT_OPENING, WhileHalted};
 use crate::output::visible;
 use crate::problem::Problem;
 use crate::progress;
@@ -17,7 +17,8 @@ use unisono::Options;
 use unisono::locks::{Held, LockRefusal, LockService, NotAcquired};
 use unisono::replica::{Founding, ReplicaEnd, ReplicaError, ReplicaOptions, ReplicaState, StopReason};
 
-/// Least time for which a process whose wait has a limit waits for a group that carries out no commands: 2 s.
+/// Least time for which a process whose wait has a limit waits for a group that carries out no commands: 2 s. A process without a place in
+/// line leaves such a group after that.
 const HALTED_WITHIN: Duration = Duration::from_secs(2);
 /// A process that waits in line leaves a group that has carried out no commands for this long, 10 s.
 const LEAVES_AFTER: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ impl Claim {
         loop {
             let service = self.service.get();
             let acquired = match self.waits {
-                true => unless_it_leaves(&service, || self.acquire_of(&service, &mut line)),
+                true => self.unless_it_leaves(&service, || self.acquire_of(&service, &mut line)),
                 false => Some(self.acquire_of(&service, &mut line)),
             };
             if let Some(acquired) = acquired {
@@ -85,7 +86,7 @@ impl Claim {
                 holder(service, &self.lock).map_or(String::new(), |holder| format!(" by {holder}"))
             )),
             NotAcquired::TimedOut | NotAcquired::Halted if !self.waits || is_halted(service) => {
-                let reason = look::no_commands(&self.group, &self.options, &self.settings);
+                let reason = everyone::no_commands(&self.group, &self.options, &self.settings);
                 Problem::not_primary(format!("{reason}: nothing was run"))
             }
             NotAcquired::TimedOut => {
@@ -98,6 +99,53 @@ impl Claim {
             }
             failure => Problem::failed(failure),
         })
+    }
+
+    /// Returns what `acquire` does; `None` if this process has [left](Claim::leave_in_vain) the group meanwhile, or has ended because
+    /// the group gave way to another one.
+    fn unless_it_leaves<T>(&self, service: &LockService, acquire: impl FnOnce() -> T) -> Option<T> {
+        thread::scope(|scope| {
+            let (ends, over) = mpsc::channel::<()>();
+            // Without this thread it waits on.
+            let watch =
+                thread::Builder::new().spawn_scoped(scope, move || self.leave_in_vain(service, &over));
+            let acquired = acquire();
+            drop(ends);
+            let has_left = watch.is_ok_and(|watch| watch.join().unwrap_or(false)) || gave_way(service);
+            (!has_left).then_some(acquired)
+        })
+    }
+
+    /// Leaves the group once this process waits in vain, and returns true; false if `over` ends before. A member does so when the group
+    /// has carried out no commands for [`LEAVES_AFTER`]. One that has seen it carry out none has no place in line to lose.
+    fn leave_in_vain(&self, service: &LockService, over: &Receiver<()>) -> bool {
+        let (mut halted, mut entering, mut leaves_after) = (None, None, HALTED_WITHIN);
+        while over.recv_timeout(LOOKS_EVERY) == Err(RecvTimeoutError::Timeout) {
+            let state = service.replica().status().state;
+            let since =
+                |before: Option<Instant>, is| (state == is).then(|| before.unwrap_or_else(Instant::now));
+            halted = since(halted, ReplicaState::Halted);
+            entering = since(entering, ReplicaState::Entering);
+            if state == ReplicaState::Serving {
+                leaves_after = LEAVES_AFTER;
+            }
+            if halted.is_some_and(|since| since.elapsed() >= leaves_after)
+                || entering.is_some_and(|since| self.enters_in_vain(since.elapsed()))
+            {
+                service.end(FAREWELL);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// True if this process does not get in, for this time: the group is halted and may have half admitted it, or another one of its
+    /// name carries out commands.
+    fn enters_in_vain(&self, entering: Duration) -> bool {
+        let enters_within = self.options.settings.locate * JOIN_LOOKS_FOR_LOCATES + LEAVES_AFTER;
+        entering >= HALTED_WITHIN
+            && unisono::look(&self.group, &self.options, LOOK)
+                .is_ok_and(|report| !report.primary || entering >= enters_within)
     }
 
     /// Waits until the group carries out commands again, or one of its name does.
@@ -120,7 +168,7 @@ impl Claim {
     fn words_of_search(&self) -> impl FnOnce() -> String + Send + use<> {
         let (group, options, settings) = (self.group.clone(), self.options.clone(), self.settings.clone());
         move || match unisono::look(&group, &options, LOOK) {
-            Ok(_) => look::no_commands(&group, &options, &settings),
+            Ok(_) => everyone::no_commands(&group, &options, &settings),
             Err(_) => {
                 format!(
                     "no member of {} answers; start the processes that keep its locks again",
@@ -137,7 +185,10 @@ impl Claim {
         move || {
             let shown = visible(&lock);
             if is_halted(&service) {
-                return format!("waiting for {shown}: {} …", look::no_commands(&group, &options, &settings));
+                return format!(
+                    "waiting for {shown}: {} …",
+                    everyone::no_commands(&group, &options, &settings)
+                );
             }
             let claims = service.replica().look(|machine| machine.table().line(&lock).count());
             match holder(&service, &lock) {
@@ -167,37 +218,6 @@ impl Line {
         let rest = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         rest.or(self.timeout)
     }
-}
-
-/// Returns what `acquire` does; `None` if this process has left the group meanwhile, because that carried out no commands for
-/// [`LEAVES_AFTER`], or has ended because the group gave way to another one.
-fn unless_it_leaves<T>(service: &LockService, acquire: impl FnOnce() -> T) -> Option<T> {
-    thread::scope(|scope| {
-        let (ends, over) = mpsc::channel::<()>();
-        // Without this thread it waits on.
-        let watch = thread::Builder::new().spawn_scoped(scope, move || leave_if_halted(service, &over));
-        let acquired = acquire();
-        drop(ends);
-        let has_left = watch.is_ok_and(|watch| watch.join().unwrap_or(false)) || gave_way(service);
-        (!has_left).then_some(acquired)
-    })
-}
-
-/// Leaves the group once it has carried out no commands for [`LEAVES_AFTER`], and returns true; false if `over` ends before. A group
-/// that has carried out none since this process entered it has no place in line to lose.
-fn leave_if_halted(service: &LockService, over: &Receiver<()>) -> bool {
-    let (mut halted, mut leaves_after) = (None, HALTED_WITHIN);
-    while over.recv_timeout(LOOKS_EVERY) == Err(RecvTimeoutError::Timeout) {
-        halted = is_halted(service).then(|| halted.unwrap_or_else(Instant::now));
-        if service.replica().status().state == ReplicaState::Serving {
-            leaves_after = LEAVES_AFTER;
-        }
-        if halted.is_some_and(|since| since.elapsed() >= leaves_after) {
-            service.end(FAREWELL);
-            return true;
-        }
-    }
-    false
 }
 
 /// True if the group carries out no commands.

@@ -29,6 +29,8 @@ use unisono::locks::{Held, LockService, LockStanding};
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
 /// Time that the guard has to end after its descendants were killed: it kills for [`DIES_WITHIN`] what they left.
 const GUARD_ENDS_WITHIN: Duration = DIES_WITHIN.saturating_add(Duration::from_millis(500));
+/// Maximum time for a majority to confirm that the lock was held until the command ended: 2 s.
+const CONFIRMS_WITHIN: Duration = Duration::from_secs(2);
 /// Interval at which this process looks whether killed processes are gone.
 const LOOKS_EVERY: Duration = Duration::from_millis(1);
 
@@ -118,6 +120,7 @@ fn execute(
     signal_group(group, Signal::KILL);
     let status = child.wait().context("cannot wait for the command");
     until_gone(group);
+    let lost = lost.map(|lost| lost.or_else(|| lost_unnoticed(service, &held, &command.group)));
     drop(held);
     match lost? {
         Some(reason) => Err(Problem::failed(reason)),
@@ -182,8 +185,11 @@ fn kill_guard(group: Pid) {
 fn signal_command(group: Pid, signal: Signal) {
     // Found first: when their parents end, they cannot be told from their own children.
     let strays = Strays::of(group);
-    signal_group(group, signal);
-    strays.signal(signal);
+    // A stopped process gets the first of these when it goes on.
+    for signal in [signal, Signal::CONT] {
+        signal_group(group, signal);
+        strays.signal(signal);
+    }
 }
 
 fn signal_group(group: Pid, signal: Signal) {
@@ -206,23 +212,38 @@ fn watch_standing(
     group: &str,
     to: Sender<News>,
 ) -> anyhow::Result<()> {
-    let (group, lock) = (visible(group).into_owned(), visible(held.name()).into_owned());
+    let group = group.to_owned();
     threads::start("standing", move || {
         let mut standing = held.standing();
         while let LockStanding::Holds(_) = standing {
             standing = held.standing_after(standing);
         }
-        let reason = match standing {
-            LockStanding::Suspended => {
-                format!("{group} is halted, without the members that it needs: {lock} may be lost")
-            }
-            _ if claim::gave_way(&service) => {
-                format!(
-                    "{lock} is lost: another group called {group} keeps locks too, and this one gave way to it"
-                )
-            }
-            _ => format!("{lock} is lost: {group} excluded this process, which was paused or cut off"),
-        };
-        let _ = to.send(News::Lost(reason));
+        let _ = to.send(News::Lost(words_of_loss(standing, &service, &held, &group)));
     })
+}
+
+/// Returns why the lock was, or may have been, lost before the command ended. A process that was stopped learns of the loss
+/// afterwards.
+fn lost_unnoticed(service: &LockService, held: &Held, group: &str) -> Option<String> {
+    let confirmed = service.replica().barrier_start().wait(CONFIRMS_WITHIN);
+    let standing = match held.standing() {
+        LockStanding::Holds(_) if confirmed.is_ok() => return None,
+        LockStanding::Holds(_) => LockStanding::Suspended,
+        standing => standing,
+    };
+    Some(words_of_loss(standing, service, held, group))
+}
+
+/// Says why this process may no longer act under the lock.
+fn words_of_loss(standing: LockStanding, service: &LockService, held: &Held, group: &str) -> String {
+    let (group, lock) = (visible(group), visible(held.name()));
+    match standing {
+        LockStanding::Suspended => {
+            format!("{group} is halted, without the members that it needs: {lock} may be lost")
+        }
+        _ if claim::gave_way(service) => format!(
+            "{lock} is lost: another group called {group} keeps locks too, and this one gave way to it"
+        ),
+        _ => format!("{lock} is lost: {group} excluded this process, which was paused or cut off"),
+    }
 }
