@@ -6,9 +6,10 @@ use common::{
     Background, LOOKS_LONG, PATIENCE, WATCHFUL, alone, command, group, json, persistently, unisono,
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// Starts the process that keeps the locks of a group alone.
@@ -117,9 +118,29 @@ impl Folder {
 fn has(program: &str) -> bool {
     let found = std::process::Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
-        eprintln!("skipped: there is no {program}");
+        let _ = writeln!(std::io::stderr(), "skipped: there is no {program}");
     }
     found
+}
+
+/// A group whose locks one process keeps, and a folder for its commands. Other tests wait until this value is dropped.
+struct Kept {
+    group: String,
+    folder: Folder,
+    _keeper: Background,
+    // The last field: it is dropped after the keeper.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Kept {
+    /// Starts the group for a test that needs this program. Returns None, and says so, if there is no such program.
+    fn with(program: &str) -> Option<Kept> {
+        has(program).then(|| {
+            let (_alone, group) = (alone(), group("lock"));
+            let _keeper = keep(&group);
+            Kept { group, folder: Folder::new(), _keeper, _alone }
+        })
+    }
 }
 
 /// Returns a script that takes no notice of SIGTERM.
@@ -267,12 +288,7 @@ fn signals_go_to_the_command() {
 
 #[test]
 fn a_signal_reaches_a_command_that_timeout_runs() {
-    if !has("timeout") {
-        return;
-    }
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
-    let _keeper = keep(group);
+    let Some(Kept { group, folder, .. }) = &Kept::with("timeout") else { return };
     let (ready, log) = (folder.path("ready"), folder.path("log"));
     let script = format!(
         "trap \"trap '' TERM; echo term >> {1}; exit 5\" TERM; echo 0 > {0}.part; mv {0}.part {0}; while :; do sleep 0.02; done",
@@ -296,12 +312,7 @@ fn a_signal_reaches_a_command_that_timeout_runs() {
 
 #[test]
 fn a_process_that_left_the_group_gets_a_signal_once_and_its_child_gets_none() {
-    if !has("setsid") {
-        return;
-    }
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
-    let _keeper = keep(group);
+    let Some(Kept { group, folder, .. }) = &Kept::with("setsid") else { return };
     let (ready, log) = (folder.path("ready"), folder.path("log"));
     let script = format!(
         "sh -c 'trap \"echo child >> {1}\" TERM INT; while :; do sleep 0.02; done' & \
@@ -326,12 +337,7 @@ fn a_process_that_left_the_group_gets_a_signal_once_and_its_child_gets_none() {
 
 #[test]
 fn a_command_that_timeout_runs_dies_with_its_holder() {
-    if !has("timeout") {
-        return;
-    }
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
-    let _keeper = keep(group);
+    let Some(Kept { group, folder, .. }) = &Kept::with("timeout") else { return };
     let timeout = folder.apart("exec timeout 600", &folder.script("holder"));
     let mut holder = Holder::start(group, &timeout);
     let (_, processes) = left(&folder.path("holder"));
@@ -341,12 +347,7 @@ fn a_command_that_timeout_runs_dies_with_its_holder() {
 
 #[test]
 fn a_stubborn_command_that_timeout_runs_ends_when_the_lock_is_lost() {
-    if !has("timeout") {
-        return;
-    }
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
-    let _keeper = keep(group);
+    let Some(Kept { group, folder, .. }) = &Kept::with("timeout") else { return };
     let timeout = folder.apart("exec timeout 600", &stubborn(&folder.script("first")));
     let first = Holder::start(group, &timeout);
     let (_, processes) = left(&folder.path("first"));
@@ -364,12 +365,7 @@ fn a_stubborn_command_that_timeout_runs_ends_when_the_lock_is_lost() {
 
 #[test]
 fn a_process_that_left_the_group_ends_with_the_command_before_the_next_one_begins() {
-    if !has("setsid") {
-        return;
-    }
-    let _alone = alone();
-    let (group, folder) = (&group("lock"), Folder::new());
-    let _keeper = keep(group);
+    let Some(Kept { group, folder, .. }) = &Kept::with("setsid") else { return };
     let (daemon, ends) = (folder.apart("setsid", &stubborn(&folder.script("daemon"))), folder.path("ends"));
     // A daemon that kept the test's standard output open would keep the caller of a failed test waiting.
     let script =
