@@ -3,9 +3,11 @@
 //! The send buffer never fills on a fast loopback. So the test starts itself again in a network namespace of its own,
 //! whose loopback is slow.
 
-use std::io::Write;
+#[path = "common/namespace.rs"]
+mod namespace;
+
+use namespace::run_inside;
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use unisono_udp::{Progress, Receiver, Socket, Watch};
 
@@ -17,27 +19,13 @@ const RATE: &str = "20mbit";
 /// clock. A call that does not wait may still be interrupted now and then.
 const CALL_MAX: Duration = Duration::from_micros(500);
 const PATIENCE: Duration = Duration::from_secs(60);
-const INSIDE: &str = "UNISONO_TEST_SLOW_LOOPBACK";
 
 #[test]
 fn a_full_send_buffer_blocks_no_caller_and_loses_nothing() {
-    if std::env::var_os(INSIDE).is_some() {
-        return [false, true].into_iter().for_each(send_more_than_fits);
-    }
     let slow = format!(
-        "ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate {RATE} burst 4k latency 60s && exec \"$0\" --nocapture"
+        "ip link set lo up mtu 1500 && tc qdisc add dev lo root tbf rate {RATE} burst 4k latency 60s"
     );
-    let myself = std::env::current_exe().unwrap();
-    let inside =
-        Command::new("unshare").args(["-rn", "sh", "-c", &slow]).arg(&myself).env(INSIDE, "1").output();
-    match inside {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("1 test") => {
-            assert!(output.status.success(), "{output:?}");
-        }
-        other => {
-            let _ = writeln!(std::io::stderr(), "skipped: cannot set up a slow loopback here: {other:?}");
-        }
-    }
+    run_inside(&slow, || [false, true].into_iter().for_each(send_more_than_fits));
 }
 
 /// Whether the sender's receives block makes no difference.

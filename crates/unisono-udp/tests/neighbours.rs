@@ -2,39 +2,27 @@
 //!
 //! The test starts itself again in a network namespace of its own, on a link without other machines.
 
-use std::io::Write;
+#[path = "common/namespace.rs"]
+mod namespace;
+
+use namespace::run_inside;
 use std::net::SocketAddr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 use unisono_udp::{Neighbour, Neighbours, Socket};
 
-const INSIDE: &str = "UNISONO_TEST_LINK_WITHOUT_NEIGHBOURS";
 /// One neighbour of each family has a hardware address all the same: it is written into the table.
 const LINK: &str = "ip link add here type veth peer name there \
                     && ip address add 10.195.0.1/16 dev here && ip address add fd00:195::1/64 nodad dev here \
                     && ip link set here up && ip link set there up \
                     && ip neighbour add 10.195.0.2 lladdr 02:00:00:00:00:02 dev here \
-                    && ip neighbour add fd00:195::2 lladdr 02:00:00:00:00:02 dev here && exec \"$0\" --nocapture";
+                    && ip neighbour add fd00:195::2 lladdr 02:00:00:00:00:02 dev here";
 /// Longer than the kernel takes for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 const DATAGRAMS: usize = 50;
 
 #[test]
 fn a_neighbour_that_does_not_answer_is_seen_and_fills_the_send_buffer() {
-    if std::env::var_os(INSIDE).is_some() {
-        return send_to_neighbours();
-    }
-    let myself = std::env::current_exe().unwrap();
-    let inside =
-        Command::new("unshare").args(["-rn", "sh", "-c", LINK]).arg(&myself).env(INSIDE, "1").output();
-    match inside {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("1 test") => {
-            assert!(output.status.success(), "{output:?}");
-        }
-        other => {
-            let _ = writeln!(std::io::stderr(), "skipped: cannot set up a link of its own here: {other:?}");
-        }
-    }
+    run_inside(LINK, send_to_neighbours);
 }
 
 fn send_to_neighbours() {

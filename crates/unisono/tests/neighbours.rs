@@ -3,10 +3,12 @@
 //! No machine has these addresses, so Linux keeps each answer for about 3 s and counts it in the send buffer of the
 //! server's socket. The test starts itself again in a network namespace of its own, on a link without other machines.
 
+#[path = "common/namespace.rs"]
+mod namespace;
+
+use namespace::run_inside;
 use socket2::{Domain, Socket, Type};
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,11 +19,10 @@ use unisono_core::wire::{self, Checksum, FrameKind, Header, KeyContext, Protecti
 use unisono_core::{EpochTag, Instance, Uid};
 use unisono_udp::{Neighbour, Neighbours};
 
-const INSIDE: &str = "UNISONO_TEST_LINK_OF_STRANGERS";
 const LINK: &str = "ip link set lo up && ip link add here type veth peer name there \
                     && ip address add 10.195.0.1/16 dev here && ip address add 10.195.0.2/16 dev here \
                     && ip address add fd00:195::1/64 nodad dev here && ip address add fd00:195::2/64 nodad dev here \
-                    && ip link set here up && ip link set there up && exec \"$0\" --nocapture";
+                    && ip link set here up && ip link set there up";
 /// Addresses of the server and of the client, and the beginning of the forged ones.
 const IPV4: [&str; 3] = ["10.195.0.1", "10.195.0.2", "10.195.100."];
 const IPV6: [&str; 3] = ["fd00:195::1", "fd00:195::2", "fd00:195::64:"];
@@ -38,24 +39,12 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 #[test]
 fn answers_to_silent_neighbours_leave_room_for_others() {
-    if std::env::var_os(INSIDE).is_some() {
+    run_inside(LINK, || {
         let bursts = Flood { burst: send_buffer() / BYTES_OF_AN_ANSWER, every: BURST_EVERY };
         for flood in [STEADY, bursts] {
             [IPV4, IPV6].into_iter().for_each(|addresses| call_beside(addresses, &flood));
         }
-        return;
-    }
-    let myself = std::env::current_exe().unwrap();
-    let inside =
-        Command::new("unshare").args(["-rn", "sh", "-c", LINK]).arg(&myself).env(INSIDE, "1").output();
-    match inside {
-        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("1 test") => {
-            assert!(output.status.success(), "{output:?}");
-        }
-        other => {
-            let _ = writeln!(std::io::stderr(), "skipped: cannot set up a link of its own here: {other:?}");
-        }
-    }
+    });
 }
 
 /// Without a seed nothing opens over IPv6, where there is no multicast.

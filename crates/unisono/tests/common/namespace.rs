@@ -1,0 +1,1 @@
+../../../unisono-udp/tests/common/namespace.rs
