@@ -225,7 +225,7 @@ impl Endpoint {
             Frame::PortHere(here) => client.handle_port_here(now, common, from, &here),
             // Otherwise another process passes it on.
             Frame::PortNotHere { nonce, port, address } if address == from.address => {
-                client.handle_port_not_here(now, common, from, (nonce, port));
+                client.handle_port_not_here(now, common, address, (nonce, port));
             }
             Frame::Unopened(unopened) => client.handle_unopened(now, common, from, unopened),
             _ => common.counters.malformed += 1,

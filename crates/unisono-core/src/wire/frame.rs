@@ -354,7 +354,7 @@ pub enum Frame {
     /// Answers [`Frame::LocatePort`]: the sender serves the port.
     PortHere(Box<PortHere>),
     /// Answers [`Frame::LocatePort`]: the sender does not serve the port. Sent if the question went to this address
-    /// alone, or if this process served the port earlier.
+    /// alone.
     PortNotHere {
         /// Nonce of the question.
         nonce: u64,

@@ -465,15 +465,23 @@ fn a_server_without_the_private_port_is_not_believed() {
 }
 
 #[test]
-fn only_an_answer_to_the_question_can_deny_that_a_port_is_served() {
+fn who_hears_a_question_to_all_cannot_deny_that_a_server_serves_the_port() {
     let (mut world, port) = server_and_client();
+    world.recorded = Some(2);
     world.answered(2, port);
-    let denies = Frame::PortNotHere { nonce: 1, port, address: address(1) };
+    let asked = |frame| match frame {
+        Frame::LocatePort { nonce, .. } => Some(nonce),
+        _ => None,
+    };
+    let nonce = world.recording.iter().flat_map(|datagram| frames_of(datagram)).find_map(asked).unwrap();
     let server = world.host(1).endpoint.uid();
-    world.put(1, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
-    world.run(MS);
-    let call = world.call(2, port, b"hello", SECONDS);
-    assert_eq!(world.wait(2, call).0, WAY * 2, "the client need not locate a server");
+    for (from, nonce) in [(1, 1), (1, nonce), (4, nonce)] {
+        let denies = Frame::PortNotHere { nonce, port, address: address(from) };
+        world.put(from, 2, false, sealed_frame(server.0, 1000, &denies), WAY);
+        world.run(MS);
+        let call = world.call(2, port, b"hello", SECONDS);
+        assert_eq!(world.wait(2, call).0, WAY * 2, "the client need not locate a server");
+    }
 }
 
 #[test]

@@ -14,21 +14,22 @@ use unisono_udp::{Neighbour, Neighbours, SendBuffer, Socket};
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The same while the buffer is crowded, 1 ms.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// The next look comes sooner once datagrams were handed over that may take this part of the buffer, a sixteenth: answers to a burst are
-/// sent in one turn.
-const LOOK_PART: usize = 16;
+/// The next look comes sooner once datagrams were handed over that may take half of what crowds the buffer: answers to a burst are sent in
+/// one turn.
+const LOOKS_PER_MUCH: usize = 2;
 /// What Linux counts for a short datagram besides its bytes.
 const DATAGRAM_OVERHEAD: usize = 768;
 /// Nothing is sent to silent addresses for this time after the buffer was crowded last. Linux keeps datagrams to them for about 3 s.
 const WARY_FOR: Duration = Duration::from_secs(4);
 /// Interval between two reads of the table of neighbours, 100 ms, unless the buffer fills: the table may have 1,000 rows.
 const READ_EVERY: Duration = Duration::from_millis(100);
-/// The buffer is crowded while more than this part of it, an eighth, is in use: nothing is sent to neighbours that were asked for
-/// their hardware addresses and do not answer.
+/// The buffer is crowded while more than this part of it, an eighth, is in use, or [`CROWDED_MAX`]: nothing is sent to neighbours that
+/// were asked for their hardware addresses and do not answer. It is nearly full at twice as much: nothing is sent to neighbours that were not
+/// asked, unless their addresses are proved. A blocking socket takes no more once half of its buffer is in use.
 const CROWDED_PART: usize = 8;
-/// It is nearly full while more than this part of it, a quarter, is in use: nothing is sent to neighbours that were not asked, unless
-/// their addresses are proved. A blocking socket takes no more once half of its buffer is in use.
-const NEARLY_FULL_PART: usize = 4;
+/// Maximum number of bytes in use in a buffer that is not crowded. Twice as much holds answers to 470 silent neighbours; by default Linux
+/// has room for 1,024 in its table, and forgets others early from 512 on.
+const CROWDED_MAX: usize = 192 << 10;
 
 /// How much of the send buffer is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +58,7 @@ pub(super) struct SilentFilter {
 
 impl SilentFilter {
     /// True if the send buffer is crowded, or was a moment ago. The system is asked at most every [`LOOK_SOON`], and once more whenever
-    /// a [`LOOK_PART`] of the buffer may have been filled.
+    /// half of what crowds the buffer may have been added.
     #[inline]
     pub(super) fn is_wary(&mut self, now: Time, socket: &Socket) -> bool {
         if now >= self.look_at || self.look_after == 0 {
@@ -76,10 +77,10 @@ impl SilentFilter {
     /// Takes a look at the buffer into account. `read` reads the neighbours.
     #[cold]
     fn note(&mut self, now: Time, buffer: SendBuffer, read: impl FnOnce() -> Neighbours) {
-        let (eighth, quarter) = (buffer.size / CROWDED_PART, buffer.size / NEARLY_FULL_PART);
+        let much = (buffer.size / CROWDED_PART).min(CROWDED_MAX);
         self.fill = match buffer.used {
-            used if used > quarter => Fill::NearlyFull,
-            used if used > eighth => Fill::Crowded,
+            used if used > 2 * much => Fill::NearlyFull,
+            used if used > much => Fill::Crowded,
             _ => Fill::Little,
         };
         let is_crowded = self.fill >= Fill::Crowded;
@@ -87,8 +88,8 @@ impl SilentFilter {
             self.wary_until = now + WARY_FOR;
         }
         self.look_at = now + if is_crowded { LOOK_SOON } else { LOOK_EVERY };
-        self.look_after = (buffer.size / LOOK_PART).max(1);
-        let is_due = |(at, used): (Time, usize)| now.since(at) >= READ_EVERY || buffer.used > used + eighth;
+        self.look_after = (much / LOOKS_PER_MUCH).max(1);
+        let is_due = |(at, used): (Time, usize)| now.since(at) >= READ_EVERY || buffer.used > used + much;
         if now < self.wary_until && self.read.is_none_or(is_due) {
             self.neighbours = read();
             self.read = Some((now, buffer.used));
@@ -161,6 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn a_large_buffer_is_crowded_before_the_table_of_neighbours_is_full() {
+        let (mut filter, size) = (SilentFilter::default(), 8 << 20);
+        let mut fill_with = |used| {
+            filter.note(at(5), SendBuffer { used, size }, neighbours);
+            filter.fill
+        };
+        let (crowded, answers_to_512_neighbours) = (CROWDED_MAX + 1, 512 * 832);
+        assert_eq!([fill_with(CROWDED_MAX), fill_with(crowded)], [Fill::Little, Fill::Crowded]);
+        assert_eq!(fill_with(answers_to_512_neighbours), Fill::NearlyFull);
+    }
+
+    #[test]
     fn addresses_are_left_out_while_the_buffer_is_crowded_and_for_4_s_more() {
         let (mut filter, socket) = (SilentFilter::default(), socket());
         assert!(!filter.is_wary(at(1), &socket));
@@ -216,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_buffer_is_looked_at_again_once_a_sixteenth_of_it_may_have_filled() {
+    fn the_buffer_is_looked_at_again_once_half_of_what_crowds_it_may_have_been_added() {
         let (mut filter, socket) = (SilentFilter::default(), socket());
         let mut looks_after = |bytes, datagrams| {
             filter.note(at(1), SendBuffer { used: SIZE, size: SIZE }, Neighbours::default);
@@ -225,7 +238,7 @@ mod tests {
             filter.is_wary(at(1), &socket);
             filter.fill == Fill::Little
         };
-        let part = SIZE / LOOK_PART;
+        let part = SIZE / CROWDED_PART / LOOKS_PER_MUCH;
         assert!(!looks_after(part - 1, 0) && looks_after(part, 0));
         let datagrams = part / DATAGRAM_OVERHEAD;
         assert!(!looks_after(0, datagrams) && looks_after(0, datagrams + 1));

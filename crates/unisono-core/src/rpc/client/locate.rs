@@ -304,23 +304,22 @@ impl Client {
         true
     }
 
-    /// Handles an answer that the port is not served there.
+    /// Handles an answer that the port is not served there. It ends a question to that address alone: nobody else knows the nonce. A
+    /// question to all is heard by processes that may say so in another's name; a server that has withdrawn the port rejects the next
+    /// request, sealed.
     pub(in crate::rpc) fn handle_port_not_here(
         &mut self,
         now: Time,
         common: &mut Common,
-        Sender { uid, address: from }: Sender,
+        from: SocketAddr,
         (nonce, port): (u64, Port),
     ) {
-        let target = self.targets.get(&(port, from)).filter(|target| target.nonce == nonce);
-        let known = self.ports.get(port);
-        if target.is_some() {
-            self.give_up_target(now, common, (port, from), SoFar::NoServerFound);
-        } else if known.is_none_or(|known| known.question.nonce != nonce) {
-            common.counters.stale += 1;
-            return;
+        match self.targets.get(&(port, from)) {
+            Some(target) if target.nonce == nonce => {
+                self.give_up_target(now, common, (port, from), SoFar::NoServerFound);
+            }
+            _ => common.counters.stale += 1,
         }
-        self.forget_server(uid, port);
     }
 
     /// Forgets that this server serves the port.

@@ -110,7 +110,7 @@ impl Server {
         multicast: bool,
     ) {
         let Some(service) = self.services.get(port) else {
-            if !multicast || self.retired.contains(&port) {
+            if !multicast {
                 common.post(from.address, Frame::PortNotHere { nonce, port, address: common.address });
             }
             return;

@@ -55,12 +55,9 @@ use strangers::Strangers;
 
 /// Maximum number of services of one endpoint.
 const SERVICES_MAX: usize = 256;
-/// Number of withdrawn ports that are remembered: a multicast question for one of them is answered `PortNotHere`.
-const RETIRED_MAX: usize = 64;
 
 pub(super) struct Server {
     services: Table<Service, Port>,
-    retired: VecDeque<Port>,
     sessions: Sessions,
     cookies: Cookies,
     answered: Answered,
@@ -144,7 +141,6 @@ impl Server {
     pub(super) fn new(now: Time, common: &mut Common) -> Server {
         Server {
             services: Table::default(),
-            retired: VecDeque::new(),
             sessions: Sessions::default(),
             cookies: Cookies::new(&mut common.random),
             answered: Answered::default(),
@@ -201,7 +197,6 @@ impl Server {
         if options.queue_max == 0 {
             return Err(ServeError::NoQueue);
         }
-        self.retired.retain(|retired| *retired != port);
         self.budget.queues_max += usize::from(options.queue_max);
         // The application may still work on requests from an earlier service of this port.
         let pending = self.requests_in_hand(port);
@@ -235,10 +230,6 @@ impl Server {
         self.answered.forget(port);
         self.budget.queues_max -= usize::from(service.options.queue_max);
         self.budget.queued -= service.waiting();
-        if self.retired.len() == RETIRED_MAX {
-            self.retired.pop_front();
-        }
-        self.retired.push_back(port);
         let mut rejected = alloc::vec::Vec::new();
         for (id, session) in self.sessions.iter() {
             let slots = session
