@@ -114,7 +114,10 @@ fn answers(group: &str, report: &Report, uid: Uid, options: &Options) -> String 
     let name = name(report, uid);
     // A process that is entering the group answers probes, and no questions.
     if everyone::silent(group, report, options).iter().any(|member| member.uid == uid) {
-        return format!("{name} lives, and is still entering the group: stop it, or wait until it gives up");
+        return format!(
+            "{name} was heard a moment ago, and answers no question: it died just now, or is still entering the group; try again in \
+             2 s, or stop it"
+        );
     }
     format!("{name} answers: a group can go on only without members that are dead")
 }
@@ -148,7 +151,7 @@ fn stands_still(
     };
     let all: Vec<&str> = command.without.iter().chain(&names).map(String::as_str).collect();
     format!(
-        "the group still stands still: {} {do_not} answer either; name {them} too if {are} dead: `{} --without {}`",
+        "the group still stands still: {} {do_not} answer either; name {them} too if {are} dead or gone: `{} --without {}`",
         names.join(", "),
         connection::typed("force", &command.group, settings),
         quoted(&all.join(","))

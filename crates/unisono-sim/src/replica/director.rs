@@ -502,6 +502,19 @@ impl Director {
         2 * servers.len() > self.plan.names() && self.views().iter().all(|view| has_quorum(view))
     }
 
+    /// True if a majority of the servers is in the group without this one. A server that was excluded while it was paused does not
+    /// know that yet, and cannot come back to a group that orders nothing.
+    fn orders_without(&self, victim: usize) -> bool {
+        let views = self.views();
+        let is_in = |place: &usize| {
+            let uid = self.world.resident(*place).map(|resident| resident.uid);
+            *place != victim && uid.is_some_and(|uid| views.iter().all(|view| view.contains(&uid)))
+        };
+        let servers: BTreeSet<usize> =
+            (0..self.plan.servers).filter(is_in).map(|place| self.plan.server_of(place)).collect();
+        2 * servers.len() > self.plan.names()
+    }
+
     fn can_lose_any(&self) -> bool {
         (0..self.plan.servers).all(|victim| self.can_lose(victim))
     }
@@ -595,7 +608,9 @@ impl Director {
     /// messages that do not reach it.
     fn begin_stuck(&mut self) {
         let sequencer = self.sequencer();
-        let may = |place: &usize| Some(*place) != sequencer && self.goes_on_without(*place);
+        let may = |place: &usize| {
+            Some(*place) != sequencer && self.goes_on_without(*place) && self.orders_without(*place)
+        };
         let places: Vec<usize> = (0..self.plan.servers).filter(may).collect();
         if self.plan.is_one_stuck && !places.is_empty() {
             let victim = self.app_random.pick(&places);
