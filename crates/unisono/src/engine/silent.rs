@@ -68,7 +68,7 @@ impl SilentFilter {
         now < self.wary_until
     }
 
-    /// Notes that so many bytes are handed to the system in so many datagrams.
+    /// Subtracts `datagrams` that the system is given, of `bytes` in all, from what may be sent before the next look.
     #[inline]
     pub(super) fn note_sent(&mut self, bytes: usize, datagrams: usize) {
         self.look_after = self.look_after.saturating_sub(bytes + datagrams * DATAGRAM_OVERHEAD);

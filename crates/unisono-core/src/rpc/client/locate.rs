@@ -304,9 +304,9 @@ impl Client {
         true
     }
 
-    /// Handles an answer that the port is not served there. It ends a question to that address alone: nobody else knows the nonce. A
-    /// question to all is heard by processes that may say so in another's name; a server that has withdrawn the port rejects the next
-    /// request, sealed.
+    /// Handles `PortNotHere`. It ends a question to one address, because only the process at that address knows the nonce. Every
+    /// process on the link hears the nonce of a multicast question and can answer in a server's name, so such an answer is ignored. A
+    /// server that has withdrawn the port rejects the next request, sealed.
     pub(in crate::rpc) fn handle_port_not_here(
         &mut self,
         now: Time,
